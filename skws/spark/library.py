@@ -11,20 +11,24 @@ Only DataFrame operations are used, so it runs over Spark Connect, too.
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from skws.data.batch import NO_RECORDS, together
 from skws.formats.frames import frame_chunks, has_time
-from skws.formats.pieces import Packer
+from skws.formats.pieces import Packer, unpack
 from skws.library import (
     Queries,
     SchemaLike,
@@ -39,10 +43,11 @@ from skws.queries.kinds import check, window_of
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
 from skws.spark.session import packages_zip
-from skws.spec.enums import DEFAULT_MAX_SIZE
+from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
+from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.model import Schema
-from skws_windows.window import Window
+from skws_windows.window import Window, parse_duration
 
 COLUMNS: Final = (
     "query string, op string, start timestamp, end timestamp, id string, score double, network string, "
@@ -53,6 +58,11 @@ COLUMNS: Final = (
 
 _PARTS: Final = 1_000_000  # partitions of one relation: its pieces come before those of the next
 _PROBE: Final = 1_000
+_LATE: Final = Path("late")  # has late rows come as dead letters, which become rows of the results
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_SHUFFLE: Final = "spark.sql.shuffle.partitions"
+_FEW: Final = 8
 
 
 def search(
@@ -63,6 +73,7 @@ def search(
     schema: SchemaLike,
     window: str | Window | None = None,
     max_size: int = DEFAULT_MAX_SIZE,
+    lateness: str | None = None,
 ) -> DataFrame:
     """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
 
@@ -71,14 +82,18 @@ def search(
     schema does not name are left out. ``window``: None for the schema's. ``max_size``: the most tuples of a
     result. The data is read once, by this call; results are found when they are asked for.
 
+    If a DataFrame is streaming, so is the one with the results, and every DataFrame with times has to be.
+    ``lateness``: how late rows of streams may come, such as "5 s"; those that come later are left out, each
+    with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session.
+
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
-    for name, frame in data.items():
-        if frame.isStreaming:
-            raise UsageError(f"{name}: a streaming DataFrame; skws watch --engine spark follows streams")
     described = _timed(schema_of(schema), data)
-    stream = stream_of(described, window, max_size)
+    live = any(frame.isStreaming for frame in data.values())
+    if lateness is not None and not live:
+        raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
+    stream = stream_of(described, window, max_size, finite=not live)
     queries = [one.named(name, max_size) for name, one in named_queries(query).items()]
     for one in queries:
         check(one, stream)
@@ -88,15 +103,61 @@ def search(
     _share_packages(spark)
     cores = os.cpu_count() or 1
     memory = MemoryShare(asked(), int(spark.conf.get("spark.executor.cores", None) or cores))
-    pieces = reduce(
-        DataFrame.unionAll,
-        (_pieces(frame, described.index[name], described, memory) for name, frame in data.items()),
-    )
+    if live:
+        job = Job(
+            {one.name: one for one in queries},
+            described,
+            window=stream.window,
+            max_size=max_size,
+            lateness=0 if lateness is None else parse_duration(lateness, what="lateness"),
+            on_error=OnError.DEAD_LETTER,
+            dead_letters=_LATE,
+            sinks=(),
+        )
+        return _streaming(spark, data, job, memory)
+    pieces = _all_pieces(data, described, memory)
     run = BatchRun(pieces, queries, stream, windows.pop(), memory, _tasks(spark))
     names = names_by_text({one.name: one for one in queries})
     results = run.frame(lambda found: result_table(called(result, names) for result in found), COLUMNS)
     weakref.finalize(results, _release, run).atexit = False
     return results
+
+
+def _streaming(
+    spark: SparkSession, data: Mapping[str, DataFrame], job: Job, memory: MemoryShare
+) -> DataFrame:
+    """The results of a job over streaming DataFrames, and static ones for its tables."""
+    from skws.spark.streaming.dataframes import searched  # noqa: PLC0415 - batch searches need no host of streams
+
+    static = {name: frame for name, frame in data.items() if job.schema.relation(name).table}
+    for name, frame in data.items():
+        if frame.isStreaming == (name in static):
+            raise UsageError(
+                f"{name}: a streaming DataFrame needs times"
+                if frame.isStreaming
+                else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
+            )
+    if spark.conf.get(_PROVIDER, None) != _ROCKSDB:
+        spark.conf.set(_PROVIDER, _ROCKSDB)
+    if (parts := int(spark.conf.get(_SHUFFLE) or 1)) > _FEW:
+        warnings.warn(
+            f"a streaming search has one stateful task, and {_SHUFFLE} is {parts}: set it to 1, or every"
+            " micro-batch looks after so many states",
+            stacklevel=3,
+        )
+    tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
+    rows = [batch for row in tables for batch in unpack(row.packed)]
+    streams = {name: frame for name, frame in data.items() if name not in static}
+    pieces = _all_pieces(streams, job.schema, memory)
+    names = names_by_text(job.named())
+    return searched(pieces, job, uuid4().hex[:8], together(rows) if rows else NO_RECORDS, names, COLUMNS)
+
+
+def _all_pieces(data: Mapping[str, DataFrame], schema: Schema, memory: MemoryShare) -> DataFrame:
+    return reduce(
+        DataFrame.unionAll,
+        (_pieces(frame, schema.index[name], schema, memory) for name, frame in data.items()),
+    )
 
 
 def _release(run: BatchRun) -> None:

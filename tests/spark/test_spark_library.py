@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -76,15 +77,12 @@ def test_what_cannot_be_searched(spark: SparkSession) -> None:
         skws.spark.search(spark, {"custmer": customers}, "ada", schema=SHOP)
     with pytest.raises(QueryError):
         skws.spark.search(spark, {"customer": customers}, '"ada', schema=SHOP)
-    streaming = spark.readStream.format("rate").load()
-    with pytest.raises(UsageError, match="customer: a streaming DataFrame"):
-        skws.spark.search(spark, {"customer": streaming}, "ada", schema=SHOP)
     texts = spark.createDataFrame([("x", "Ada")], "id string, name string")
     with pytest.raises(Exception, match=r"customer row 0 .*expected an integer"):
         skws.spark.search(spark, {"customer": texts}, "ada", schema=SHOP).collect()
 
 
-def test_over_spark_connect() -> None:
+def test_over_spark_connect(tmp_path: Path) -> None:
     """In a process of its own: a process has sessions of one kind."""
     script = textwrap.dedent(
         """
@@ -102,17 +100,30 @@ def test_over_spark_connect() -> None:
         data = {name: spark.createDataFrame(frame) for name, frame in shop(120).items()}
         found = skws.spark.search(spark, data, "byron leaks", schema=SHOP, max_size=3)
         print("session", type(spark).__module__, "results", found.count())
+
+        from pathlib import Path
+        from tests.spark.test_streaming_library import Stream, timed
+
+        spark.conf.set("spark.sql.shuffle.partitions", "1")
+        frames = shop(120)
+        stream = Stream(spark, Path(sys.argv[1]))
+        for part in (slice(0, 60), slice(60, 120)):
+            stream.arrive(timed(frames, part))
+            stream.run("byron leaks", frames["customer"])
+        print("streamed", len(stream.results()))
         spark.stop()
         """
     )
     expected = len(skws.search("byron leaks", shop(120), schema=SHOP, max_size=3))
     ran = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert f"session pyspark.sql.connect.session results {expected}" in ran.stdout, ran.stderr[-2000:]
     assert expected > 5
+    streamed = len(skws.search("byron leaks", shop(120), schema=SHOP, window="2 minutes", max_size=3))
+    assert f"streamed {streamed}" in ran.stdout, ran.stderr[-2000:]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -88,7 +88,10 @@ OUTPUT: Final = "shard int, part int, told binary"
 
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
-    """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks; ``tables``: how many blobs."""
+    """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks; ``tables``: how many blobs.
+
+    ``given``: what it was last started with, where no driver keeps that.
+    """
 
     epoch: int = 0
     oldest: int = 0
@@ -96,6 +99,7 @@ class ShardProgress:
     tables: int = 0
     position: int = 0
     now: int = ALWAYS
+    given: str = ""
 
 
 _MOST_SCHEMAS: Final = 1000  # in one micro-batch
@@ -120,15 +124,28 @@ class MeshProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
     ) -> Iterator[Row]:
         share = self._shares[key[0]]
-        lodger = ShardClient(self._run, self._request, share)
+        lodger = ShardClient(self._run_name(), self._request, share)
         try:
             mark = ShardProgress(**orjson.loads(self._shelf.find("mark", "") or b"{}"))
-            for row in sorted(rows, key=lambda row: row.sequence):
-                mark, told = self._worked(lodger, mark, bytes(row.parcel))
+            parcels = self._parcels(rows, mark)
+            mark = replace(mark, given=self._given())
+            for parcel in parcels:
+                mark, told = self._worked(lodger, mark, parcel)
                 yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
             self._shelf.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
             lodger.close()
+
+    def _run_name(self) -> str:
+        """What tells the shards of this run from others on the same machine."""
+        return self._run
+
+    def _given(self) -> str:
+        return ""
+
+    def _parcels(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - who makes parcels of rows asks
+        """The parcels of a micro-batch in order."""
+        return (bytes(row.parcel) for row in sorted(rows, key=lambda row: row.sequence))
 
     def _worked(
         self, lodger: ShardClient, mark: ShardProgress, blob: bytes
@@ -197,6 +214,7 @@ class MeshProcessor(StatefulProcessor):
             tables=mark.tables + bool(parcel.tables),
             position=head["position"],
             now=head["now"],
+            given=mark.given,
         )
 
 

@@ -1,0 +1,160 @@
+"""Streaming DataFrames of the user: rows in, results out.
+
+    rows -> pieces (mapInArrow) -> transformWithState: one shard, as of a live search -> results
+
+No driver takes part: the queries go with the processor, and its state says which it was last started with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from skws.data.batch import RecordBatch, together
+from skws.formats.pieces import Holds, Piece, unpack
+from skws.jobs.control import Command
+from skws.jobs.standing import StandingQueries
+from skws.library import called
+from skws.queries.partitioning import WHOLE
+from skws.queries.results import read_result
+from skws.queries.slices import merged
+from skws.results.frames import COLUMNS, result_table
+from skws.spark.streaming.compressed import expanded
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
+from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import UsageError
+from skws_schema.show import to_yaml
+
+LATE: Final = "late"
+"""In place of "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
+_KEY: Final = 0
+_MOST: Final = 200_000  # records in a parcel
+_RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming query
+
+
+def searched(
+    pieces: DataFrame, job: Job, name: str, tables: RecordBatch, names: Mapping[str, str], columns: str
+) -> DataFrame:
+    """The results of a job over streaming pieces, with ``columns``.
+
+    ``name``: told apart from other searches of the same streaming query. ``names``: for ``called``.
+    """
+    processor = FrameProcessor(name, job, packed(tables))
+    told = (
+        pieces.withColumn("shard", sf.lit(_KEY))
+        .groupBy("shard")
+        .transformWithState(processor, OUTPUT, "Append", "none")
+    )
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for part, blob in zip(batch.column("part").to_pylist(), batch.column("told"), strict=True):
+                for table in _tables(part, blob.as_py(), names):
+                    yield from table.to_batches()
+
+    return told.mapInArrow(rows, columns)
+
+
+def _tables(part: int, blob: bytes, names: Mapping[str, str]) -> Iterator[pa.Table]:
+    if part:
+        yield result_table(called(read_result(line), names) for line in expanded(blob).split(b"\n"))
+    elif late := orjson.loads(blob)["late_letters"]:
+        yield pa.Table.from_pylist(list(map(_late_row, late)), schema=COLUMNS)
+
+
+def _late_row(letter: str) -> dict[str, Any]:
+    """A dead letter of a record as a row of results."""
+    raw = orjson.loads(orjson.loads(letter)["raw"])
+    row = [(name, None if value is None else str(value)) for name, value in raw["row"].items()]
+    return {
+        "op": LATE,
+        "start": pa.scalar(raw["time"]).cast(COLUMNS.field("start").type).as_py(),
+        "tuples": [{"relation": raw["relation"], "label": None, "id": None, "keywords": [], "row": row}],
+        "joins": [],
+    }
+
+
+class FrameProcessor(MeshProcessor):
+    """The shard of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
+
+    def __init__(self, name: str, job: Job, tables: bytes) -> None:
+        super().__init__(name, job, {_KEY: WHOLE})
+        self._tables = tables
+
+    def _run_name(self) -> str:
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_RUN)
+        return f"{self._run}-{(query or '')[:8]}"
+
+    def _given(self) -> str:
+        job = self._request.read()
+        return orjson.dumps([_of_stream(job), _of_queries(job.named())]).decode()
+
+    def _parcels(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:
+        commands = self._commands(mark)
+        tables = b"" if mark.epoch else self._tables
+        number = mark.epoch
+        for batch in _in_parcels(merged(_in_order(rows))):
+            number += 1
+            header = BatchHeader(time.time(), tuple(commands), number=number)
+            yield MicroBatch(header, tables, packed(batch)).to_bytes()
+            commands, tables = [], b""
+
+    def _commands(self, mark: ShardProgress) -> list[Command]:
+        """What makes the queries of the state those of this start. Raises UsageError for another stream."""
+        if mark.given == self._given():
+            return []
+        job = self._request.read()
+        standing = StandingQueries(job)
+        if mark.given:
+            stream, _ = orjson.loads(mark.given)
+            if stream != _of_stream(job):
+                raise UsageError(
+                    "the checkpoint of this streaming query is of another schema, window, size of results or"
+                    " lateness: give a new checkpointLocation"
+                )
+            kept = [orjson.loads(self._shelf.get("query", name)[0]) for name in self._shelf.names()["query"]]
+            for one in sorted(kept, key=lambda one: one.pop("place")):
+                standing.stand(Query.from_dict(one))
+        return standing.wanted(job.named(), [one.name for one in standing.shown()])
+
+
+def _of_stream(job: Job) -> str:
+    """The part of a job that a start cannot change."""
+    told = (to_yaml(job.schema), str(job.plan_window), job.lateness, job.max_size)
+    return sha256(repr(told).encode()).hexdigest()
+
+
+def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
+    return [queries[name].to_dict() for name in sorted(queries)]
+
+
+def _in_order(rows: Iterable[Any]) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+    """The pieces of streams, by their first times."""
+    known = (
+        (Piece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size), row.packed)
+        for row in rows
+    )
+    for piece, blob in sorted(known, key=lambda each: (each[0].first, each[0].place)):
+        yield piece, unpack(bytes(blob))
+
+
+def _in_parcels(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    held: list[RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= _MOST:
+            yield together(held)
+            held = []
+    if held:
+        yield together(held)

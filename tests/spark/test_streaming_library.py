@@ -1,0 +1,178 @@
+"""Streaming DataFrames: all starts of a query together give what the whole stream gives in process."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import skws
+import skws.spark
+from skws_schema.errors import UsageError
+from tests.spark.test_spark_library import shop
+from tests.test_library import SHOP
+
+pytestmark = pytest.mark.spark
+
+WINDOW = "2 minutes"
+TYPES = {
+    "purchase": "id long, customer_id long, item string, time timestamp",
+    "complaint": "id long, purchase_id long, text string, time timestamp, unread string",
+}
+
+
+@pytest.fixture
+def spark_one(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session with one partition of state."""
+    former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", former)
+
+
+class Stream:
+    """Folders of Parquet files for streaming DataFrames to read, and one for the results of a query."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.files = 0
+        for name in TYPES:
+            (folder / name).mkdir()
+
+    def arrive(self, frames: Mapping[str, pd.DataFrame]) -> None:
+        self.files += 1
+        for name, frame in frames.items():
+            shown = frame.assign(time=frame["time"].astype("datetime64[us, UTC]"))
+            shown.to_parquet(self.folder / name / f"{self.files:05}.parquet", index=False)
+
+    def frames(self) -> dict[str, DataFrame]:
+        return {
+            name: self.spark.readStream.schema(types).parquet(str(self.folder / name))
+            for name, types in TYPES.items()
+        }
+
+    def run(self, query: Any, customers: pd.DataFrame, **options: Any) -> None:
+        """Until all that has arrived is worked through."""
+        data = {"customer": self.spark.createDataFrame(customers), **self.frames()}
+        found = skws.spark.search(self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options)
+        assert found.isStreaming
+        started = (
+            found.writeStream.format("parquet")
+            .option("path", str(self.folder / "out"))
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        started.awaitTermination()
+
+    def results(self) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = self.spark.read.parquet(str(self.folder / "out")).toArrow().to_pylist()
+        return sorted(told, key=lambda row: (row["op"], row["id"] or "", str(row["tuples"])))
+
+
+def timed(frames: Mapping[str, pd.DataFrame], part: slice) -> dict[str, pd.DataFrame]:
+    return {name: frame[part] for name, frame in frames.items() if name in TYPES}
+
+
+def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
+    spark_one: SparkSession, tmp_path: Path
+) -> None:
+    frames = shop(240)
+    expected = skws.search("byron leaks", frames, schema=SHOP, window=WINDOW, max_size=3)
+    stream = Stream(spark_one, tmp_path)
+    for part in (slice(0, 90), slice(90, 91), slice(91, 240)):
+        stream.arrive(timed(frames, part))
+        stream.run("byron leaks", frames["customer"])
+    told = stream.results()
+    known = sorted(expected.to_arrow().to_pylist(), key=lambda row: ("+", row["id"]))
+    assert len(known) > 10
+    assert [{**row, "tuples": len(row["tuples"])} for row in told] == [
+        {**row, "tuples": len(row["tuples"])} for row in known
+    ]
+
+
+def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Path) -> None:
+    frames = shop(40)
+    stream = Stream(spark_one, tmp_path)
+    for part in (slice(20, 40), slice(0, 20)):
+        stream.arrive(timed(frames, part))
+        stream.run({"alert": "byron leaks"}, frames["customer"], lateness="50 s")
+    told = stream.results()
+    late = [row for row in told if row["op"] == "late"]
+    first = frames["purchase"]["time"][0] + pd.Timedelta(seconds=395)  # the latest of the first files
+    before = [
+        time
+        for name in TYPES
+        for time in frames[name]["time"][:20]
+        if time < first - pd.Timedelta(seconds=50)
+    ]
+    assert len(late) == len(before) > 20
+    assert {row["start"] for row in late} == {time.to_pydatetime() for time in before}
+    assert {row["tuples"][0]["relation"] for row in late} == set(TYPES)
+    assert {row["query"] for row in told} == {None, "alert"}
+
+
+def test_other_queries_take_over_and_another_window_is_refused(
+    spark_one: SparkSession, tmp_path: Path
+) -> None:
+    frames = shop(120)
+    stream = Stream(spark_one, tmp_path)
+    stream.arrive(timed(frames, slice(0, 60)))
+    stream.run({"a": "byron leaks"}, frames["customer"])
+    stream.arrive(timed(frames, slice(60, 120)))
+    stream.run({"b": "ada leaks"}, frames["customer"])
+    expected = {
+        "a": len(skws.search("byron leaks", {**frames, **timed(frames, slice(0, 60))}, **_OPTIONS)),
+        "b": _told_from(60, skws.search("ada leaks", frames, **_OPTIONS)),
+    }
+    counts: dict[str, int] = {}
+    for row in stream.results():
+        counts[row["query"]] = counts.get(row["query"], 0) + 1
+    assert counts == expected
+    stream.arrive(timed(frames, slice(119, 120)))
+    data = {"customer": spark_one.createDataFrame(frames["customer"]), **stream.frames()}
+    found = skws.spark.search(spark_one, data, "ada leaks", schema=SHOP, window="3 minutes", max_size=3)
+    started = (
+        found.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="of another schema, window"):
+        started.awaitTermination()
+
+
+_OPTIONS: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "max_size": 3}
+
+
+def _told_from(row: int, results: skws.Results) -> int:
+    """How many results a query has that joins before a row: those that are alive, and those that come."""
+    frames = shop(row)
+    latest = frames["complaint"]["time"].max().timestamp()
+    return sum(result.end is None or result.end > latest for result in results)
+
+
+def test_what_cannot_be_followed(spark_one: SparkSession, tmp_path: Path) -> None:
+    stream = Stream(spark_one, tmp_path)
+    frames = shop(4)
+    stream.arrive(timed(frames, slice(0, 4)))
+    complaints = spark_one.createDataFrame(frames["complaint"])
+    with pytest.raises(UsageError, match="complaint: has times, so it has to be a streaming DataFrame"):
+        skws.spark.search(spark_one, {**stream.frames(), "complaint": complaints}, "leaks", **_OPTIONS)
+    with pytest.raises(UsageError, match="only rows of streaming DataFrames can come late"):
+        skws.spark.search(spark_one, {"complaint": complaints}, "leaks", schema=SHOP, lateness="1 s")
+    untimed = stream.frames()["purchase"].drop("time")
+    with pytest.raises(UsageError, match="purchase: a streaming DataFrame needs times"):
+        skws.spark.search(spark_one, {"purchase": untimed}, "leaks", **_OPTIONS)
+    spark_one.conf.set("spark.sql.shuffle.partitions", "200")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        skws.spark.search(spark_one, stream.frames(), "leaks", **_OPTIONS)
+    assert any("spark.sql.shuffle.partitions is 200: set it to 1" in str(one.message) for one in told)

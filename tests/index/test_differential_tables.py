@@ -110,6 +110,35 @@ def let_go_after(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr(skws.index.indexed_tables, "LOOKED_AT", 1 << 20)
 
 
+KINDS = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
+
+
+def relations_of(names: Sequence[str], tables: str) -> tuple[Relation, ...]:
+    """Relations of a text and two numbers; ``tables``: the names of those that are tables."""
+    return tuple(Relation(n, KINDS, search=("t",), table=n in tables.split()) for n in names)
+
+
+class Standing:
+    """Queries that come and go in an engine: one that is asked for again goes."""
+
+    def __init__(self, engine: ColumnarEngine, window: Window, ranking: RankingChoice | None = None) -> None:
+        self._engine = engine
+        self._window = window
+        self._ranking = ranking
+        self._names: set[str] = set()
+
+    def change(self, schema: Schema, text: str, most: int) -> list[list[Result]]:
+        """The snapshot of a query that comes."""
+        name = f"{text}/{most}"
+        if name in self._names:
+            self._engine.remove(name)
+            self._names.remove(name)
+            return []
+        self._names.add(name)
+        plan = Plan(schema, parse_query(text, schema), self._window, most, ranking=self._ranking)
+        return [self._engine.add(plan, name)]
+
+
 def told(engine: ColumnarEngine, static: Sequence[Record], stream: Sequence[Record]) -> list[bytes]:
     return [r.to_json() for r in (*engine.load_tables(static), *engine.process(stream))]
 
@@ -173,19 +202,11 @@ def test_equal_for_queries_that_come_and_go(
     for given_schema, rows in ((schema, static), (apart, [])):
         engine = ColumnarEngine(given_schema, window)
         out: list[list[Result]] = [list(engine.load_tables(rows))]
-        standing: set[str] = set()
+        standing = Standing(engine, window)
         for at in range(len(stream) + 1):
             for place, text, most in changes:
-                if place != at:
-                    continue
-                name = f"{text}/{most}"
-                if name in standing:
-                    engine.remove(name)
-                    standing.remove(name)
-                else:
-                    plan = Plan(given_schema, parse_query(text, given_schema), window, most)
-                    out.append(engine.add(plan, name))
-                    standing.add(name)
+                if place == at:
+                    out += standing.change(given_schema, text, most)
             out.append(list(engine.process(stream[at : at + 1])))
         outputs.append(out)
     assert outputs[1] == outputs[0]
@@ -200,9 +221,7 @@ def test_rows_without_keywords_connect(
     """Results by way of rows that only join values reach, one or two of them between the keywords."""
     let_go_after(monkeypatch, kept)
     rng = random.Random(seed)
-    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
-    names = ("a", "b", "link", "more")
-    relations = tuple(Relation(n, kinds, search=("t",), table=n in {"link", "more"}) for n in names)
+    relations = relations_of(("a", "b", "link", "more"), "link more")
     on = [
         ("a", "link", "x", "x"),
         ("link", "b", "y", "y"),
@@ -228,11 +247,10 @@ def test_rows_without_keywords_connect(
 
 def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
     """Two streams and three tables of which most rows join nothing that is alive, and some many."""
-    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
     names = "abtuv"
     relations = tuple(
-        Relation(n, kinds, key=("x",) if rng.random() < 0.4 else (), search=("t",), table=n in "tuv")
-        for n in names
+        replace(relation, key=("x",) if rng.random() < 0.4 else ())
+        for relation in relations_of(names, "t u v")
     )
     joins = tuple(
         Join(f"j{n}", rng.choice(names), rng.choice(names), ((rng.choice("xy"), rng.choice("xy")),))
@@ -287,20 +305,12 @@ def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyP
     outputs = []
     for given_schema, rows in ((schema, static), (apart, left)):
         engine = ColumnarEngine(given_schema, window)
-        standing: set[str] = set()
+        standing = Standing(engine, window, ranking)
         out: list[tuple[int, list[Result]]] = []
         for at in range(-step, len(stream), step):
             for place, text, most in changes:
-                name = f"{text}/{most}"
-                if place // 2 - step != at:
-                    continue
-                if name in standing:
-                    engine.remove(name)
-                    standing.remove(name)
-                else:
-                    plan = Plan(given_schema, parse_query(text, given_schema), window, most, ranking=ranking)
-                    out.append((at, engine.add(plan, name)))
-                    standing.add(name)
+                if place // 2 - step == at:
+                    out += ((at, snapshot) for snapshot in standing.change(given_schema, text, most))
             told = engine.load_tables(rows) if at < 0 else engine.process(stream[at : at + step])
             # What one tuple completes of two queries comes in either order.
             out.append((at, sorted(told, key=lambda result: result.query)))
@@ -310,9 +320,7 @@ def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyP
 
 def _shop(monkeypatch: pytest.MonkeyPatch, static: Sequence[Record]) -> Schema:
     """Sales (0) of products (1) of makers (2)."""
-    kinds = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
-    names = ("sale", "product", "maker")
-    relations = tuple(Relation(n, kinds, search=("t",), table=n != "sale") for n in names)
+    relations = relations_of(("sale", "product", "maker"), "product maker")
     joins = (Join("of", "sale", "product", (("x", "x"),)), Join("by", "product", "maker", (("y", "x"),)))
     return indexed(monkeypatch, Schema("shop", relations, joins), static)
 
@@ -364,11 +372,9 @@ def test_rows_that_nobody_refers_to_are_let_go(monkeypatch: pytest.MonkeyPatch) 
     """Of all rows that the stream reaches one after the other, few are here at a time."""
     monkeypatch.setattr(skws.data.batch, "BATCH", 8)
     let_go_after(monkeypatch, 8)
-    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
-    relations = tuple(Relation(n, kinds, search=("t",), table=n == "link") for n in ("a", "link"))
-    schema = Schema("s", relations, (Join("j", "a", "link", (("x", "x"),)),))
-    static = [Record(1, 0, ("pad", n)) for n in range(160)]
-    stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2)) for n in range(320)]
+    schema = Schema("s", relations_of(("a", "link"), "link"), (Join("j", "a", "link", (("x", "x"),)),))
+    static = [Record(1, 0, ("pad", n, 0)) for n in range(160)]
+    stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2, 0)) for n in range(320)]
     apart = indexed(monkeypatch, schema, static)
     engine = ColumnarEngine.of(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
     found, most = list(engine.load_tables([])), 0
@@ -409,29 +415,17 @@ def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(monkeypatch
 
 def test_automata_beside_rows_that_come_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another query takes rows of a table in; what automata know of the stream's tuples stays right."""
-    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
-    relations = tuple(Relation(n, kinds, search=("t",), table=n == "link") for n in ("a", "b", "link"))
-    schema = Schema("s", relations, (Join("ab", "a", "b", (("x", "x"),)),))
-    static = [Record(2, 0, ("gamma", n)) for n in range(5)]
-    stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4)) for n in range(40)]
+    schema = Schema("s", relations_of(("a", "b", "link"), "link"), (Join("ab", "a", "b", (("x", "x"),)),))
+    static = [Record(2, 0, ("gamma", n, 0)) for n in range(5)]
+    stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4, 0)) for n in range(40)]
     outputs = []
     for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
         engine = ColumnarEngine(given_schema, TimeWindow(9))
-        texts = ("alpha beta", "gamma")
-        plans = [
-            Plan(
-                given_schema,
-                parse_query(t, given_schema),
-                TimeWindow(9),
-                2,
-                evaluated_by=EvaluatorName.AUTOMATA,
-            )
-            for t in texts
-        ]
-        out = [*engine.load_tables(rows), *engine.add(plans[0])]
-        out += engine.process(stream[:20])
-        out += engine.add(plans[1])
-        out += engine.process(stream[20:])
+        out = list(engine.load_tables(rows))
+        for text, some in (("alpha beta", stream[:20]), ("gamma", stream[20:])):
+            query = parse_query(text, given_schema)
+            plan = Plan(given_schema, query, TimeWindow(9), 2, evaluated_by=EvaluatorName.AUTOMATA)
+            out += [*engine.add(plan), *engine.process(some)]
         outputs.append([result.to_json() for result in out])
     assert outputs[1] == outputs[0]
     assert len(outputs[0]) > 20

@@ -83,8 +83,7 @@ async def test_an_edited_schema_is_applied_without_losing_live_tuples(schema_fil
         await driver.press("ctrl+j")
         results = driver.app.view.results.listed()
         assert [one.ending for one in results if len(one.result.tuples) == 4] == ["retracted"]
-        assert driver.app.view.metrics is not None
-        assert driver.app.view.metrics.live_tuples == 769
+        assert driver.metrics.live_tuples == 769
         screen.editor.load_text(whole)
         await driver.settle()
         await driver.press("ctrl+j")
@@ -120,10 +119,7 @@ async def test_edits_are_not_lost_without_asking(schema_file: Path) -> None:
 async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
-        await driver.press("f4")
-        screen = driver.app.screen
-        assert isinstance(screen, NetworksScreen)
-        screen.look()
+        screen = await driver.networks()
         await driver.press("j")
         screen.look()
         await driver.settle()
@@ -145,9 +141,7 @@ async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> N
 async def test_networks_tell_why_a_query_sleeps() -> None:
     async with opened(movies("tarantino zzyzx")) as driver:
         await driver.advance(2)
-        await driver.press("f4")
-        screen = driver.app.screen
-        assert isinstance(screen, NetworksScreen)
+        screen = await driver.networks()
         await driver.press("j")
         screen.look()
         await driver.settle()
@@ -198,18 +192,14 @@ async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
     async with opened(movies()) as driver:
         await driver.advance(0.3)
         await driver.press("escape", "space")
-        before = driver.app.view.metrics
+        before = driver.metrics
         await driver.advance(5)
-        after = driver.app.view.metrics
-        assert before is not None
-        assert after is not None
-        assert (after.state, after.tuples) == ("paused", before.tuples)
+        assert (driver.metrics.state, driver.metrics.tuples) == ("paused", before.tuples)
         await driver.press("space", "plus")
         assert driver.run.control.status().speed == 2
         await driver.advance(5)
         assert "speed ×2" in driver.text()
-        assert driver.app.view.metrics is not None
-        assert driver.app.view.metrics.tuples == 769
+        assert driver.metrics.tuples == 769
 
 
 @scenario

@@ -144,9 +144,7 @@ async def test_counts_beside_each_other_count_the_same_results() -> None:
         now[0] += 10
         driver.app._tick()
         await driver.settle()
-        metrics = driver.app.view.metrics
-        assert metrics is not None
-        found = {query.name: query.results for query in metrics.queries}
+        found = {query.name: query.results for query in driver.metrics.queries}
         assert set(found) == set(queries)
         assert min(found.values()) > 0
         assert driver.search.results.listed == []

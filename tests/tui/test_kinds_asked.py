@@ -18,7 +18,6 @@ from skws.spec.job import Job
 from skws.spec.ranking import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
-from skws_tui.screens.networks import NetworksScreen
 from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.export import export
 from skws_tui.services.request import UiRequest, live_job
@@ -346,13 +345,8 @@ async def test_without_a_window_bounded_queries_run_and_others_are_refused(tmp_p
     async with opened(without_a_window(tmp_path)) as driver:
         await driver.advance(5)
         assert len(driver.search.results.listed) == 3_000
-        assert driver.app.view.metrics is not None
-        assert driver.app.view.metrics.live_tuples < 3_000
-        await driver.press("f4")
-        screen = driver.app.screen
-        assert isinstance(screen, NetworksScreen)
-        screen.look()
-        await driver.settle()
+        assert driver.metrics.live_tuples < 3_000
+        await driver.networks()
         shown = driver.text()
         assert "memory, as nothing expires: 4 of 4 networks bounded" in shown
         assert "3,000 results" in shown
@@ -374,11 +368,7 @@ async def test_a_pattern_shows_attributes_where_there_is_no_window(tmp_path: Pat
         shown = driver.text()
         assert "2 matches" in shown
         assert "row  v.page 3  o.amount 5" in shown
-        await driver.press("f4")
-        screen = driver.app.screen
-        assert isinstance(screen, NetworksScreen)
-        screen.look()
-        await driver.settle()
+        await driver.networks()
         assert "bounded: duplicates are kept, and all conditions of Theorem 1 hold" in driver.text()
         assert "shown: v.page, o.amount" in driver.text()
 

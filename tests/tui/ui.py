@@ -14,10 +14,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from docs.stepped_run import SteppedRun
+from skws.jobs.metrics import Metrics
 from skws.movie_stream import movie_files
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.entry import new_job
+from skws_tui.screens.networks import NetworksScreen
 from skws_tui.screens.search import SearchScreen
 from skws_tui.services.request import UiRequest, live_job
 
@@ -56,6 +58,21 @@ class Driver:
     def search(self) -> SearchScreen:
         screen = self.app.screen
         assert isinstance(screen, SearchScreen)
+        return screen
+
+    @property
+    def metrics(self) -> Metrics:
+        """The latest."""
+        assert self.app.view.metrics is not None
+        return self.app.view.metrics
+
+    async def networks(self) -> NetworksScreen:
+        """Go to the networks, and let them be looked at."""
+        await self.press("f4")
+        screen = self.app.screen
+        assert isinstance(screen, NetworksScreen)
+        screen.look()
+        await self.settle()
         return screen
 
     async def settle(self) -> None:

@@ -232,9 +232,6 @@ class Gauges:
         for op in "+-":
             del self.counters[op, query]
 
-    def count(self, name: str) -> int:
-        return self.counters[name]
-
     def rate(self, key: object, now: int) -> float:
         """Growth a second, over the last ten seconds."""
         return round(self._rates.of(key, now, self.counters[key]), 3)
@@ -254,6 +251,7 @@ class Gauges:
         load: Load,
         standing: Iterable[Query],
         log_bytes: int = 0,
+        restarts: int = 0,
     ) -> Metrics:
         """A snapshot, with the ``load`` of the session. ``now``: microseconds of the job's clock."""
         return Metrics(
@@ -264,21 +262,22 @@ class Gauges:
             uptime=round((now - self._began) / MICROSECOND, 3),
             batches=self.batches,
             batch_seconds=round(self.batch_seconds, 6),
-            tuples=self.count("tuples"),
-            deletions=self.count("deletions"),
-            late=self.count("late"),
+            tuples=self.counters["tuples"],
+            deletions=self.counters["deletions"],
+            late=self.counters["late"],
             bad=bad,
             rate=self.rate("tuples", now),
             live_tuples=load.live,
             operators=load.operators,
             waiting=load.waiting,
-            results=self.count("results"),
-            retractions=self.count("retractions"),
+            results=self.counters["results"],
+            retractions=self.counters["retractions"],
             event_time=None if self.event_time is None else self.event_time / MICROSECOND,
             behind=behind,
-            latency_p50=self.latency(0.5),
-            latency_p99=self.latency(0.99),
+            latency_p50=self._latencies.quantile(0.5),
+            latency_p99=self._latencies.quantile(0.99),
             log_bytes=log_bytes,
+            restarts=restarts,
             relations=self.relations(now),
             queries=self.queries(standing, now),
             stages=self.stages(now),
@@ -311,6 +310,3 @@ class Gauges:
             )
             for key in keys
         )
-
-    def latency(self, quantile: float) -> float | None:
-        return self._latencies.quantile(quantile)

@@ -20,6 +20,7 @@ from skws.jobs.publishing import Publishing
 from skws.jobs.slots import leave_nothing
 from skws.jobs.standing import Inbox
 from skws.memory import warn_by
+from skws.queries.evaluator import Load
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import checked
 from skws.sinks.addresses import open_sinks
@@ -39,7 +40,6 @@ from skws.spark.streaming.reader import Reading
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spark.streaming.restarting import RestartingQuery
 from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.run_metrics import RunMetrics
 from skws.spark.streaming.servers_ahead import KeepersAhead
 from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_shards
 from skws.spark.streaming.shard_stats import ShardStats
@@ -97,7 +97,6 @@ class SparkWatch:
         self._state: State = "starting"
         gauges = self._gauges = Gauges(request, self._began)
         self._delivering = OutputMerger(request, log, gauges, self._carried_out)
-        self._telling = RunMetrics(request, self._source.name, gauges, self._delivering)
         self._reins: ReplayControl | None = None
         self._commanding: CommandLog | None = None
         self._query: RestartingQuery | None = None
@@ -147,8 +146,18 @@ class SparkWatch:
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
         state = "paused" if self.control.pace.paused and self._state == "running" else self._state
-        restarts = 0 if self._query is None else self._query.restarts
-        return self._telling.metrics(self._began, self.clock.now(), state, self.standing, restarts)
+        shards = self._delivering
+        return self._gauges.metrics(
+            self.clock.now(),
+            state=state,
+            source=self.source_name,
+            behind=shards.behind,
+            bad=shards.bad,
+            load=Load(shards.live, shards.operators, shards.waiting),
+            standing=self.standing,
+            log_bytes=shards.log_bytes,
+            restarts=0 if self._query is None else self._query.restarts,
+        )
 
     def run(self) -> None:
         """Until the source ends, the limit is reached, ``stop``, or a signal, which is raised at the end.
@@ -168,7 +177,9 @@ class SparkWatch:
                 self.control.end("the job has ended: start it again for other queries")
                 self._tell_bad()
                 publishing.publish(self.metrics)
-        self._log.info("ended", self._telling.summary((self.clock.now() - self._began) / MICROSECOND))
+        metrics = self.metrics()
+        seconds = (self.clock.now() - self._began) / MICROSECOND
+        self._log.info("ended", metrics.summary(seconds), **metrics.totals())
         if came:
             raise KeyboardInterrupt
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
@@ -25,6 +26,9 @@ from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
 from skws_windows.window import Unbounded, Window
+
+if TYPE_CHECKING:
+    from skws.queries.windowed.window_span import WindowSpan
 
 
 class Operator(ABC):
@@ -95,6 +99,10 @@ class Operator(ABC):
 
     def counts(self) -> list[Counts]:
         """The counts of each engine."""
+        return []
+
+    def window_spans(self) -> list[WindowSpan]:
+        """The windows of an expression that ended last, and those that are open."""
         return []
 
     def waiting(self) -> OperatorCounts:

@@ -226,8 +226,7 @@ class Session:
     def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""
         operator = self.operators.get(self._placed.get(name))
-        spans = getattr(operator, "window_spans", None)
-        return [] if spans is None else list(spans())
+        return [] if operator is None else operator.window_spans()
 
     def load(self) -> Load:
         """What all operators hold together."""

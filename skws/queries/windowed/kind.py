@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Final
 
 import orjson
 
@@ -22,6 +21,7 @@ from skws.queries.operator import Operator, QueryKind
 from skws.queries.stream_state import StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows
+from skws.queries.windowed.stream_windows import NOT_BEGUN
 from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.top import BestOfWindows, check_over_windows
 from skws.results.model import LiveResult, Result
@@ -31,9 +31,6 @@ from skws.spec.stream import Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_windows.window import ExpressionWindow
-
-NOT_BEGUN: Final = orjson.dumps(None)
-"""The state of queries before their first record."""
 
 
 class WindowedKind(QueryKind):
@@ -134,7 +131,6 @@ class WindowedQueries(Operator):
         return [] if self._engine is None else [self._engine.counts]
 
     def window_spans(self) -> list[WindowSpan]:
-        """The windows that ended last, and those that are open."""
         return [] if self._engine is None else self._engine.window_spans()
 
     def _begin_from(self, state: bytes, queries: Sequence[Query]) -> None:

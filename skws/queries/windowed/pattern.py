@@ -23,7 +23,7 @@ from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.text import PatternQuery, read_query
 from skws.queries.stream_state import StreamState
 from skws.queries.windowed.closed import ClosedWindows, Holding
-from skws.queries.windowed.stream_windows import BatchSource, Found, StreamWindows
+from skws.queries.windowed.stream_windows import NOT_BEGUN, BatchSource, Found, StreamWindows
 from skws.queries.windowed.window_span import WindowSpan
 from skws.results.model import LiveResult
 from skws.spec.query import Query
@@ -38,8 +38,6 @@ from skws_windows.window import FOREVER, MICROSECOND, ExpressionWindow
 
 _ALL: Final = (ANY,)
 """The lane of all keys together."""
-NOT_BEGUN: Final = orjson.dumps(None)
-"""The state of a pattern before its first record."""
 
 
 class Held(NamedTuple):
@@ -332,7 +330,6 @@ class WindowedPatterns(Operator):
         return Load.together([Load(p.live_tuples, p.runs, p.waiting) for p in self._patterns.values()])
 
     def window_spans(self) -> list[WindowSpan]:
-        """The windows that ended last, and those that are open."""
         return self._windows.window_spans()
 
     def _new_windows(self) -> StreamWindows:

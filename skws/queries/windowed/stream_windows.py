@@ -24,6 +24,9 @@ from skws_windows.processor.processor import Processor, Window
 from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.window import ExpressionWindow
 
+NOT_BEGUN: Final = orjson.dumps(None)
+"""The state of queries before their first record."""
+
 _TYPES: Final = {
     AttributeType.NUMBER: np.dtype(np.float64),
     AttributeType.INTEGER: np.dtype(np.int64),

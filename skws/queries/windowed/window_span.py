@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from skws.sinks.text import fitted, value_text, visible
 from skws_schema.model import Value
-from skws_windows.processor.run import Key
+
+if TYPE_CHECKING:
+    from skws_windows.processor.run import Key
 
 RECENT: Final = 200
 """The number of ended windows that are remembered to be drawn."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -48,7 +48,6 @@ class Plan:
     demand: bool = True
     ranking: RankingChoice | None = None
     evaluated_by: str = EvaluatorName.MESH
-    matcher: Matcher = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check("evaluator", self.evaluated_by, list(EvaluatorName))
@@ -56,7 +55,11 @@ class Plan:
             _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
         if self.purge is not None:
             _check("purge", self.purge, [str(kind) for kind in PurgeKind])
-        object.__setattr__(self, "matcher", Matcher(self.query, self.schema))
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        """The keywords of tuples."""
+        return Matcher(self.query, self.schema)
 
     @cached_property
     def keywords(self) -> tuple[str, ...]:

@@ -22,11 +22,6 @@ def test_ended_and_open_windows_are_drawn() -> None:
     assert drawn(stretches, 100, 10) == ["ann:[===] [==>", "bob:  |       "]
 
 
-def test_what_began_before_the_left_edge_has_no_first_record() -> None:
-    assert drawn([WindowSpan((), 0, 60), WindowSpan((), 90, None)], 100, 5, since=50) == [":=]  >"]
-    assert drawn([WindowSpan((), 0, 60)], 100, 5, since=70) == []
-
-
 def test_keys_with_open_windows_come_first_and_rows_are_limited() -> None:
     stretches = [WindowSpan((n,), n, n + 1 if n < 3 else None) for n in range(4)]
     assert [line[0] for line in drawn(stretches, 10, 10, rows=3)] == ["3", "2", "1"]

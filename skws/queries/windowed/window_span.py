@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from skws.sinks.text import fitted, value_text, visible
+from skws.sinks.text import value_text, visible
 from skws_schema.model import Value
 
 if TYPE_CHECKING:
@@ -37,26 +37,19 @@ class Row:
     label: str
     cells: str
 
-    def __str__(self) -> str:
-        return f"{fitted(self.label, LABEL)} {self.cells}"
 
-
-def timeline(
-    stretches: Sequence[WindowSpan], now: int, width: int, rows: int = 8, since: int | None = None
-) -> list[Row]:
+def timeline(stretches: Sequence[WindowSpan], now: int, width: int, rows: int = 8) -> list[Row]:
     """The windows of up to ``rows`` keys, open ones first, drawn in ``width`` cells up to ``now``.
 
-    ``since``: the time at the left edge; None for the first start. Later
-    windows are drawn over earlier ones.
+    The first start is at the left edge. Later windows are drawn over earlier ones.
     """
     if not stretches or width < 1:
         return []
-    left = min(stretch.start for stretch in stretches) if since is None else since
+    left = min(stretch.start for stretch in stretches)
     span = max(now - left, 1)
-    shown = [stretch for stretch in stretches if stretch.end is None or stretch.end >= left]
     return [
-        Row(_label(key), _drawn((s for s in shown if s.key == key), left, span, width))
-        for key in _keys(shown)[:rows]
+        Row(_label(key), _drawn((s for s in stretches if s.key == key), left, span, width))
+        for key in _keys(stretches)[:rows]
     ]
 
 
@@ -73,8 +66,7 @@ def _drawn(stretches: Iterable[WindowSpan], left: int, span: int, width: int) ->
         first = _cell(stretch.start, left, span, width)
         last = width - 1 if stretch.end is None else _cell(stretch.end, left, span, width)
         cells[first : last + 1] = "=" * (last - first + 1)
-        if stretch.start >= left:
-            cells[first] = "["
+        cells[first] = "["
         if stretch.end is None:
             cells[last] = ">"
         else:

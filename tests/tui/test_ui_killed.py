@@ -100,4 +100,5 @@ def test_the_app_ends_when_its_terminal_or_the_server_of_its_page_is_killed(
         until_shown(ours[1], "Vincent Vega")
         for end in ours:  # as the system does for a process that is killed
             os.close(end)
-        assert app.wait(PATIENCE) == -signal.SIGHUP
+        # The latter where the tests themselves are run to ignore the signal.
+        assert app.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)

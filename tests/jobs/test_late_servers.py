@@ -27,6 +27,7 @@ from tests.jobs.watching import (
     lines,
     opened,
     order,
+    ran,
     request,
     steps,
     told,
@@ -108,12 +109,9 @@ def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> N
     thread.join(5)
     assert not thread.is_alive()
     path = tmp_path / "in.jsonl"
-    append(path, customer(1000, 7), order(1001, 7))
-    sink = Collected()
-    second = opened(request(path, checkpoint=tmp_path / "kept"), sink)
-    steps(second)
-    second.close()
-    assert sink.told() == [("+", QUERY)]
+    path.touch()
+    second = ran(request(path, checkpoint=tmp_path / "kept"), customer(1000, 7), order(1001, 7))
+    assert second.told() == [("+", QUERY)]
 
 
 def test_a_run_ends_when_its_database_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from tests.jobs.watching import (
     lines,
     opened,
     order,
+    ran,
     request,
     steps,
     told,
@@ -148,24 +149,12 @@ def _told_with_ends(folder: Path, seed: int, *, ends: bool) -> list[tuple[str, s
 
 def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -> None:
     kept = tmp_path / "kept"
-    first, second = Collected(), Collected()
-    run = opened(request(source, checkpoint=kept), first)
-    append(source, customer(1, 1), order(1, 1))
-    steps(run)
-    run.close()
+    ran(request(source, checkpoint=kept), customer(1, 1), order(1, 1))
     changed = request(source, checkpoint=kept, schema=parse_schema(WITH_NOTES))
-    run = opened(changed, second)
-    append(source, note(2, 1))
-    steps(run)
-    run.close()
+    second = ran(changed, note(2, 1))
     assert [(r.op, [t.relation for t in r.tuples]) for r in second.results] == [("+", ["customer", "note"])]
     # The same command again changes nothing, and tells nothing twice.
-    third = Collected()
-    run = opened(changed, third)
-    append(source, note(3, 1))
-    steps(run)
-    run.close()
-    assert third.told() == [("+", QUERY)]
+    assert ran(changed, note(3, 1)).told() == [("+", QUERY)]
     fourth = Collected()
     run = opened(request(source, checkpoint=kept, schema=parse_schema(WITHOUT_ORDERS)), fourth)
     steps(run)
@@ -181,12 +170,7 @@ def test_a_schema_changed_by_command_stays_at_a_restart(tmp_path: Path, source: 
     steps(run)
     assert [one.name for one in run.metrics().relations] == ["customer", "order", "note"]
     run.close()
-    sink = Collected()
-    run = opened(asked, sink)
-    append(source, customer(1, 1), note(1, 1))
-    steps(run)
-    run.close()
-    assert sink.told() == [("+", QUERY)]
+    assert ran(asked, customer(1, 1), note(1, 1)).told() == [("+", QUERY)]
 
 
 def test_a_restart_that_cannot_be_is_refused_before_anything_is_touched(tmp_path: Path, source: Path) -> None:
@@ -214,16 +198,10 @@ def test_a_restart_that_cannot_be_is_refused_before_anything_is_touched(tmp_path
 def test_a_pattern_that_cannot_go_on_is_named_at_a_restart(tmp_path: Path, source: Path) -> None:
     queries = {"p": Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)}
     asked = request(source, queries=queries, checkpoint=tmp_path / "kept")
-    run = opened(asked, sink := Collected())
-    append(source, customer(1, 1))
-    steps(run)
-    run.close()
+    assert not ran(asked, customer(1, 1)).results
     with pytest.raises(SchemaError, match=r"query 'p' \(pattern\) .* it reads order, which is described"):
         LocalWatch(replace(asked, schema=parse_schema(WITH_PRICES)), [], Notes().log).run()
-    run = opened(replace(asked, schema=parse_schema(WITH_NOTES)), sink)
-    append(source, note(2, 1), order(3, 1))
-    steps(run)
-    run.close()
+    sink = ran(replace(asked, schema=parse_schema(WITH_NOTES)), note(2, 1), order(3, 1))
     assert [[t.relation for t in r.tuples] for r in sink.results] == [["customer", "order"]]
 
 

@@ -37,6 +37,7 @@ from tests.jobs.watching import (
     lines,
     opened,
     order,
+    ran,
     request,
     steps,
     told,
@@ -329,11 +330,9 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
 def segments(tmp_path: Path) -> list[Path]:
     """Of a run that has worked on three micro-batches, each in a segment of its own, and ended well."""
     path = tmp_path / "in.jsonl"
+    path.touch()
     for number in range(3):
-        append(path, order(number, 7))
-        watch = opened(request(path, checkpoint=tmp_path / "checkpoint"), Collected())
-        steps(watch)
-        watch.close()
+        ran(request(path, checkpoint=tmp_path / "checkpoint"), order(number, 7))
     return sorted((tmp_path / "checkpoint" / "journal").iterdir())
 
 

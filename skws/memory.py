@@ -67,6 +67,11 @@ def asked() -> str:
     return _Asked.size
 
 
+def share(among: int) -> MemoryShare | None:
+    """What each of several processes may take of what was asked for; None if there is no budget."""
+    return None if memory.size() is None else MemoryShare(_Asked.size, among)
+
+
 def read_size(text: str, among: int = 1) -> int:
     """Bytes for one of ``among`` processes, of a text such as ``2GiB``, ``500 MB`` or ``60%``.
 

@@ -6,11 +6,12 @@ stream that ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
@@ -24,6 +25,7 @@ from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.kinds import check, plan_of
+from skws.queries.results import read_result
 from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
@@ -33,8 +35,13 @@ from skws_schema.errors import UsageError
 from skws_schema.memory import explain_refusals
 from skws_schema.model import sourced
 
-if TYPE_CHECKING:  # only who asks for Spark loads it
+if TYPE_CHECKING:  # loaded only where it runs
+    from skws.parallel.search import ParallelSearch
     from skws.spark.batch import BatchRun
+
+LARGE: Final = 32 << 20
+"""Bytes of a replay that several processes search by default: starting them costs as much below."""
+_RETRACTION: Final = b'{"op":"-"'
 
 
 class Search:
@@ -65,12 +72,16 @@ class Search:
 
         Raises BadRecordsError, SourceError.
         """
-        with self._running(report):
-            found = self._on_spark(report) if self._spark else self._in_process(report)
-            for result in islice(found, self.job.limit):
-                self.found += matches(result) if result.op == "+" else 0
-                self.retracted += result.op == "-"
-                yield result
+        for result in self._given(report):
+            yield read_result(result) if isinstance(result, bytes) else result
+
+    def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
+        """The JSON forms of the results, which processes that share the work need not make anew."""
+        for result in self._given(report):
+            if not isinstance(result, bytes):
+                yield result.to_json()
+            else:
+                yield read_result(result).to_json() if self.standing.scored else result
 
     def count(self, report: ReportProgress = unreported) -> int:
         """How many results there are, those of patterns not formed; with a limit, at most so many."""
@@ -82,12 +93,34 @@ class Search:
             return self.found
         limit = self.job.limit
         with self._running(report):
-            for count in self._counted_on_spark(report) if self._spark else self._counted(report):
+            for count in self._counted_on_spark(report) if self._spark else self._counts(report):
                 self.found += count
                 if limit is not None and self.found >= limit:
                     self.found = limit
                     break
         return self.found
+
+    def _given(self, report: ReportProgress) -> Iterator[LiveResult | bytes]:
+        """The results up to the limit; those of other processes in the form that ``read_result`` takes."""
+        with self._running(report):
+            found = self._on_spark(report) if self._spark else self._in_process(report)
+            for result in islice(found, self.job.limit):
+                retraction = result.startswith(_RETRACTION) if isinstance(result, bytes) else result.op == "-"
+                self.retracted += retraction
+                if not retraction:
+                    self.found += 1 if isinstance(result, bytes) else matches(result)
+                yield result
+
+    @property
+    def jobs(self) -> int:
+        """The processes that a search in process may take."""
+        job = self.job
+        if job.mesh is not None or job.lateness is not None:
+            return 1
+        if job.jobs is not None:
+            return job.jobs
+        large = self.replay.size_bytes >= LARGE and job.limit is None
+        return min(_cores(), len(self.replay.splits)) if large else 1
 
     def _plan(self) -> Plan | None:
         plan, job = plan_of(self.standing, self._stream), self.job
@@ -112,7 +145,50 @@ class Search:
         with self.bad, explain_refusals():
             yield
 
-    def _in_process(self, report: ReportProgress) -> Iterator[LiveResult]:
+    def _in_process(self, report: ReportProgress) -> Iterator[LiveResult | bytes]:
+        with self._shared(report) as run:
+            if run is None:
+                yield from self._alone(report)
+                return
+            try:
+                yield from run.results(self.bad)
+            finally:
+                self.counts = run.counts
+
+    def _counts(self, report: ReportProgress) -> Iterator[int]:
+        with self._shared(report) as run:
+            if run is None:
+                yield from self._counted(report)
+                return
+            try:
+                yield from run.counted(self.bad)
+            finally:
+                self.counts = run.counts
+
+    @contextmanager
+    def _shared(self, report: ReportProgress) -> Iterator[ParallelSearch | None]:
+        """The search, divided among processes; None if one process is to search."""
+        jobs = self.jobs
+        if jobs == 1:
+            yield None
+            return
+        from skws.parallel.search import ParallelSearch  # noqa: PLC0415 - only large replays start processes
+
+        done = 0
+
+        def read(size: int) -> None:
+            nonlocal done
+            done += size
+            report(Progress("reading", done, self.replay.size_bytes))
+
+        run = ParallelSearch(self.standing, self._stream, self.replay, jobs, read)
+        with run:
+            reason = run.divide(self.bad)
+            if reason and self.job.jobs is not None:
+                self._tell(f"--jobs {jobs}: one process searches: {reason}")
+            yield None if reason else run
+
+    def _alone(self, report: ReportProgress) -> Iterator[LiveResult]:
         if self.plan is not None and (self.job.mesh is not None or self.job.lateness is not None):
             yield from self._as_they_arrive(self.plan, report)
             return
@@ -184,3 +260,8 @@ class Search:
                 self.bad.add(record)
             self.counts = run.counts
             yield run
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -103,6 +103,17 @@ Engine = Annotated[EngineName, typer.Option("--engine", help="Where the search r
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        metavar="N",
+        min=1,
+        help="Processes that share the search, with --engine local.",
+        show_default="all cores for large files, else 1",
+    ),
+]
 _REPLAY: Final = typer.Option(
     "--replay",
     "-r",

@@ -40,7 +40,7 @@ def _search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -
             _count(search, output, quiet=quiet)
         else:
             with _writer(search, OutputFormat(output_format), output) as writer:
-                _write(search, writer, output, quiet=quiet)
+                _write(search, writer, OutputFormat(output_format), output, quiet=quiet)
     finally:
         tell_bad(search.bad)
     if not quiet:
@@ -72,15 +72,18 @@ def _writer(search: Search, output_format: OutputFormat, output: Path | None) ->
     return open_match_writer(output_format, output, stdout_bytes())
 
 
-def _write(search: Search, writer: Any, output: Path | None, *, quiet: bool) -> None:
-    with (
-        ProgressBar(wanted=not quiet) as bar,
-        closing(search.results(bar.report if bar.shown else unreported)) as results,
-    ):
-        for result in results:
-            if output is None and sys.stdout.isatty():
-                bar.stop()  # the results themselves show progress
-            writer.write(result)
+def _write(
+    search: Search, writer: Any, output_format: OutputFormat, output: Path | None, *, quiet: bool
+) -> None:
+    as_json = output_format is OutputFormat.JSONL
+    put = writer.write_line if as_json else writer.write
+    with ProgressBar(wanted=not quiet) as bar:
+        report = bar.report if bar.shown else unreported
+        with closing(search.json_lines(report) if as_json else search.results(report)) as results:
+            for result in results:
+                if output is None and sys.stdout.isatty():
+                    bar.stop()  # the results themselves show progress
+                put(result)
 
 
 def _count(search: Search, output: Path | None, *, quiet: bool) -> None:

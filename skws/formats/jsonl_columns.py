@@ -1,20 +1,14 @@
-"""JSON lines read as columns, a chunk at a time, and the check that they are in order of time.
+"""JSON lines read as columns, a chunk at a time.
 
 A chunk is plain if each of its lines is one insertion into a streaming relation, with
 each value of its attribute's type. Its lines are decoded straight into the types of the
 schema, four times as fast as by way of dictionaries. One other line sends its whole
 chunk to the line reader (``jsonl``), which can say why a record is bad; both give the
 same records.
-
-A replay that is in order of time is searched while it is read, in the memory
-of one window; any other is read whole, and sorted, before the first result. So
-the file is read twice: a result cannot be taken back when the last line turns
-out to be the earliest. The check takes a tenth of the time of a search.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -23,7 +17,6 @@ from typing import IO, Any, Final, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from skws.data.batch import Chunk, Ints, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, packed_integers
@@ -44,11 +37,11 @@ _TYPES: Final[dict[AttributeType, Any]] = {
     AttributeType.TIMESTAMP: str | int | float | None,
 }
 
-# Raised by lines that are not records: not UTF-8 is a ValueError, and objects may be nested too deeply.
-_UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
+UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
+"""Raised by lines that are not records: not UTF-8 is a ValueError, and objects may be nested too deeply."""
 
 _OPENING, _CLOSING, _NEWLINE = b"{}\n"
-_TIME: Final = attrgetter("time")
+TIME: Final = attrgetter("time")
 _ROW: Final = attrgetter("row")
 
 
@@ -93,7 +86,7 @@ class ChunkReader:
     def plain(self, lines: Sequence[bytes]) -> RecordBatch | None:
         """The records of ``lines``; None if any line is not plain."""
         data = b"".join(lines)
-        if self._decoder is None or not _one_a_line(data):
+        if self._decoder is None or not one_a_line(data):
             return None
         try:
             items = self._decoder.decode_lines(data)
@@ -101,8 +94,8 @@ class ChunkReader:
                 return None
             relation = np.fromiter(map(self._numbers.__getitem__, map(type, items)), np.int64, len(items))
             rows = Rows.grouped(relation, list(map(_ROW, items)), self._block)
-            return RecordBatch(relation, _microseconds(list(map(_TIME, items))), rows)
-        except _UNDECODABLE:
+            return RecordBatch(relation, microseconds(list(map(TIME, items))), rows)
+        except UNDECODABLE:
             return None
 
     def _block(self, number: int, rows: list[Any]) -> ColumnBlock:
@@ -135,7 +128,7 @@ def _integers(column: list[Any]) -> Ints | list[Value]:
     return column
 
 
-def _one_a_line(data: bytes) -> int:
+def one_a_line(data: bytes) -> int:
     """The number of lines; 0 if as many objects need not be one on each line.
 
     They are if every line ends with a brace and the next begins with one: inside
@@ -182,7 +175,7 @@ def _name(place: int) -> str:
     return f"a{place}"
 
 
-def _microseconds(times: list[Any]) -> Ints:
+def microseconds(times: list[Any]) -> Ints:
     """Times of records in microseconds, from their JSON values. Raises ValueError."""
     kinds = set(map(type, times))
     if kinds == {float}:
@@ -197,82 +190,3 @@ def _microseconds(times: list[Any]) -> Ints:
             raise ValueError("a time beyond the calendar")
         return np.array(times, dtype=np.int64) * 1_000_000
     return np.array([timestamp(time) for time in times], dtype=np.int64)
-
-
-ORDER_BLOCK = 1 << 18
-# A quoted `time` inside a text does not match: its quote is escaped by a backslash.
-_TIME_FIELD = re.compile(rb'"time"\s*:\s*("[^"\\]*"|-?[0-9.eE+-]+)')
-
-
-class _Numbered(msgspec.Struct, gc=False):
-    """The time of a record, in seconds."""
-
-    time: float
-
-
-class _Written(msgspec.Struct, gc=False):
-    """The time of a record, as text."""
-
-    time: str
-
-
-_DECODERS: Final[tuple[tuple[Any, Any], ...]] = (
-    (msgspec.json.Decoder(_Numbered), np.float64),
-    (msgspec.json.Decoder(_Written), np.str_),
-)
-
-
-def in_order(splits: Sequence[Split]) -> bool:
-    """True if each line holds one time, and times do not decrease; False if that is not certain.
-
-    Times are all numbers, or all texts of one form whose order is that of time.
-    Splits are in order of arrival.
-    """
-    last: npt.NDArray[Any] | None = None
-    for path in dict.fromkeys(split.path for split in splits):
-        with opened(path) as file:
-            for lines in _blocks(file):
-                times = _times(lines)
-                if times is None or (last is not None and (last.dtype != times.dtype or last[0] > times[0])):
-                    return False
-                if (times[1:] < times[:-1]).any():
-                    return False
-                last = times[-1:]
-    return True
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Blocks of whole lines."""
-    while block := file.read(ORDER_BLOCK):
-        yield block if block.endswith(b"\n") else block + file.readline()
-
-
-def _times(lines: bytes) -> npt.NDArray[Any] | None:
-    """Times as an array whose order is that of time, or None."""
-    if count := _one_a_line(lines):
-        for decoder, kind in _DECODERS:
-            try:
-                found = list(map(_TIME, decoder.decode_lines(lines)))
-            except _UNDECODABLE:
-                continue
-            if len(found) == count:
-                times = np.array(found, dtype=kind)
-                return times if kind is np.float64 or _sortable(times) else None
-    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
-    # Lines that are not valid records can be in order of time, too.
-    texts = [text.decode("ascii", "replace") for text in _TIME_FIELD.findall(lines)]
-    if len(texts) != count:
-        return None
-    if not texts[0].startswith('"'):
-        try:
-            return np.array(texts).astype(np.float64)
-        except ValueError:
-            return None
-    times = np.array([text.strip('"') for text in texts])
-    return times if _sortable(times) else None
-
-
-def _sortable(texts: npt.NDArray[np.str_]) -> bool:
-    """Whether the order of the texts is that of their times."""
-    lengths = np.char.str_len(texts)
-    return bool((lengths == lengths[0]).all()) and bool(np.char.endswith(texts, "Z").all())

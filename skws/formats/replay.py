@@ -24,7 +24,8 @@ from skws.data.batch import RecordBatch, batched
 from skws.data.record import BadRecord, Record
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, ignore
-from skws.formats.jsonl_columns import ChunkReader, in_order, reads_columns
+from skws.formats.jsonl_columns import ChunkReader, reads_columns
+from skws.formats.jsonl_order import in_order
 from skws.formats.splits import plan, read_split
 from skws_schema.errors import SourceError
 from skws_schema.memory import check

@@ -4,7 +4,7 @@ A slice gives the results that its own records complete. It first takes in the r
 those results may depend on, as a job replays its log after a restart: one window where tuples stand for
 themselves, two where the names of tuples depend on earlier ones (keys, patterns).
 
-    read_pieces -> plan_slices -> pieces of each slice -> SliceRun -> results
+    read_pieces -> plan_slices -> pieces of each slice -> in_order -> SliceRun -> results
 
 Nothing here knows who runs it: tasks of Spark, or processes of one machine.
 """
@@ -87,7 +87,7 @@ def plan_slices(
     ``window``: that of the queries. ``least``: the fewest records of a slice.
     """
     records = sorted((p for p in pieces if p.holds is Holds.RECORDS), key=lambda p: (p.first, p.place))
-    reason = _why_whole(records, queries, window)
+    reason = why_whole(queries, window) or _why_uncut(records, queries, window)
     if reason:
         return Slicing(reason=reason)
     size = sum(piece.size for piece in records)
@@ -108,11 +108,16 @@ def plan_slices(
     return next(slicing for duration, slicing in planned if duration <= quickest / _WORTH)
 
 
-def _why_whole(records: Sequence[Piece], queries: Sequence[Query], window: Window) -> str:
+def why_whole(queries: Sequence[Query], window: Window) -> str:
+    """Why no stream is cut for some queries; empty if streams are."""
     if any(one.kind not in (KEYWORDS, PATTERN) for one in queries):
         return "a query of its kind keeps a state of the whole stream"
     if not isinstance(window, TimeWindow | CountWindow):
         return "no window bounds the records that a result depends on"
+    return ""
+
+
+def _why_uncut(records: Sequence[Piece], queries: Sequence[Query], window: Window) -> str:
     if any(piece.dequeues for piece in records) and any(one.kind == KEYWORDS for one in queries):
         return "a deletion of a row without a key ends the oldest equal row, however old"
     in_order = all((a.last, a.place) < (b.first, b.place) for a, b in pairwise(records))
@@ -164,50 +169,53 @@ def _context(records: Sequence[Piece], begin: int, window: Window, windows: int)
 
 
 class SliceRun:
-    """One slice, answered by a session. ``counts`` are of its own records, complete at the end.
+    """One slice, answered by a session.
 
-    Pieces come with those of tables first, in order of arrival, then those of the stream by their first
-    times. Raises SkwsError as ``Session`` does.
+    Takes the tables, and the records of the stream in order. Raises SkwsError as ``Session`` does.
     """
 
     def __init__(self, queries: Sequence[Query], stream: Stream, one: Slice) -> None:
-        self.counts = Counts()
         self._queries = queries
         self._stream = stream
         self._slice = one
-        self._skipped = 0  # insertions of the pieces that come before the slice's context
+        self._session: Session | None = None
+        self._before = Counts()
+        self._skipped = 0  # insertions of the batches that come before the slice's context
 
-    def results(self, pieces: Iterable[tuple[Piece, list[RecordBatch]]]) -> Iterator[LiveResult]:
+    @property
+    def counts(self) -> Counts:
+        """Those of its own records so far."""
+        return Counts() if self._session is None else less(self._session.counts(), self._before)
+
+    def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[LiveResult]:
         """Its results in order."""
-        session, found, batches = self._begun(pieces)
+        session, found, taken = self._begun(tables, batches)
         if self._slice.is_first:
             yield from found
-        for batch in self._own(session, batches):
+        for batch in self._own(session, taken):
             yield from session.process(batch)
         if self._slice.is_last:
             yield from session.process(NO_RECORDS, ended=True)
-        self.counts = less(session.counts(), self.counts)
 
-    def count(self, pieces: Iterable[tuple[Piece, list[RecordBatch]]]) -> Iterator[int]:
+    def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
         """How many results it has, batch by batch. The only query is a pattern; no result is formed."""
-        session, _, batches = self._begun(pieces)
-        yield from map(session.count, self._own(session, batches))
-        self.counts = less(session.counts(), self.counts)
+        session, _, taken = self._begun(tables, batches)
+        yield from map(session.count, self._own(session, taken))
 
     def _begun(
-        self, pieces: Iterable[tuple[Piece, list[RecordBatch]]]
+        self, tables: Sequence[Record], batches: Iterable[RecordBatch]
     ) -> tuple[Session, list[LiveResult], Iterator[RecordBatch]]:
         """A session with the tables, their own results, and the records that the slice takes in."""
-        tables: list[Record] = []
-        streamed = _without_tables(iter(pieces), tables)
-        batches = self._inside(merged(streamed))
-        first = next(batches, NO_RECORDS)  # behind all tables
-        session, batches = bounded_session(self._queries, self._stream, chain([first], batches))
+        taken = self._inside(batches)
+        first = next(taken, NO_RECORDS)  # behind all tables
+        session, taken = bounded_session(self._queries, self._stream, chain([first], taken))
+        self._session = session
         found = session.load_tables(tables)
         if not self._slice.is_first:
+            self._before = session.counts()
             position = self._slice.position + self._skipped
             session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
-        return session, found, batches
+        return session, found, taken
 
     def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The slice's own records; those before them are taken in meanwhile, and are not counted."""
@@ -217,12 +225,10 @@ class SliceRun:
             if before:
                 context, batch = batch.cut(before)  # noqa: PLW2901 - the rest of it
                 session.replay(context)
+                self._before = session.counts()
             if len(batch):
-                if not begun:
-                    begun, self.counts = True, session.counts()
+                begun = True
                 yield batch
-        if not begun:
-            self.counts = session.counts()
 
     def _inside(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -233,10 +239,30 @@ class SliceRun:
                 yield batch if end - begin == len(batch) else batch.taken(slice(begin, end))
 
 
+def summed(counts: Counts, others: Counts) -> Counts:
+    """What two slices have counted; of what they held, the most."""
+    both = {one.name: getattr(counts, one.name) + getattr(others, one.name) for one in fields(Counts)}
+    return Counts(**{**both, "kept": max(counts.kept, others.kept)})
+
+
 def less(counts: Counts, before: Counts) -> Counts:
     """What has been counted since ``before``; the most that was held stays."""
     since = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
     return Counts(**{**since, "kept": counts.kept})
+
+
+def in_order(
+    pieces: Iterable[tuple[Piece, list[RecordBatch]]],
+) -> tuple[list[Record], Iterator[RecordBatch]]:
+    """The tables among the pieces of a slice, and its records in order of time.
+
+    Pieces come with those of tables first, in order of arrival, then those of the stream by their first
+    times.
+    """
+    tables: list[Record] = []
+    batches = merged(_without_tables(iter(pieces), tables))
+    first = next(batches, NO_RECORDS)  # the tables have been read then
+    return tables, chain([first], batches)
 
 
 def _without_tables(

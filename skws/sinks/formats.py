@@ -34,6 +34,10 @@ class Writer(Generic[T]):
     def write(self, result: T) -> None:
         self._put(self._encoder.encode(result))
 
+    def write_line(self, line: bytes) -> None:
+        """Write a result in its JSON form; for JSON lines."""
+        self._put(line + b"\n")
+
     def finish(self) -> None:
         """Called once, after the last result of a run that ended well."""
         self._put(self._encoder.end())

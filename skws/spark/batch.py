@@ -31,7 +31,7 @@ from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.results import read_result, written
-from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, plan_slices
+from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
@@ -156,7 +156,7 @@ class BatchRun:
                 if seed is None:
                     return
                 run = SliceRun(queries, stream, slices[seed["slice"]])
-                found = run.results(map(_unpacked, rows))
+                found = run.results(*in_order(map(_unpacked, rows)))
                 while some := list(islice(found, _ROWS)):
                     yield from table(some).to_batches()
 
@@ -243,11 +243,11 @@ def _searcher(
         number = seed["slice"]
         run = SliceRun(queries, stream, slices[number])
         with memory.kept():
-            pieces = map(_unpacked, rows)
+            tables, records = in_order(map(_unpacked, rows))
             if counting:
-                yield _found_rows(number, _NUMBER, [str(sum(run.count(pieces))).encode()])
+                yield _found_rows(number, _NUMBER, [str(sum(run.count(tables, records))).encode()])
             else:
-                found = map(written, run.results(pieces))
+                found = map(written, run.results(tables, records))
                 while some := list(islice(found, _ROWS)):
                     yield _found_rows(number, _RESULT, some)
         counts = {one.name: getattr(run.counts, one.name) for one in fields(Counts)}

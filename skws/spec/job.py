@@ -47,6 +47,7 @@ class Job:
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: that of candidate networks; a run may go on with another one.
     ``mesh``: None for the columnar mesh, else one of the paper's, to which ``purge`` and ``demand`` belong.
+    ``jobs``: the processes of a search in process; None for as many as pay.
     ``memory``: the memory of all shard processes on one machine.
 
     For sources that go on: ``sinks``: addresses of ``skws.sinks``. ``checkpoint``: the folder from which a
@@ -82,6 +83,7 @@ class Job:
     mesh: MeshKind | None = None
     purge: PurgeKind | None = None
     demand: bool = True
+    jobs: int | None = None
 
     def __post_init__(self) -> None:
         check_master(self.master)
@@ -161,6 +163,10 @@ def _local(job: Job) -> bool:
     return job.engine is EngineName.LOCAL
 
 
+def _shared(job: Job) -> bool:
+    return job.jobs is not None and job.jobs > 1
+
+
 def _over_expression(job: Job) -> bool:
     return isinstance(job.plan_window, ExpressionWindow)
 
@@ -203,6 +209,18 @@ RULES: Final = (
     Rule(
         lambda job: _local(job) and bool(job.packages),
         "--packages needs --engine spark: the local engine runs in this process",
+    ),
+    Rule(
+        lambda job: not _local(job) and job.jobs is not None,
+        "--jobs needs --engine local: on Spark --master says how many work, as local[4]",
+    ),
+    Rule(
+        lambda job: _shared(job) and job.lateness is not None,
+        "--jobs {job.jobs} does not go with --lateness: records are taken one by one as they arrive",
+    ),
+    Rule(
+        lambda job: _shared(job) and job.mesh is not None,
+        "--jobs {job.jobs} does not go with --mesh {job.mesh}: processes share the columnar one",
     ),
     Rule(
         lambda job: job.mesh is not None and _scored(job),

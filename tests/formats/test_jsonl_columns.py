@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 import skws.formats.jsonl
 import skws.formats.jsonl_columns
+import skws.formats.jsonl_order
 from skws.data.batch import Chunk
 from skws.data.record import Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
-from skws.formats.jsonl_columns import ChunkReader, in_order
+from skws.formats.jsonl_columns import ChunkReader
+from skws.formats.jsonl_order import in_order
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples
@@ -187,7 +189,7 @@ def test_in_order_only_where_it_is_plain(tmp_path: Path, texts: list[str], expec
 def test_in_order_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int
 ) -> None:
-    monkeypatch.setattr(skws.formats.jsonl_columns, "ORDER_BLOCK", block)
+    monkeypatch.setattr(skws.formats.jsonl_order, "ORDER_BLOCK", block)
     times = sorted(times) if sort else times
     lines = [b'{"relation": "b", "time": %d, "row": {"x": 1}}' % time for time in times]
     path = tmp_path / "r.jsonl"

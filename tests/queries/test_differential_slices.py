@@ -15,7 +15,7 @@ from skws.data.record import Record
 from skws.formats.pieces import Holds, Packer, Piece, unpack
 from skws.queries.evaluator import Counts
 from skws.queries.session import Session
-from skws.queries.slices import SliceRun, Slicing, merged, plan_slices
+from skws.queries.slices import SliceRun, Slicing, in_order, merged, plan_slices
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
@@ -68,7 +68,7 @@ def in_slices(
         read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
         read.sort(key=lambda each: (each[0].holds, each[0].first, each[0].place))
         run = SliceRun([query], stream, one)
-        found += run.results((piece, unpack(blob)) for piece, blob in read)
+        found += run.results(*in_order((piece, unpack(blob)) for piece, blob in read))
         for field in fields(Counts):
             setattr(counts, field.name, getattr(counts, field.name) + getattr(run.counts, field.name))
     return found, counts

@@ -1,0 +1,367 @@
+"""A search of replay files by several processes: the stages of the Spark batch job on one machine.
+
+    in order of time:  look at times, a task a split -> plan slices -> read and search, a task a slice
+    any other replay:  read and pack, a task a split -> plan slices -> search, a task a slice
+
+A slice of a replay in order of time is a range of bytes and the window before it, so its records stay in
+the process that reads them. Results go through temporary files, as JSON lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from skws.data.batch import RecordBatch
+from skws.data.record import BadRecord
+from skws.formats import BadRecordLog, Replay
+from skws.formats.files import Split
+from skws.formats.jsonl_columns import ChunkReader, reads_columns
+from skws.formats.jsonl_order import TimedBlock, timed_blocks
+from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
+from skws.parallel.workers import Spool, Task, Worker, Workers
+from skws.queries.evaluator import Counts
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.kinds import window_of
+from skws.queries.results import written
+from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices, summed, why_whole
+from skws.results.model import LiveResult
+from skws.spec.query import KEYWORDS, Query
+from skws.spec.stream import Stream
+from skws_schema.memory import check
+from skws_schema.model import Schema
+from skws_windows.window import TimeWindow
+
+_BUFFER: Final = 1 << 18
+"""Bytes of results that a worker holds back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Bytes in one of the spools of a run."""
+
+    spool: int
+    place: int
+    size: int
+
+    def read(self, spools: Sequence[Spool]) -> bytes:
+        return spools[self.spool].read(self.place, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Results of a slice as lines, or their number; ``counts``: of its own records so far."""
+
+    lines: Stored | None
+    counts: Counts
+    number: int = 0
+
+
+_Pieces: TypeAlias = list[tuple[Piece, Stored]]
+_Blocks: TypeAlias = list[tuple[Piece, Split]]
+"""Ranges of files, described as pieces that are still to be read."""
+
+
+class ParallelSearch:
+    """One query over replay files, by ``jobs`` processes; ``read`` hears how many bytes they have read.
+
+    ``divide`` it, then read the results. ``counts``: of what was searched for the results given so far.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        stream: Stream,
+        replay: Replay,
+        jobs: int,
+        read: Callable[[int], None],
+    ) -> None:
+        self.counts = Counts()
+        self.slicing = Slicing()
+        self._queries = (query,)
+        self._stream = stream
+        self._replay = replay
+        self._jobs = jobs
+        self._read = read
+        self._window = window_of(query, stream)
+        self._workers: Workers | None = None
+        self._blocks: _Blocks | None = None
+        self._pieces: _Pieces = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._workers is not None:
+            self._workers.close()
+
+    def divide(self, bad: BadRecordLog) -> str:
+        """Start the processes and cut the stream; gives the reason if one process is to search it.
+
+        A replay out of order has been read then. Raises as ``results``.
+        """
+        whole = why_whole(self._queries, self._window)
+        if len(self._replay.splits) < 2:
+            return "the replay is one piece"
+        if whole and self._replay.in_order:
+            return whole
+        self._workers = Workers(self._jobs, 5 * self._jobs)
+        self._blocks = None if whole or not self._has_ranges else self._timed(self._workers)
+        if self._blocks is not None:
+            self.slicing = self._sliced([piece for piece, _ in self._blocks])
+            return self.slicing.reason
+        self._pieces = self._packed(self._workers, bad)
+        self.slicing = self._sliced([piece for piece, _ in self._pieces])
+        return ""
+
+    def results(self, bad: BadRecordLog) -> Iterator[LiveResult | bytes]:
+        """Results in order of time, those of slices as JSON lines (``results.read_result``).
+
+        Raises BadRecordsError, SourceError, MemoryBudgetError; SkwsError if a process was killed.
+        """
+        if self.slicing.reason:
+            yield from self._whole()
+            return
+        for found in self._found(self._tasks(counting=False), bad):
+            if found.lines is not None:
+                yield from found.lines.read(self._spools).splitlines()
+
+    def counted(self, bad: BadRecordLog) -> Iterator[int]:
+        """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
+        for found in self._found(self._tasks(counting=True), bad):
+            yield found.number
+
+    @property
+    def _running(self) -> Workers:
+        assert self._workers is not None  # noqa: S101 - they were started to divide
+        return self._workers
+
+    @property
+    def _spools(self) -> Sequence[Spool]:
+        return self._running.spools
+
+    @property
+    def _has_ranges(self) -> bool:
+        """Whether the replay can be cut into ranges of bytes if it is in order."""
+        schema = self._stream.schema
+        return (
+            all(query.kind == KEYWORDS for query in self._queries)
+            and isinstance(self._window, TimeWindow)
+            and not any(relation.table for relation in schema.relations)
+            and all(reads_columns(split, schema) for split in self._replay.splits)
+        )
+
+    def _tasks(self, *, counting: bool) -> list[Task]:
+        tasks: list[Task] = []
+        for number, one in enumerate(self.slicing.slices):
+            common = (one, self._queries, self._stream, self._jobs + number)
+            if self._blocks is not None:
+                tasks.append((_search_range, (*common, *_range(one, self._blocks))))
+            else:
+                tasks.append((_search_pieces, (*common, _pieces_of(one, self._pieces), counting)))
+        return tasks
+
+    def _sliced(self, pieces: Sequence[Piece]) -> Slicing:
+        return plan_slices(pieces, self._queries, self._stream, self._window, self._jobs, SMALL)
+
+    def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[_Found]:
+        """What slices find, in their order; bad records are added, and bytes told, on the way."""
+        done = Counts()
+        for number, messages in enumerate(self._running.run(tasks)):
+            for message in messages:
+                if isinstance(message, _Found):
+                    self.counts = summed(done, message.counts)
+                    yield message
+                else:
+                    self._hear(message, bad)
+            done = self.counts
+            self._spools[self._jobs + number].empty()
+
+    def _hear(self, message: int | list[BadRecord], bad: BadRecordLog) -> None:
+        if isinstance(message, int):
+            self._read(message)
+        else:
+            for record in message:
+                bad.add(record)
+
+    def _timed(self, workers: Workers) -> _Blocks | None:
+        """Blocks of the files in order; None if they are, or may be, out of order."""
+        splits = self._replay.splits
+        found: _Blocks = []
+        early: list[Split] = []  # blocks without a record before the first one with a time
+        for split, messages in zip(splits, workers.run([(_look, (split,)) for split in splits]), strict=True):
+            (blocks,) = messages
+            if blocks is None:
+                return None
+            for block in blocks:
+                part = replace(split, start=block.start, end=block.end)
+                if block.first is None and not found:
+                    early.append(part)
+                    continue
+                found.append((_piece(split.ordinal, len(found), block, found), part))
+        if not found or any(a.last > b.first for (a, _), (b, _) in pairwise(found)):
+            return None
+        first = found[0][0]
+        nothing = [(replace(first, number=-1, last=first.first, size=0), part) for part in early]
+        return [*nothing, *found]
+
+    def _packed(self, workers: Workers, bad: BadRecordLog) -> _Pieces:
+        """The pieces of the replay, stored, in order of arrival. Bad records of tables come first."""
+        tables = [n for n, relation in enumerate(self._stream.schema.relations) if relation.table]
+        splits = sorted(self._replay.splits, key=lambda split: split.relation not in tables)
+        found: _Pieces = []
+        tasks: list[Task] = [(_read_and_pack, (split, self._stream.schema)) for split in splits]
+        for split, messages in zip(splits, workers.run(tasks), strict=True):
+            for piece, stored in messages:
+                if piece.holds is Holds.BAD:
+                    self._hear(unpack_bad(stored.read(workers.spools)), bad)
+                else:
+                    found.append((piece, stored))
+            self._read(split.size)
+        return sorted(found, key=lambda each: each[0].place)
+
+    def _whole(self) -> Iterator[LiveResult]:
+        """The results of a stream that cannot be cut, found by this process."""
+        expect_long_lived_objects()
+        run = SliceRun(self._queries, self._stream, Slice())
+        try:
+            yield from run.results(*in_order(_unpacked(_pieces_of(Slice(), self._pieces), self._spools)))
+        finally:
+            self.counts = run.counts
+
+
+def _piece(split: int, number: int, block: TimedBlock, before: _Blocks) -> Piece:
+    """A block as a piece; without times it goes with the one before."""
+    if block.first is None or block.last is None:
+        last = before[-1][0].last
+        return Piece(split, number, Holds.RECORDS, last, last, 0)
+    return Piece(split, number, Holds.RECORDS, block.first, block.last, block.size)
+
+
+def _range(one: Slice, blocks: _Blocks) -> tuple[list[Split], list[Split]]:
+    """What a slice reads, joined where it is consecutive: before its own records, and with them.
+
+    A block belongs to the slice in which it begins, so that each bad record is found once.
+    """
+    read = [(piece, split) for piece, split in blocks if one.reads(piece)]
+    context = [split for piece, split in read if piece.first < one.begin]
+    return _joined(context), _joined([split for piece, split in read if piece.first >= one.begin])
+
+
+def _joined(splits: Iterable[Split]) -> list[Split]:
+    found: list[Split] = []
+    for split in splits:
+        if found and found[-1].path == split.path and found[-1].end == split.start:
+            found[-1] = replace(found[-1], end=split.end)
+        else:
+            found.append(split)
+    return found
+
+
+def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
+    """The pieces that a slice takes in, in the order in which it does."""
+    read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
+    return sorted(read, key=lambda each: (each[0].holds, each[0].first, each[0].place))
+
+
+def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+    for piece, stored in pieces:
+        check()
+        yield piece, unpack(stored.read(spools))
+
+
+def _look(worker: Worker, split: Split) -> None:
+    """A task: the times of a split."""
+    worker.emit(timed_blocks(split))
+
+
+def _read_and_pack(worker: Worker, split: Split, schema: Schema) -> None:
+    """A task: the pieces of a split."""
+    for piece, packed in read_pieces(split, schema):
+        place = worker.spools[worker.number].append(packed)
+        worker.emit((piece, Stored(worker.number, place, len(packed))))
+
+
+def _search_range(
+    worker: Worker,
+    one: Slice,
+    queries: Sequence[Query],
+    stream: Stream,
+    spool: int,
+    context: Sequence[Split],
+    own: Sequence[Split],
+) -> None:
+    """A task: the results of a slice of a replay in order of time."""
+    expect_long_lived_objects()
+    run = SliceRun(queries, stream, one)
+    lines = _Lines(worker, run, spool)
+    reader = ChunkReader(stream.schema)
+
+    def batches() -> Iterator[RecordBatch]:
+        for split in context:
+            for chunk in reader.read(split):
+                check()
+                yield chunk.records
+        for split in own:
+            for chunk in reader.read(split, worker.emit):
+                check()
+                lines.flush()
+                if chunk.bad:
+                    worker.emit(list(chunk.bad))
+                yield chunk.records
+
+    lines.write(run.results((), batches()))
+
+
+def _search_pieces(
+    worker: Worker,
+    one: Slice,
+    queries: Sequence[Query],
+    stream: Stream,
+    spool: int,
+    pieces: _Pieces,
+    counting: bool,
+) -> None:
+    """A task: the results of a slice of packed pieces, or their number."""
+    expect_long_lived_objects()
+    run = SliceRun(queries, stream, one)
+    records = in_order(_unpacked(pieces, worker.spools))
+    if counting:
+        for number in run.count(*records):
+            worker.emit(_Found(None, run.counts, number))
+    else:
+        _Lines(worker, run, spool).write(run.results(*records))
+
+
+class _Lines:
+    """Results of a slice on their way to the command: stored many at a time."""
+
+    def __init__(self, worker: Worker, run: SliceRun, spool: int) -> None:
+        self._worker = worker
+        self._run = run
+        self._spool = spool
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def write(self, results: Iterable[LiveResult]) -> None:
+        """All results; then the counts are complete."""
+        for result in results:
+            line = written(result)
+            self._held.append(line)
+            self._size += len(line)
+            if self._size > _BUFFER:
+                self.flush()
+        self.flush()
+        self._worker.emit(_Found(None, self._run.counts))
+
+    def flush(self) -> None:
+        if self._held:
+            lines = b"\n".join(self._held)
+            place = self._worker.spools[self._spool].append(lines)
+            self._worker.emit(_Found(Stored(self._spool, place, len(lines)), self._run.counts))
+            self._held, self._size = [], 0

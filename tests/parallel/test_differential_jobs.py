@@ -1,0 +1,297 @@
+"""A search by several processes gives what one process gives: records, counts, bad records, notes."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+import skws.formats.jsonl_order
+import skws.parallel.search
+import skws.replay_search
+from skws.data.record import Record
+from skws.formats import Replay
+from skws.replay_search import Search
+from skws.results.model import LiveResult
+from skws.spec.enums import EngineName, OnError
+from skws.spec.job import Job
+from skws.spec.query import SQL, Query
+from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.errors import BadRecordsError
+from skws_schema.model import Schema
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from tests.formats.replays import write_replay
+from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
+from tests.strategies import examples
+
+KEYWORDS = Query("alpha beta -no", 4)
+PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
+RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
+QUERIES = (KEYWORDS, Query("beta ; alpha", 3), PATTERN, RANKED)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a small replay is cut: into small splits, blocks and slices."""
+    monkeypatch.setattr(Replay, "open", partial(Replay.open, split_bytes=4_000))
+    monkeypatch.setattr(skws.parallel.search, "SMALL", 20)
+    monkeypatch.setattr(skws.formats.jsonl_order, "ORDER_BLOCK", 700)
+    monkeypatch.setattr(skws.parallel.search, "_BUFFER", 2_000)
+
+
+class Outcome:
+    """What a user sees of a search."""
+
+    def __init__(self, query: Query, schema: Schema, path: Path, jobs: int, **options: Any) -> None:
+        self.notes: list[str] = []
+        job = Job.search(query, schema, path, engine=EngineName.LOCAL, jobs=jobs, **options)
+        self.search = search = Search(job, self.notes.append)
+        self.error = ""
+        self.results: list[LiveResult] = []
+        try:
+            self.results += search.results()
+        except BadRecordsError as error:
+            self.error = str(error)
+        self.told = (search.found, search.retracted, search.bad.count, search.bad.first, self.error)
+
+
+def compared(
+    query: Query, schema: Schema, path: Path, *jobs: int, limited: bool = False, **options: Any
+) -> list[str]:
+    """Compare searches by some numbers of processes with that by one; gives the notes of the last one."""
+    alone = Outcome(query, schema, path, 1, **options)
+    assert alone.notes == []
+    for number in jobs or (2,):
+        shared = Outcome(query, schema, path, number, **options)
+        assert shared.results == alone.results
+        assert shared.told == alone.told
+        assert limited or shared.search.counts == alone.search.counts
+    return shared.notes
+
+
+def shuffled(records: Sequence[Record], seed: int) -> list[Record]:
+    mixed = list(records)
+    random.Random(seed).shuffle(mixed)
+    return mixed
+
+
+def insertions(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if not record.delete]
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "pattern", "scores"])
+@given(
+    seed=st.integers(0, 10_000),
+    window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
+    mixed=st.booleans(),
+    inserting=st.booleans(),
+)
+@examples(6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_streams(
+    tmp_path: Path, query: Query, jobs: int, seed: int, window: Window, mixed: bool, inserting: bool
+) -> None:
+    stream = without_dequeues(STREAMS, random_stream(STREAMS, seed, 250, 5))
+    stream = insertions(stream) if inserting else stream
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, seed) if mixed else stream)
+    compared(query, STREAMS, path, jobs, window=window)
+
+
+@given(seed=st.integers(0, 10_000))
+@examples(6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_tables_are_in_every_slice(tmp_path: Path, seed: int) -> None:
+    stream = without_dequeues(TABLES, random_stream(TABLES, seed, 250, 5))
+    path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
+    assert compared(KEYWORDS, TABLES, path, window=TimeWindow(12)) == []
+
+
+def test_a_replay_in_order_is_cut_into_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records are not packed."""
+    monkeypatch.delattr(skws.parallel.search, "read_pieces")
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
+    assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
+@pytest.mark.parametrize("on_error", OnError)
+@pytest.mark.parametrize("seed", range(4))
+def test_bad_records_are_told_in_order_and_once(
+    tmp_path: Path, seed: int, on_error: OnError, mixed: bool
+) -> None:
+    rng = random.Random(seed)
+    stream = insertions(random_stream(STREAMS, seed, 500, 7))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, seed) if mixed else stream)
+    lines = path.read_bytes().splitlines(keepends=True)
+    bad = (
+        b"{nonsense\n",
+        b"\xff\xfe\n",
+        b"[1, 2]\n",
+        b"\n",
+        b"null\n",
+        b'{"relation": "z", "time": 1.0, "row": {}}\n',
+    )
+    for _ in range(12):
+        lines.insert(rng.randrange(len(lines)), rng.choice(bad))
+    one = orjson.loads(lines[300]) if lines[300].startswith(b'{"r') else {"relation": "plain", "row": {}}
+    lines[300] = orjson.dumps({**one, "time": None}) + b"\n"
+    path.write_bytes(b"".join([*bad[:1], *lines, *bad]))
+    letters = []
+    for jobs in (1, 2, 3):
+        file = tmp_path / f"letters-{jobs}.jsonl"
+        options = {"dead_letters": file} if on_error is OnError.DEAD_LETTER else {}
+        outcome = Outcome(KEYWORDS, STREAMS, path, jobs, window=TimeWindow(12), on_error=on_error, **options)
+        shown = outcome.results if on_error is not OnError.FAIL else []
+        letters.append((file.read_bytes() if options else b"", outcome.told[2:], shown))
+    assert letters[0] == letters[1] == letters[2]
+    assert letters[0][1][0] > (0 if on_error is OnError.FAIL else 12)
+
+
+def test_blocks_without_any_record(tmp_path: Path) -> None:
+    stream = insertions(random_stream(STREAMS, 2, 300, 7))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
+    blank = (b"{nonsense\n" + b"\n" * 50) * 40
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(blank + b"".join(lines[:150]) + blank + b"".join(lines[150:]) + blank)
+    assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12), on_error=OnError.SKIP) == []
+
+
+def test_change_events_are_not_taken_for_insertions(tmp_path: Path) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 2, 300, 7)))
+    row = {"t": "alpha beta", "x": 1, "y": 2}
+    event = {
+        "time": 1.0003,
+        "payload": {"op": "d", "before": row, "source": {"table": "plain"}, "ts_ms": 1_000},
+    }
+    with path.open("ab") as file:
+        file.write(orjson.dumps(event) + b"\n")
+    compared(KEYWORDS, STREAMS, path, window=TimeWindow(12), on_error=OnError.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("query", "window"),
+    [
+        (Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3)), TimeWindow(40)),
+        (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
+        (KEYWORDS, Unbounded()),
+        (PATTERN, Unbounded()),
+        (KEYWORDS, TimeWindow(5_000)),
+    ],
+    ids=["top", "windows per key", "keywords", "pattern", "a long window"],
+)
+@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
+def test_what_cannot_be_cut_is_searched_by_one_process(
+    tmp_path: Path, query: Query, window: Window, mixed: bool
+) -> None:
+    """It says so, unless reading is shared."""
+    stream = insertions(random_stream(STREAMS, 3, 400, 7))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
+    notes = compared(query, STREAMS, path, window=window)
+    assert len(notes) == (not mixed)
+    assert mixed or notes[0].startswith("--jobs 2: one process searches: ")
+
+
+def test_sql(tmp_path: Path) -> None:
+    stream = insertions(random_stream(STREAMS, 3, 300, 7))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1))
+    text = "select p.x from plain p, keyed k where p.x = k.x and p.x = 3 and k.y = 2"
+    compared(Query(text, kind=SQL), STREAMS, path)
+
+
+def test_deletions_of_rows_without_a_key(tmp_path: Path) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
+    compared(KEYWORDS, STREAMS, path, window=TimeWindow(12))
+
+
+def test_several_files_and_formats(tmp_path: Path) -> None:
+    """JSON lines of records and of bare rows, packed ones too, CSV and Parquet, merged by time."""
+    stream = insertions(random_stream(STREAMS, 5, 900, 5))
+    folder = tmp_path / "replay"
+    folder.mkdir()
+    write_replay(folder / "a.jsonl", STREAMS, stream[:300])
+    packed = write_replay(tmp_path / "b.jsonl", STREAMS, stream[300:450])
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    of_plain = [record for record in stream[450:] if record.relation == 0]
+    with (folder / "plain.csv").open("w") as file:
+        file.write("time,t,x,y\n")
+        for record in of_plain:
+            file.write(",".join(map(_field, (record.time / 1e6, *record.row))) + "\n")
+    of_link = [record for record in stream[450:] if record.relation == 2]
+    columns = {"time": [record.time / 1e6 for record in of_link]}
+    columns |= {name: [r.row[at] for r in of_link] for at, name in enumerate("txy")}  # type: ignore[misc]
+    pq.write_table(pa.table(columns), folder / "link.parquet", row_group_size=40)
+    for query in (KEYWORDS, PATTERN):
+        assert compared(query, STREAMS, folder, 2, 3, window=TimeWindow(25)) == []
+
+
+def _field(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def test_parquet_in_order(tmp_path: Path) -> None:
+    stream = [record for record in insertions(random_stream(STREAMS, 5, 900, 5)) if record.relation == 0]
+    columns: dict[str, Any] = {"time": [record.time / 1e6 for record in stream]}
+    columns |= {name: [r.row[at] for r in stream] for at, name in enumerate("txy")}
+    path = tmp_path / "plain.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=50)
+    compared(Query("alpha beta", 3), STREAMS, path, 2, 3, window=TimeWindow(12))
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_too_little_to_share(tmp_path: Path, count: int) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, count, 5)))
+    notes = compared(Query("alpha"), STREAMS, path, window=TimeWindow(12))
+    assert notes == ["--jobs 2: one process searches: the replay is one piece"]
+
+
+def test_small_replays_take_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, 200, 5)))
+    asked = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL)
+    assert Search(asked).jobs == 1
+    monkeypatch.setattr(skws.replay_search, "LARGE", 100)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    assert Search(asked).jobs == 3
+    limited = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL, limit=3)
+    assert Search(limited).jobs == 1
+
+
+@pytest.mark.parametrize("limit", [1, 7])
+def test_limit(tmp_path: Path, limit: int) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
+    assert compared(KEYWORDS, STREAMS, path, limited=True, window=TimeWindow(12), limit=limit) == []
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
+    stream = without_dequeues(STREAMS, random_stream(STREAMS, 4, 600, 7))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
+    counted = [
+        Search(
+            Job.search(
+                PATTERN, STREAMS, path, engine=EngineName.LOCAL, jobs=jobs, limit=limit, window=TimeWindow(12)
+            )
+        ).count()
+        for jobs in (1, 2, 3)
+    ]
+    assert counted[0] == counted[1] == counted[2] > 4
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "pattern", "scores"])
+def test_json_lines_are_those_of_results(tmp_path: Path, query: Query) -> None:
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))
+    lines = []
+    for jobs in (1, 2):
+        job = Job.search(query, STREAMS, path, engine=EngineName.LOCAL, jobs=jobs, window=TimeWindow(12))
+        lines.append(list(Search(job).json_lines()))
+        assert [result.to_json() for result in Search(job).results()] == lines[-1]
+    assert lines[0] == lines[1]
+    assert lines[0]

@@ -1,0 +1,234 @@
+"""However a search by several processes ends, it leaves no process and no file behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from skws.parallel.workers import Spool, Worker, Workers
+from skws_schema.errors import SkwsError, UsageError
+from tests.waiting import gone, until
+
+SCHEMA = """version: 1
+name: s
+window: 2 s
+relations:
+  a:
+    attributes: {text: text, x: integer}
+  b:
+    attributes: {text: text, x: integer}
+joins:
+  - a.x = b.x
+"""
+LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three splits, whose results do not fit into a pipe."""
+    path = tmp_path_factory.mktemp("replay") / "r.jsonl"
+    pad = "pad " * 60
+    with path.open("w") as file:
+        for number in range(60_000):
+            word = "alpha" if number % 2 else "beta"
+            file.write(
+                f'{{"relation": "{"ab"[number % 2]}", "time": {number / 10}, '
+                f'"row": {{"text": "{word} {pad}", "x": {number // 2 % 50}}}}}\n'
+            )
+    return path
+
+
+@contextmanager
+def searching(
+    replay: Path, folder: Path, *options: str, stdout: int = subprocess.PIPE
+) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A search that has started its two workers; temporary files are in ``folder``."""
+    schema = folder.parent / "s.yaml"
+    schema.write_text(SCHEMA)
+    folder.mkdir()
+    command = LISTENING + "from skws.cli import main; main()"
+    arguments = ["search", "alpha beta", "-s", str(schema), "-r", str(replay), "-f", "jsonl", *options]
+    with subprocess.Popen(
+        [sys.executable, "-c", command, *arguments, "--engine", "local", "--jobs", "2"],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = map(int, children.read_text().split())
+            return len(found) == 2
+
+        until(look)
+        try:
+            yield running, found
+        finally:
+            running.kill()
+    for process in found:
+        until(lambda process=process: gone(process))  # type: ignore[misc]  # bound now
+    assert list(folder.iterdir()) == []
+
+
+def test_interrupt(replay: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.jsonl"
+    with searching(replay, tmp_path / "tmp", "-o", str(output)) as (running, _):
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate()
+    assert (running.returncode, told) == (130, b"skws: interrupted\n")
+    assert not output.exists()
+
+
+def test_interrupt_of_the_whole_group_while_results_are_written(replay: Path, tmp_path: Path) -> None:
+    """As from a terminal; results beyond those that fit into the pipe wait for a reader."""
+    with searching(replay, tmp_path / "tmp") as (running, workers):
+        assert running.stdout is not None
+        running.stdout.read(100)
+        for process in (*workers, running.pid):
+            os.kill(process, signal.SIGINT)
+        _, told = running.communicate()
+    assert (running.returncode, told) == (130, b"skws: interrupted\n")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_killed(replay: Path, tmp_path: Path, late: bool) -> None:
+    with searching(replay, tmp_path / "tmp") as (running, _):
+        if late:
+            assert running.stdout is not None
+            running.stdout.read(100)
+        running.kill()
+
+
+def test_a_worker_is_killed(replay: Path, tmp_path: Path) -> None:
+    with searching(replay, tmp_path / "tmp") as (running, workers):
+        assert running.stdout is not None
+        running.stdout.read(100)
+        for process in workers:
+            os.kill(process, signal.SIGSTOP)
+        os.kill(workers[1], signal.SIGKILL)
+        os.kill(workers[0], signal.SIGCONT)
+        _, told = running.communicate()
+    assert running.returncode in (0, 1)  # it may have been done
+    assert running.returncode == 0 or b"a process of the search was killed" in told
+
+
+def test_the_reader_has_seen_enough(replay: Path, tmp_path: Path) -> None:
+    with searching(replay, tmp_path / "tmp") as (running, _):
+        assert running.stdout is not None
+        running.stdout.read(100)
+        running.stdout.close()
+        assert running.stderr is not None
+        told = running.stderr.read()
+        running.wait()
+    assert (running.returncode, told) == (0, b"")
+
+
+def test_memory_runs_short(replay: Path, tmp_path: Path) -> None:
+    with searching(replay, tmp_path / "tmp", "--memory", "65MiB") as (running, _):
+        _, told = running.communicate()
+    assert running.returncode == 1
+    assert b"the memory budget of" in told
+
+
+def _echo(worker: Worker, number: int, count: int) -> None:
+    for each in range(count):
+        worker.emit((number, each, worker.number))
+
+
+def _store(worker: Worker, data: bytes) -> None:
+    worker.emit((worker.number, worker.spools[worker.number].append(data)))
+
+
+def _fail(_: Worker, error: Exception) -> None:
+    raise error
+
+
+def _die(_: Worker) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _beside_a_thread() -> Iterator[None]:
+    """Where this process cannot be copied."""
+    end = Event()
+    thread = Thread(target=end.wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+@pytest.fixture(params=[_alone, _beside_a_thread], ids=["forked", "with threads"])
+def started(request: pytest.FixtureRequest) -> Iterator[Workers]:
+    how: Callable[[], AbstractContextManager[None]] = request.param
+    with how(), Workers(2, 2) as workers:
+        yield workers
+
+
+def test_messages_come_in_order_of_tasks(started: Workers) -> None:
+    found = [list(messages) for messages in started.run([(_echo, (n, 300)) for n in range(5)])]
+    assert [[each[:2] for each in one] for one in found] == [[(n, e) for e in range(300)] for n in range(5)]
+
+
+def test_tasks_that_are_left_disturb_no_others(started: Workers) -> None:
+    for messages in started.run([(_echo, (n, 50)) for n in range(5)]):
+        assert next(messages)[:2] == (0, 0)
+        break
+    again = [list(messages) for messages in started.run([(_echo, (7, 2))])]
+    assert [each[:2] for each in again[0]] == [(7, 0), (7, 1)]
+
+
+def test_what_workers_store_is_read_here(started: Workers) -> None:
+    stored = [b"one" * 100_000, b"two", b"three"]
+    found = [next(messages) for messages in started.run([(_store, (data,)) for data in stored])]
+    for data, (number, place) in zip(stored, found, strict=True):
+        assert started.spools[number].read(place, len(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [(UsageError("as it is"), "as it is"), (OSError(28, "No space"), "No space"), (KeyError("x"), "x")],
+)
+def test_errors_are_raised_in_their_place(started: Workers, error: Exception, shown: str) -> None:
+    found = started.run([(_echo, (1, 1)), (_fail, (error,)), (_echo, (2, 1))])
+    assert len(list(next(found))) == 1
+    with pytest.raises(type(error), match=shown):
+        list(next(found))
+    assert len(list(next(found))) == 1
+
+
+def test_an_error_that_cannot_be_sent(started: Workers) -> None:
+    class LocalError(Exception):
+        pass
+
+    with pytest.raises((RuntimeError, AttributeError)):
+        list(next(started.run([(_fail, (LocalError("here"),))])))
+
+
+def test_a_worker_that_dies(started: Workers) -> None:
+    with pytest.raises(SkwsError, match="was killed"):
+        list(next(started.run([(_die, ())])))
+
+
+def test_a_spool_that_is_emptied_takes_no_room() -> None:
+    spool = Spool()
+    spool.append(b"x" * 1_000_000)
+    spool.empty()
+    assert os.fstat(spool.number).st_blocks == 0
+    spool.close()

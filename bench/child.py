@@ -65,12 +65,12 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
         engine = _with_queries(plan, int(mode.removeprefix(QUERIES)))
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
-        operators = len(engine.waiting())
+        operators = len(engine.used())
     elif mode == DEFAULT:
         engine = ColumnarEngine.of(plan)
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
-        operators = len(engine.waiting())
+        operators = len(engine.used())
     else:
         found, ready, operators = _by_tuple(mode, plan, replay, log)
     return {

@@ -41,7 +41,7 @@ def held(load: Load) -> Held:
         peak = tracemalloc.get_traced_memory()[1]
         engine.compact(engine.now)
         gc.collect()
-        waiting = sum(count for _, count in engine.waiting())
+        waiting = sum(use.waiting for use in engine.used())
         return Held(engine.live_tuples, waiting, tracemalloc.get_traced_memory()[0], peak)
     finally:
         tracemalloc.stop()

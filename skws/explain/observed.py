@@ -61,7 +61,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     counts = engine.counts
     engine.compact(_now(plan, counts.tuples, clock))
     live = engine.live_tuples
-    waiting = {prefix_of(tree): count for tree, count in engine.waiting()}
+    waiting = {prefix_of(use.tree): use.waiting for use in engine.used()}
     missing = tuple(word for slot, word in enumerate(plan.keywords) if not engine.carried >> slot & 1)
     return Observed(counts.tuples + counts.static, live, waiting, results, missing)
 

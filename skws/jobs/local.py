@@ -328,11 +328,8 @@ class LocalWatch:
         return self.worker.live.window_spans(name)
 
     def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
-        live = self.worker.live
-        waiting, probes = (
-            {prefix_of(tree): count for tree, count in counts} for counts in (live.waiting(), live.probes())
-        )
-        return waiting, probes
+        used = {prefix_of(use.tree): use for use in self.worker.live.used()}
+        return {at: use.waiting for at, use in used.items()}, {at: use.probes for at, use in used.items()}
 
     def bad_reason(self) -> str:
         bad = self.intake.bad

@@ -20,7 +20,7 @@ from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
-from skws_mesh.columnar.operators import OperatorCounts
+from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.memory import memory_checked
@@ -105,12 +105,8 @@ class Operator(ABC):
         """The windows of an expression that ended last, and those that are open."""
         return []
 
-    def waiting(self) -> OperatorCounts:
-        """The operators of a mesh, each with the number of partial results that wait there."""
-        return []
-
-    def probes(self) -> OperatorCounts:
-        """The same operators, each with how often its partial results have looked for partners."""
+    def used(self) -> list[OperatorUse]:
+        """The operators of a mesh that ever had partial results."""
         return []
 
 

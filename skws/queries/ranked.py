@@ -123,8 +123,7 @@ class BestResults(Evaluator):
         return self._engine.counts
 
     def load(self) -> Load:
-        waiting = self._engine.waiting()
-        return Load(self._engine.live_tuples, len(waiting), sum(count for _, count in waiting))
+        return self._engine.load()
 
     def _when(self, tick: int) -> float | None:
         if tick <= ALWAYS:

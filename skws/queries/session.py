@@ -21,7 +21,7 @@ from skws.queries.stream_state import Past, StreamState, changed
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
-from skws_mesh.columnar.operators import OperatorCounts
+from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.errors import UsageError, nearest
 from skws_schema.evolution import SchemaChange
 from skws_schema.memory import memory_checked
@@ -232,13 +232,9 @@ class Session:
         """What all operators hold together."""
         return Load.together([each.load() for each in self.operators.values()])
 
-    def waiting(self) -> OperatorCounts:
-        """The operators of keyword queries, each with the number of partial results that wait there."""
-        return [count for each in self.operators.values() for count in each.waiting()]
-
-    def probes(self) -> OperatorCounts:
-        """The same operators, each with how often its partial results have looked for partners."""
-        return [count for each in self.operators.values() for count in each.probes()]
+    def used(self) -> list[OperatorUse]:
+        """The operators of the meshes of keyword queries that ever had partial results."""
+        return [use for each in self.operators.values() for use in each.used()]
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind reads the log when it is added now."""

@@ -18,7 +18,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQuer
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
-from skws_mesh.columnar.operators import NONE, OperatorCounts, OperatorTable
+from skws_mesh.columnar.operators import NONE, OperatorTable, OperatorUse
 from skws_mesh.columnar.pairs import Pairs
 from skws_mesh.columnar.semi_join import Entrances, SemiJoinFilter
 from skws_mesh.columnar.store import NO_MEMBER, Partials
@@ -138,13 +138,9 @@ class ColumnarMesh:
         """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
         return self._sleep.carried(query)
 
-    def waiting(self) -> OperatorCounts:
-        """Operators that ever had partials, each with the number waiting, once for every join."""
-        return self._operators.waiting(self._waiting.groups)
-
-    def probes(self) -> OperatorCounts:
-        """The same operators, each with how often its output has looked for partners."""
-        return self._operators.probes()
+    def used(self) -> list[OperatorUse]:
+        """Operators that ever had partials."""
+        return self._operators.used(self._waiting.groups)
 
     def add_network(self, tree: Tree) -> int:
         """The operator number of a network that is evaluated elsewhere."""

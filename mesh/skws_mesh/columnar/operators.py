@@ -8,7 +8,7 @@ so start-up costs nothing, and of a large mesh only what is touched costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,19 @@ _AT_ONCE = 1024  # operators made between two checks of the memory budget
 # Operators never met: of trees that lack a keyword, and of complete trees.
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
 
-OperatorCounts: TypeAlias = list[tuple[Tree, int]]
 Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class OperatorUse(NamedTuple):
+    """An operator that ever had partial results, by its tree.
+
+    ``waiting``: those that wait there, once for each join they wait for. ``probes``: how often they have
+    looked for partners, by join and partial.
+    """
+
+    tree: Tree
+    waiting: int
+    probes: int
 
 
 class OperatorTable:
@@ -133,22 +144,16 @@ class OperatorTable:
             found = cells(self._next, groups, keywords)
         return found.astype(np.int64)
 
-    def waiting(self, groups: Ints) -> OperatorCounts:
-        """Each operator ever expanded, with how often one of its groups occurs."""
-        owners = self._owner[groups]
-        return self._expanded(np.bincount(owners, minlength=len(self.trees)))
+    def used(self, groups: Ints) -> list[OperatorUse]:
+        """Each operator ever expanded; ``groups``: of the partials that wait."""
+        expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
+        waiting = np.bincount(self._owner[groups], minlength=len(self.trees))
+        trees = map(self.trees.__getitem__, expanded.tolist())
+        return list(map(OperatorUse, trees, waiting[expanded].tolist(), self._probes[expanded].tolist()))
 
     def probed(self, operators: Ints, times: Ints) -> None:
         """Count how often the operators' output has looked for partners."""
         np.add.at(self._probes, operators, times)  # 7 ns each
-
-    def probes(self) -> OperatorCounts:
-        """Each operator ever expanded, with how often its output has looked for partners."""
-        return self._expanded(self._probes)
-
-    def _expanded(self, counts: Ints) -> OperatorCounts:
-        expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
-        return [(self.trees[operator], int(counts[operator])) for operator in expanded.tolist()]
 
     def _make(self, codes: Ints) -> None:
         """Make the operators at some codes: group * width of the table + keywords."""

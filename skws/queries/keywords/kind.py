@@ -19,7 +19,7 @@ from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
-from skws_mesh.columnar.operators import OperatorCounts
+from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
@@ -127,19 +127,13 @@ class KeywordQueries(Operator):
         self.seek()
 
     def load(self) -> Load:
-        if self._engine is None:
-            return Load()
-        waiting = self._engine.waiting()
-        return Load(self._engine.live_tuples, len(waiting), sum(count for _, count in waiting))
+        return Load() if self._engine is None else self._engine.load()
 
     def counts(self) -> list[Counts]:
         return [] if self._engine is None else [self._engine.counts]
 
-    def waiting(self) -> OperatorCounts:
-        return [] if self._engine is None else self._engine.waiting()
-
-    def probes(self) -> OperatorCounts:
-        return [] if self._engine is None else self._engine.probes()
+    def used(self) -> list[OperatorUse]:
+        return [] if self._engine is None else self._engine.used()
 
     def _begun(self) -> ColumnarEngine:
         """An engine that has processed the log; one of constant memory does not need it."""

@@ -19,6 +19,7 @@ from skws.data.record import Record
 from skws.keywords.keyword_matching import FEW, KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
+from skws.queries.evaluator import Load
 from skws.queries.keywords.join_values import JoinValues
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import ResultEmitter
@@ -31,7 +32,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.mesh import ColumnarMesh
-from skws_mesh.columnar.operators import OperatorCounts
+from skws_mesh.columnar.operators import OperatorUse
 from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
 from skws_purging.sweep import Sweep
@@ -374,13 +375,14 @@ class MeshEngine(ABC):
         """Purge all that has ended at ``tick``."""
         self._operator.compact(tick)
 
-    def waiting(self) -> OperatorCounts:
-        """Operators that ever had partial results, with those that wait, once for each join they wait for."""
-        return [count for mesh in self._operator.meshes for count in mesh.waiting()]
+    def used(self) -> list[OperatorUse]:
+        """Operators of meshes that ever had partial results."""
+        return [use for mesh in self._operator.meshes for use in mesh.used()]
 
-    def probes(self) -> OperatorCounts:
-        """The same operators, with how often their output has looked for partners, by join and partial."""
-        return [count for mesh in self._operator.meshes for count in mesh.probes()]
+    def load(self) -> Load:
+        """For metrics."""
+        used = self.used()
+        return Load(self.live_tuples, len(used), sum(use.waiting for use in used))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Process records in order of arrival. Neighbours with equal time are one instant."""

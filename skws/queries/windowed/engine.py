@@ -9,7 +9,7 @@ it is given then, unless one of them was deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.index import with_sources
 from skws.keywords.plan import Plan
-from skws.queries.evaluator import Counts
+from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
@@ -36,7 +36,7 @@ from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_purging.lifespans import static_tuples
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.tuples import ALWAYS
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
 from skws_windows.processor.spans import Closed
@@ -146,10 +146,9 @@ class WindowedEngine(MeshEngine):
             self._waiting.remove(number)
             self._operator.remove(number)
 
-    @property
-    def waiting_results(self) -> int:
-        """The number of results that wait for a window to end."""
-        return len(self._waiting)
+    def load(self) -> Load:
+        """With the results that wait for a window to end."""
+        return replace(super().load(), waiting=len(self._waiting))
 
     def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
@@ -157,18 +156,13 @@ class WindowedEngine(MeshEngine):
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, which are in every window; gives the results of static tuples alone."""
-        records = with_sources(self.schema, records)
-        yield from self._counted(
-            self.load(static_tuples(self.schema, ((r.relation, r.row) for r in records)))
-        )
-
-    def load(self, static: list[StreamTuple]) -> list[Event]:
-        """Insert static tuples; gives the results of these alone."""
+        rows = ((record.relation, record.row) for record in with_sources(self.schema, records))
+        static = static_tuples(self.schema, rows)
         self.counts.static += len(static)
         self._members.add_static(len(static))
         found = self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
         self.counts.excluded = self._operator.excluded
-        return list(self._operator.emitter.events(found, snapshot=True))
+        yield from self._counted(list(self._operator.emitter.events(found, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records as columns, in order of time."""

@@ -122,10 +122,7 @@ class WindowedQueries(Operator):
         self._begin_from(states[queries[0].name], queries)
 
     def load(self) -> Load:
-        engine = self._engine
-        if engine is None:
-            return Load()
-        return Load(engine.live_tuples, len(engine.waiting()), engine.waiting_results)
+        return Load() if self._engine is None else self._engine.load()
 
     def counts(self) -> list[Counts]:
         return [] if self._engine is None else [self._engine.counts]

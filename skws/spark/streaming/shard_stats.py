@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.queries.session import Session
@@ -51,9 +51,7 @@ class ShardStats:
 
 def told(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
     """Of one shard, as JSON."""
-    # Both in the order in which the operators were made.
-    counts = zip(live.waiting(), live.probes(), strict=True)
-    operators = nlargest(MOST, ((tree, n, probes) for (tree, n), (_, probes) in counts), key=itemgetter(1))
+    operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
     # A query without windows has none, and one that is another shard's has none here.
     stretches = {one.name: found for one in standing if (found := live.window_spans(one.name))}
     return {

@@ -95,7 +95,7 @@ def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
     end, start = Record(2, 1, (B, 3, None)), [Record(1, 2, ("pad", 1, 7)), Record(3, 2, (A, 7, None))]
     (found,) = engine.process([*near, end, *start])
     assert [each.relation for each in found.tuples] == ["r3", "r1", "r0", "r2"]
-    tried = {tree.relations: times for tree, times in engine.probes() if len(tree.relations) == 3}
+    tried = {tree.relations: times for tree, _, times in engine.used() if len(tree.relations) == 3}
     assert tried == {(3, 1, 0): 2}  # once by each of the two joins of r0
     later = engine.process([Record(2, 3, (B, number, None)) for number in range(4)])
     assert len(list(later)) == 4
@@ -107,11 +107,11 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
     assert not list(engine.process(woken))
     (mesh,) = engine._operator.meshes
     assert mesh.partials == 1
-    assert [(tree.relations, waiting) for tree, waiting in engine.waiting()] == [((0,), 2)]  # for r1 and r2
+    assert [(tree.relations, waiting) for tree, waiting, _ in engine.used()] == [((0,), 2)]  # for r1 and r2
     engine.expire(11)
     engine.compact(11)
     assert mesh.partials == 0
-    assert [waiting for _, waiting in engine.waiting()] == [0]
+    assert [use.waiting for use in engine.used()] == [0]
 
 
 @pytest.mark.parametrize(("start", "lateness", "stays"), [(99, 0, 1), (90, 0, 0), (50, 0, 0), (50, 60, 1)])
@@ -172,7 +172,7 @@ def test_nothing_is_left_when_the_stream_has_expired() -> None:
 
 
 def _waiting(engine: ColumnarEngine) -> int:
-    return sum(count for _, count in engine.waiting())
+    return sum(use.waiting for use in engine.used())
 
 
 def _chunks(records: list[Record], size: int) -> Iterator[list[Record]]:

@@ -26,7 +26,7 @@ def told(engine: ColumnarEngine, relation: int, time: int, words: str) -> int:
 
 
 def waiting(engine: ColumnarEngine) -> int:
-    return sum(count for _, count in engine.waiting())
+    return sum(use.waiting for use in engine.used())
 
 
 def test_what_came_while_it_slept_is_joined_when_it_wakes() -> None:

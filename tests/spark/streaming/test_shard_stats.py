@@ -43,9 +43,9 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
         parcel = parcel_of(batch, commands)
         parcel = replace(parcel, head=replace(parcel.head, watched=True))
         told = _told([kept.work(parcel).told for kept in several], told)
-        waiting = {prefix_of(tree, len(tree.relations)): count for tree, count in one.live.waiting()}
+        waiting = {prefix_of(tree, len(tree.relations)): count for tree, count, _ in one.live.used()}
         assert {at: n for at, n in told.waiting.items() if n} == {at: n for at, n in waiting.items() if n}
-        probes = {prefix_of(tree, len(tree.relations)): count for tree, count in one.live.probes()}
+        probes = {prefix_of(tree, len(tree.relations)): count for tree, _, count in one.live.used()}
         assert +Counter(told.probes) == +Counter(probes)
         most = max(most, len(waiting))
     assert most > 3

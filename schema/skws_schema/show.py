@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
 from skws_schema import drawing
 from skws_schema.drawing import Edge, Node, quoted
 from skws_schema.graph import edges_from
@@ -84,22 +82,16 @@ class SpanningTree:
     root: int
     children: Mapping[int, tuple[tuple[int, int], ...]]
     joins: frozenset[int]
+    height: int
 
 
 def spanning_trees(schema: Schema) -> list[SpanningTree]:
     """A shallow tree of each component, rooted at its centre, in order of the schema."""
-    graph = join_graph(schema)
-    components = [[schema.index[name] for name in part] for part in nx.connected_components(graph)]
-    return [_tree(schema, _centre(schema, graph, part)) for part in sorted(components, key=min)]
-
-
-def join_graph(schema: Schema) -> nx.MultiGraph[str]:
-    """The undirected multigraph of relations and joins."""
-    graph: nx.MultiGraph[str] = nx.MultiGraph()
-    graph.add_nodes_from(r.name for r in schema.relations)
-    for join in schema.joins:
-        graph.add_edge(join.left, join.right, key=join.name)
-    return graph
+    trees: list[SpanningTree] = []
+    for relation in range(len(schema.relations)):
+        if not any(relation in tree.children for tree in trees):
+            trees.append(_centred(schema, relation))
+    return trees
 
 
 def draw(schema: Schema) -> list[str]:
@@ -114,33 +106,28 @@ def draw(schema: Schema) -> list[str]:
     return lines
 
 
-def _centre(schema: Schema, graph: nx.MultiGraph[str], component: list[int]) -> int:
-    names = [schema.relations[relation].name for relation in component]
-    part = graph.subgraph(names)
-
-    def rank(relation: int) -> tuple[int, int, int]:
-        distances = nx.single_source_shortest_path_length(part, schema.relations[relation].name)
-        return max(distances.values()), -len(edges_from(schema)[relation]), relation
-
-    return min(component, key=rank)
+def _centred(schema: Schema, relation: int) -> SpanningTree:
+    """The shallowest tree of a relation's component; of several, one whose root has the most joins."""
+    trees = [_tree(schema, root) for root in _tree(schema, relation).children]
+    return min(trees, key=lambda tree: (tree.height, -len(edges_from(schema)[tree.root]), tree.root))
 
 
 def _tree(schema: Schema, root: int) -> SpanningTree:
     """Breadth first, joins in order of the schema."""
     children: dict[int, tuple[tuple[int, int], ...]] = {}
-    seen = {root}
+    depth = {root: 0}
     waiting = deque([root])
     while waiting:
         relation = waiting.popleft()
         found: list[tuple[int, int]] = []
         for edge in edges_from(schema)[relation]:
-            if edge.target not in seen:
-                seen.add(edge.target)
+            if edge.target not in depth:
+                depth[edge.target] = depth[relation] + 1
                 found.append((edge.target, edge.join))
                 waiting.append(edge.target)
         children[relation] = tuple(found)
     joins = frozenset(join for below in children.values() for _, join in below)
-    return SpanningTree(root, children, joins)
+    return SpanningTree(root, children, joins, max(depth.values()))
 
 
 def _draw(schema: Schema, tree: SpanningTree) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from bench.child import DEFAULT, FLOOR, run
 from bench.load import HEAVY, KEYWORDS, START, Load
 from skws.cli.main import run as command
-from skws_schema.show import join_graph
+from tests.oracles.join_graph import join_graph
 
 
 def test_rates_keywords_and_values_follow_the_parameters() -> None:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_schema.show import draw, join_graph, show, spanning_trees, to_dot, to_yaml
+from skws_schema.show import draw, show, spanning_trees, to_dot, to_yaml
 from skws_schema.yaml.document import json_schema
 from skws_schema.yaml.load import parse_schema
+from tests.oracles.join_graph import join_graph
 from tests.strategies import examples
 
 MOVIES = parse_schema(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 from skws.sinks.base import Sink
-from skws.sinks.database import Retractions, SqliteSink, table_name
+from skws.sinks.database import PARAMETERS, SqliteSink, Table
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
 from skws.sources.addresses import installed
@@ -48,8 +48,8 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
             every = parse_duration(given.get("every", "10 s"), what="every") / MICROSECOND
             return ParquetSink(Path(path), every)
         case "sqlite":
-            path, given = _split(text, rest, "?", ("table", "retractions", "scores"))
-            return SqliteSink(Path(path), *_table(given))
+            path, given = _split(text, rest, "?", PARAMETERS)
+            return SqliteSink(Path(path), Table.of(given))
         case "postgresql" | "postgres":
             return _postgres(text)
     return _posting(text, rest if kind == "command" else text, _receivers(kind))
@@ -68,26 +68,15 @@ def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, 
     return before, parameters(query, known, f"sink {redacted(text)}:")
 
 
-def _table(given: dict[str, str]) -> tuple[str, Retractions, bool]:
-    what = given.get("retractions", "delete")
-    known = [str(each) for each in Retractions]
-    if what not in known:
-        raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, known)}")
-    scores = given.get("scores", "no")
-    if scores not in {"yes", "no"}:
-        raise UsageError(f"scores={scores}: expected yes or no")
-    return table_name(given.get("table", "results")), Retractions(what), scores == "yes"
-
-
 def _postgres(text: str) -> Sink:
     with installed():
         from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.address import Address  # noqa: PLC0415
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
-    own = {name: value for name, value in pairs if name in {"table", "retractions", "scores"}}
+    own = {name: value for name, value in pairs if name in PARAMETERS}
     rest = urlencode([(name, value) for name, value in pairs if name not in own])
-    return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), *_table(own))
+    return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), Table.of(own))
 
 
 def _receivers(kind: str) -> Callable[[str], Receiver]:

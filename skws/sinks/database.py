@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -18,7 +19,7 @@ import orjson
 
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, Run, SinkError
-from skws_schema.errors import UsageError
+from skws_schema.errors import UsageError, nearest
 
 PROGRESS: Final = "skws_progress"
 COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "retracted")
@@ -54,24 +55,39 @@ class Retractions(StrEnum):
     MARK = "mark"
 
 
-def table_name(text: str) -> str:
-    """A table's name, perhaps with its schema's. Raises UsageError."""
-    if not _NAME.fullmatch(text):
-        raise UsageError(f"table {text!r}: expected letters, digits and '_', perhaps behind SCHEMA.")
-    return text
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of results. ``name``: perhaps with its schema's. ``scores``: with the columns of scores."""
+
+    name: str = "results"
+    retractions: Retractions = Retractions.DELETE
+    scores: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Table:
+        """From ``PARAMETERS`` of an address. Raises UsageError."""
+        name = given.get("table", cls().name)
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"table {name!r}: expected letters, digits and '_', perhaps behind SCHEMA.")
+        what, known = given.get("retractions", Retractions.DELETE), list(Retractions)
+        if what not in known:
+            raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, known)}")
+        scores = given.get("scores", "no")
+        if scores not in {"yes", "no"}:
+            raise UsageError(f"scores={scores}: expected yes or no")
+        return cls(name, Retractions(what), scores == "yes")
+
+
+PARAMETERS: Final = ("table", "retractions", "scores")
 
 
 class Statements:
     """The SQL of one table; ``mark`` is the placeholder of parameters, ``types`` are the database's."""
 
-    def __init__(
-        self, table: str, retractions: Retractions, mark: str, types: dict[str, str], *, scores: bool = False
-    ) -> None:
-        self._retractions = retractions
-        self._scores = scores
-        columns = COLUMNS + SCORES if scores else COLUMNS
-        self.table = table
-        quoted = '"' + table.replace(".", '"."') + '"'
+    def __init__(self, table: Table, mark: str, types: dict[str, str]) -> None:
+        self._table = table
+        columns = COLUMNS + SCORES if table.scores else COLUMNS
+        quoted = '"' + table.name.replace(".", '"."') + '"'
         text = types["query"]
         names = ", ".join(f'"{name}"' for name in columns)
         described = ", ".join(f'"{name}" {types[name]}' for name in columns)
@@ -97,7 +113,7 @@ class Statements:
 
     def progress_key(self, run: str) -> str:
         """The key of a run's progress."""
-        return f"{run} {self.table}"
+        return f"{run} {self._table.name}"
 
     def of(self, results: Sequence[LiveResult]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
         """Statements with their parameters in order, equal neighbours as one."""
@@ -112,8 +128,8 @@ class Statements:
     def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
         if result.op == "+":
             row = _row(result)
-            return self._put, (*row, *_score(result)) if self._scores else row
-        if self._retractions is Retractions.DELETE:
+            return self._put, (*row, *_score(result)) if self._table.scores else row
+        if self._table.retractions is Retractions.DELETE:
             return self._delete, (result.query, result.id)
         return self._retract, (result.end, result.query, result.id)
 
@@ -188,14 +204,8 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     """The database is a file at ``path``, which is created if it is missing."""
 
-    def __init__(
-        self,
-        path: Path,
-        table: str = "results",
-        retractions: Retractions = Retractions.DELETE,
-        scores: bool = False,
-    ) -> None:
-        super().__init__(Statements(table, retractions, "?", _SQLITE_TYPES, scores=scores))
+    def __init__(self, path: Path, table: Table = Table()) -> None:
+        super().__init__(Statements(table, "?", _SQLITE_TYPES))
         self._path = path
 
     @property

@@ -10,7 +10,7 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.extras import execute_batch
 
 from skws.sinks.base import SinkError
-from skws.sinks.database import DatabaseSink, Retractions, Statements
+from skws.sinks.database import DatabaseSink, Statements, Table
 from skws.sources.feed import SystemClock
 from skws.sources.postgres.address import Address
 from skws.sources.retry import retry
@@ -37,14 +37,8 @@ T = TypeVar("T")
 class PostgresSink(DatabaseSink[cursor]):
     """A transaction whose connection breaks is repeated."""
 
-    def __init__(
-        self,
-        address: Address,
-        table: str = "results",
-        retractions: Retractions = Retractions.DELETE,
-        scores: bool = False,
-    ) -> None:
-        super().__init__(Statements(table, retractions, "%s", _TYPES, scores=scores))
+    def __init__(self, address: Address, table: Table) -> None:
+        super().__init__(Statements(table, "%s", _TYPES))
         self._address = address
         self._connection: connection | None = None
 

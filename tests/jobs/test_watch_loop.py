@@ -273,7 +273,7 @@ def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(
 
     path, sink = tmp_path / "stream.jsonl", Sizes()
     append(
-        path, *(row for n in range(450) for row in (order(n / 1000, 7), customer(n / 1000, 7, f"ada {n}")))
+        path, *(row for n in range(300) for row in (order(n / 1000, 7), customer(n / 1000, 7, f"ada {n}")))
     )
     watch = opened(request(path), sink)
     steps(watch)

@@ -38,15 +38,19 @@ _INVISIBLE: Final = frozenset(
         range(0xE0100, 0xE01F0),
     )
 )
+# Code points among which all marks are: without ideographs, syllables and what has no text.
+_MARKED: Final = (
+    range(0x300, 0x3400),
+    range(0xA000, 0xAC00),
+    range(0xFB00, 0x17000),
+    range(0x1B000, 0x1F000),
+    range(0xE0100, 0xE01F0),
+)
 # Python's \w leaves combining marks out, so "cafe" + U+0301 would fall apart without them.
 _MARKS: Final = _ranges(
     sorted(
         {
-            *(
-                code
-                for code in chain(range(0x300, 0x1F000), range(0xE0100, 0xE01F0))
-                if unicodedata.category(chr(code)) in {"Mn", "Mc", "Me"}
-            ),
+            *(code for code in chain(*_MARKED) if unicodedata.category(chr(code)) in {"Mn", "Mc", "Me"}),
             *_INVISIBLE,
             0xFF9E,  # half-width voicing marks of kana
             0xFF9F,

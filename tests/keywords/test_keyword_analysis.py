@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords.alphabet import fold
+from skws.keywords.alphabet import PIECE, fold
 from skws.keywords.analysis import MEMORABLE, analyse, stems, terms, tokens
 from tests.keywords.texts_and_queries import texts
 
@@ -101,3 +102,8 @@ def test_long_runs_are_analysed_but_not_remembered() -> None:
     assert analyse(run) is not analyse(run)
     assert analyse("travolta,") is analyse("travolta,")
     assert terms(run) == {"travolta"}
+
+
+def test_every_mark_belongs_to_the_letter_before_it() -> None:
+    marks = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] == "M"]
+    assert [mark for mark in marks if not PIECE.fullmatch(f"a{mark}")] == []

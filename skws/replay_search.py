@@ -62,7 +62,7 @@ class Search:
         self.warning = check(self.standing, self._stream)
         self.plan = self._plan()
         self.replay = Replay.open(job.replay, job.schema)
-        self.bad = BadRecordLog(job.on_error, job.dead_letters)
+        self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
         self.found = 0
         self.retracted = 0
@@ -184,6 +184,8 @@ class Search:
         run = ParallelSearch(self.standing, self._stream, self.replay, jobs, read)
         with run:
             reason = run.divide(self.bad)
+            if reason and run.has_read:
+                self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
             if reason and self.job.jobs is not None:
                 self._tell(f"--jobs {jobs}: one process searches: {reason}")
             yield None if reason else run
@@ -195,7 +197,7 @@ class Search:
         session, batches = self._session(report)
         try:
             yield from session.load_tables(
-                list(self.replay.tables(self.bad, self._step(report, "loading tables")))
+                list(self.replay.tables(self._log, self._step(report, "loading tables")))
             )
             for batch in batches:
                 yield from session.process(batch)
@@ -214,7 +216,7 @@ class Search:
     def _session(self, report: ReportProgress) -> tuple[Session, Iterator[RecordBatch]]:
         """A session that has the query, and the batches of the replay."""
         expect_long_lived_objects()
-        batches = self.replay.batches(self.bad, self._step(report, "reading"))
+        batches = self.replay.batches(self._log, self._step(report, "reading"))
         return bounded_session([self.standing], self._stream, batches)
 
     def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[LiveResult]:
@@ -222,14 +224,14 @@ class Search:
         expect_long_lived_objects()
         reading = self._step(report, "reading")
         if self.job.lateness is not None:
-            stream = self.replay.arrivals(self.bad, reading)
+            stream = self.replay.arrivals(self._log, reading)
         else:
-            stream = self.replay.stream(self.bad, reading)
+            stream = self.replay.stream(self._log, reading)
             if not any(relation.table for relation in plan.schema.relations):
                 plan, stream = ordered_by_first(plan, stream)
         engine = (Engine if self.job.mesh else ColumnarEngine.of)(plan, self._on_late)
         self.counts = engine.counts
-        yield from engine.load_tables(self.replay.tables(self.bad, self._step(report, "loading tables")))
+        yield from engine.load_tables(self.replay.tables(self._log, self._step(report, "loading tables")))
         yield from engine.process(stream)
 
     def _step(self, report: ReportProgress, step: str) -> Callable[[int], None]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from skws.formats.replay import MEMORY_RECORDS
 from skws.formats.splits import read_split
 from skws_schema.memory import check
 from skws_schema.model import Schema
+
+_MIXED: Final = BATCH // 8
+"""Records of a piece of a split out of order: a merge holds one such piece of every split."""
 
 
 class Holds(IntEnum):
@@ -105,8 +109,8 @@ class Packer:
             return
         batch = together(held)
         batch = batch.taken(np.argsort(batch.time, kind="stable"))
-        for begin in range(0, len(batch), BATCH):
-            yield self._packed([batch.taken(slice(begin, begin + BATCH))])
+        for begin in range(0, len(batch), _MIXED):
+            yield self._packed([batch.taken(slice(begin, begin + _MIXED))])
 
     def _packed(self, batches: list[RecordBatch]) -> tuple[Piece, bytes]:
         check()

@@ -15,6 +15,8 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
+import numpy as np
+
 from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats import BadRecordLog, Replay
@@ -22,6 +24,7 @@ from skws.formats.files import Split
 from skws.formats.jsonl_columns import ChunkReader, reads_columns
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
 from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
+from skws.formats.replay import MEMORY_RECORDS
 from skws.parallel.workers import Spool, Task, Worker, Workers
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects
@@ -35,6 +38,8 @@ from skws_schema.memory import check
 from skws_schema.model import Schema
 from skws_windows.window import TimeWindow
 
+HELD: Final = 4 * MEMORY_RECORDS
+"""Records of pieces that overlap in time that all processes may hold together."""
 _BUFFER: Final = 1 << 18
 """Bytes of results that a worker holds back."""
 
@@ -90,6 +95,7 @@ class ParallelSearch:
         self._workers: Workers | None = None
         self._blocks: _Blocks | None = None
         self._pieces: _Pieces = []
+        self._at_a_time = jobs
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +109,7 @@ class ParallelSearch:
     def divide(self, bad: BadRecordLog) -> str:
         """Start the processes and cut the stream; gives the reason if one process is to search it.
 
-        A replay out of order has been read then. Raises as ``results``.
+        A replay out of order has been read then, and ``bad`` has its bad records. Raises as ``results``.
         """
         whole = why_whole(self._queries, self._window)
         if len(self._replay.splits) < 2:
@@ -116,8 +122,10 @@ class ParallelSearch:
             self.slicing = self._sliced([piece for piece, _ in self._blocks])
             return self.slicing.reason
         self._pieces = self._packed(self._workers, bad)
-        self.slicing = self._sliced([piece for piece, _ in self._pieces])
-        return ""
+        pieces = [piece for piece, _ in self._pieces]
+        self.slicing = self._sliced(pieces)
+        self._at_a_time = min(self._jobs, HELD // max(overlap(pieces), 1))
+        return "" if self._at_a_time else "too many parts of it overlap in time"
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult | bytes]:
         """Results in order of time, those of slices as JSON lines (``results.read_result``).
@@ -135,6 +143,11 @@ class ParallelSearch:
         """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
         for found in self._found(self._tasks(counting=True), bad):
             yield found.number
+
+    @property
+    def has_read(self) -> bool:
+        """True if the bad records of the replay have been told."""
+        return bool(self._pieces)
 
     @property
     def _running(self) -> Workers:
@@ -172,7 +185,7 @@ class ParallelSearch:
     def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[_Found]:
         """What slices find, in their order; bad records are added, and bytes told, on the way."""
         done = Counts()
-        for number, messages in enumerate(self._running.run(tasks)):
+        for number, messages in enumerate(self._running.run(tasks, self._at_a_time)):
             for message in messages:
                 if isinstance(message, _Found):
                     self.counts = summed(done, message.counts)
@@ -233,6 +246,17 @@ class ParallelSearch:
             yield from run.results(*in_order(_unpacked(_pieces_of(Slice(), self._pieces), self._spools)))
         finally:
             self.counts = run.counts
+
+
+def overlap(pieces: Sequence[Piece]) -> int:
+    """The most records in pieces that overlap in time: a merge holds them at once."""
+    streamed = [piece for piece in pieces if piece.holds is Holds.RECORDS]
+    begins, ends = np.array([p.first for p in streamed]), np.array([p.last for p in streamed])
+    sizes = np.array([p.size for p in streamed], dtype=np.int64)
+    begun = np.cumsum(sizes[np.argsort(begins)])
+    ended = np.concatenate([[0], np.cumsum(sizes[np.argsort(ends)])])
+    before = np.searchsorted(np.sort(ends), np.sort(begins))  # how many have ended
+    return int((begun - ended[before]).max(initial=0))
 
 
 def _piece(split: int, number: int, block: TimedBlock, before: _Blocks) -> Piece:

@@ -113,6 +113,7 @@ class Workers:
         self._busy: dict[Connection, int] = {}  # the numbers of tasks
         self._waiting: deque[tuple[int, Task]] = deque()
         self._inbox: dict[int, deque[Any]] = {}
+        self._most = number
         self._processes: list[BaseProcess] = []
         with _interrupts_held():
             self._start(number)
@@ -151,8 +152,8 @@ class Workers:
             spool.close()
         self._processes, self._idle, self._busy, self.spools = [], [], {}, []
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[Generator[Any, None, None]]:
-        """The messages of each task, task by task in their order. All of them run meanwhile.
+    def run(self, tasks: Sequence[Task], most: int | None = None) -> Iterator[Generator[Any, None, None]]:
+        """The messages of each task, task by task in their order; others run meanwhile, ``most`` at a time.
 
         Raises what a task raises, in its place; SkwsError if a worker was killed.
         """
@@ -161,6 +162,7 @@ class Workers:
             self._receive(wait=True)
         self._waiting = deque(enumerate(tasks))
         self._inbox = {number: deque() for number in range(len(tasks))}
+        self._most = self.number if most is None else most
         self._assign()
         for number in range(len(tasks)):
             yield self._messages(number)
@@ -179,7 +181,7 @@ class Workers:
                     return
 
     def _assign(self) -> None:
-        while self._idle and self._waiting:
+        while self._idle and self._waiting and len(self._busy) < self._most:
             channel = self._idle.pop()
             number, task = self._waiting.popleft()
             channel.send(task)

@@ -21,6 +21,8 @@ import skws.parallel.search
 import skws.replay_search
 from skws.data.record import Record
 from skws.formats import Replay
+from skws.formats.pieces import Holds, Piece
+from skws.parallel.search import overlap
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
@@ -295,3 +297,26 @@ def test_json_lines_are_those_of_results(tmp_path: Path, query: Query) -> None:
         assert [result.to_json() for result in Search(job).results()] == lines[-1]
     assert lines[0] == lines[1]
     assert lines[0]
+
+
+@pytest.mark.parametrize("held", [0, 1_000])
+def test_pieces_that_overlap_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    """Fewer processes hold them, or one process sorts the replay on disk; bad records are told once."""
+    monkeypatch.setattr(skws.parallel.search, "HELD", held)
+    stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
+    path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")
+    notes = compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP)
+    assert notes == (
+        ["--jobs 3: one process searches: too many parts of it overlap in time"] if not held else []
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 5)), max_size=12))
+def test_the_overlap_of_pieces(found: list[tuple[int, int, int]]) -> None:
+    pieces = [
+        Piece(at, 0, Holds.RECORDS, first, first + length, size)
+        for at, (first, length, size) in enumerate(found)
+    ]
+    expected = [sum(p.size for p in pieces if p.first <= time <= p.last) for time in range(50)]
+    assert overlap(pieces) == max(expected)

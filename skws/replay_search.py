@@ -77,11 +77,12 @@ class Search:
 
     def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
         """The JSON forms of the results, which processes that share the work need not make anew."""
+        scored = self.standing.scored  # whose parts are sent apart
         for result in self._given(report):
             if not isinstance(result, bytes):
                 yield result.to_json()
             else:
-                yield read_result(result).to_json() if self.standing.scored else result
+                yield read_result(result).to_json() if scored else result
 
     def count(self, report: ReportProgress = unreported) -> int:
         """How many results there are, those of patterns not formed; with a limit, at most so many."""

@@ -71,6 +71,9 @@ _INSERTIONS: Final[_Decoders] = (
     (msgspec.json.Decoder(_WrittenInsertion), np.str_),
 )
 
+_OTHERS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')
+"""Without these bytes lines are no deletions and no change events, and there is less to decode."""
+
 
 def in_order(splits: Sequence[Split]) -> bool:
     """True if each line holds one time, and times do not decrease; False if that is not certain.
@@ -180,7 +183,7 @@ def _follow(blocks: Sequence[TimedBlock]) -> bool:
 
 def _insertion_times(lines: bytes) -> tuple[int | None, int | None, int]:
     """The first and the last time in microseconds, and the number of times. Raises _UnsureError."""
-    times = _decoded(lines, _INSERTIONS)
+    times = _decoded(lines, _INSERTIONS if any(mark in lines for mark in _OTHERS) else _ANY)
     if times is None or not (times.dtype == np.float64 or _sortable(times)):
         known = [time for line in lines.split(b"\n") if (time := _insertion_time(line)) is not None]
         times = np.array(known, dtype=np.int64)

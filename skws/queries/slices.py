@@ -32,7 +32,7 @@ from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arr
 
 SMALL: Final = 20_000
 """Records of a slice at least: starting a task costs more than searching fewer."""
-_WORTH: Final = 0.9  # of the time: what saves less is not cut, and more slices may take so much more
+_WORTH: Final = 0.9  # of the time: what saves less is not cut
 _POINTS: Final = 16  # the times that stand for the records of a piece
 
 
@@ -81,10 +81,12 @@ def plan_slices(
     window: Window,
     tasks: int,
     least: int = SMALL,
+    evening: float = 0.11,
 ) -> Slicing:
     """Cut a stream for ``tasks`` at a time: at most into four slices a task, so that uneven ones even out.
 
-    ``window``: that of the queries. ``least``: the fewest records of a slice.
+    ``window``: that of the queries. ``least``: the fewest records of a slice. ``evening``: the part by which
+    more slices, each with the window before it, may take longer than fewer.
     """
     records = sorted((p for p in pieces if p.holds is Holds.RECORDS), key=lambda p: (p.first, p.place))
     reason = why_whole(queries, window) or _why_uncut(records, queries, window)
@@ -105,7 +107,7 @@ def plan_slices(
     quickest = min(duration for duration, _ in planned)
     if quickest > _WORTH * size:
         return Slicing(reason="windows are as long as the slices would be")
-    return next(slicing for duration, slicing in planned if duration <= quickest / _WORTH)
+    return next(slicing for duration, slicing in planned if duration <= quickest * (1 + evening))
 
 
 def why_whole(queries: Sequence[Query], window: Window) -> str:

@@ -49,10 +49,12 @@ class Destination:
 
     def write(self, data: bytes, *, verbatim: bool = False) -> None:
         """Raises OutputError, OutputClosedError."""
-        with self.guarded():
+        try:  # as `guarded`, which costs more than the write
             self.file.write(escaped(data) if self.live and not verbatim else data)
             if self.live:
                 self.file.flush()
+        except OSError as error:
+            raise self._failed(error) from None
 
     def sync(self) -> None:
         """Make the bytes of a file durable. Raises OutputError."""
@@ -65,10 +67,13 @@ class Destination:
         """Turns failed writes into OutputError and OutputClosedError."""
         try:
             yield
-        except BrokenPipeError:
-            raise OutputClosedError(f"{self.name}: closed by its reader") from None
         except OSError as error:
-            raise OutputError(f"cannot write to {self.name}: {error.strerror or error}") from None
+            raise self._failed(error) from None
+
+    def _failed(self, error: OSError) -> OutputError | OutputClosedError:
+        if isinstance(error, BrokenPipeError):
+            return OutputClosedError(f"{self.name}: closed by its reader")
+        return OutputError(f"cannot write to {self.name}: {error.strerror or error}")
 
 
 @contextmanager

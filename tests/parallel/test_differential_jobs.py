@@ -117,10 +117,15 @@ def test_tables_are_in_every_slice(tmp_path: Path, seed: int) -> None:
     assert compared(KEYWORDS, TABLES, path, window=TimeWindow(12)) == []
 
 
-def test_a_replay_in_order_is_cut_into_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["with op", "without"])
+def test_a_replay_in_order_is_cut_into_ranges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
     """Its records are not packed."""
     monkeypatch.delattr(skws.parallel.search, "read_pieces")
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
+    if not told:
+        path.write_bytes(path.read_bytes().replace(b'"op":"+",', b""))
     assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
 
 

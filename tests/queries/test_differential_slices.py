@@ -145,6 +145,14 @@ def test_there_are_as_many_slices_as_pay(window: Window, tasks: int, slices: int
     assert bool(slicing.reason) == (slices == 1)
 
 
+def test_fewer_slices_read_fewer_windows_before_them() -> None:
+    stream, named = Stream(STREAMS, TimeWindow(10), finite=True), Query("alpha").named("q", 4)
+    pieces = list(_pieces(100, 100, 10))
+    for evening, slices in ((0.0, 2), (0.11, 8)):
+        slicing = plan_slices(pieces, [named], stream, TimeWindow(10), 2, 100, evening)
+        assert len(slicing.slices) == slices
+
+
 def test_positions_need_a_stream_in_order() -> None:
     stream, named = Stream(STREAMS, CountWindow(5), finite=True), Query("alpha").named("q", 4)
     overlapping = [*_pieces(50, 100, 10), Piece(50, 0, Holds.RECORDS, 100, 300, 100)]

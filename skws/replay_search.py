@@ -37,7 +37,7 @@ from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
     from skws.parallel.search import ParallelSearch
-    from skws.spark.batch import BatchRun
+    from skws.spark.batch import SlicedRun
 
 LARGE: Final = 32 << 20
 """Bytes of a replay that several processes search by default: starting them costs as much below."""
@@ -246,23 +246,25 @@ class Search:
         if self.job.on_error is OnError.DEAD_LETTER:
             self.bad.set_aside(late_record(record, self.job.schema, lateness))
 
-    def _on_spark(self, report: ReportProgress) -> Iterator[LiveResult]:
+    def _on_spark(self, report: ReportProgress) -> Iterator[bytes]:
         with self._spark_run(report) as run:
-            yield from run.results()
+            yield from run.lines()
 
     def _counted_on_spark(self, report: ReportProgress) -> Iterator[int]:
         with self._spark_run(report) as run:
             yield run.count()
 
     @contextmanager
-    def _spark_run(self, report: ReportProgress) -> Iterator[BatchRun]:
+    def _spark_run(self, report: ReportProgress) -> Iterator[SlicedRun]:
         from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
 
         with spark_run(self.standing, self._stream, self.replay, self.job.master, report) as run:
-            for record in run.bad_records():
-                self.bad.add(record)
-            self.counts = run.counts
-            yield run
+            try:
+                for record in run.bad_records():
+                    self.bad.add(record)
+                yield run
+            finally:
+                self.counts = run.counts
 
 
 def _cores() -> int:

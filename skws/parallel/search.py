@@ -10,8 +10,7 @@ the process that reads them. Results go through temporary files, as JSON lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -21,22 +20,21 @@ from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split
-from skws.formats.jsonl_columns import ChunkReader, reads_columns
-from skws.formats.jsonl_order import TimedBlock, timed_blocks
+from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
 from skws.formats.replay import MEMORY_RECORDS
 from skws.parallel.workers import Spool, Task, Worker, Workers
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of
+from skws.queries.ranges import Blocks, SliceRanges, blocks_of, has_ranges
 from skws.queries.results import written
 from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices, summed, why_whole
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.memory import check
 from skws_schema.model import Schema
-from skws_windows.window import TimeWindow
 
 HELD: Final = 4 * MEMORY_RECORDS
 """Records of pieces that overlap in time that all processes may hold together."""
@@ -67,8 +65,6 @@ class _Found:
 
 
 _Pieces: TypeAlias = list[tuple[Piece, Stored]]
-_Blocks: TypeAlias = list[tuple[Piece, Split]]
-"""Ranges of files, described as pieces that are still to be read."""
 
 
 class ParallelSearch:
@@ -94,7 +90,7 @@ class ParallelSearch:
         self._read = read
         self._window = window_of(query, stream)
         self._workers: Workers | None = None
-        self._blocks: _Blocks | None = None
+        self._blocks: Blocks | None = None
         self._pieces: _Pieces = []
         self._at_a_time = jobs
 
@@ -118,7 +114,9 @@ class ParallelSearch:
         if whole and self._replay.in_order:
             return whole
         self._workers = Workers(self._jobs, 5 * self._jobs)
-        self._blocks = None if whole or not self._has_ranges else self._timed(self._workers)
+        splits = self._replay.splits
+        ranges = not whole and has_ranges(splits, self._queries, self._stream, self._window)
+        self._blocks = self._timed(self._workers) if ranges else None
         if self._blocks is not None:
             self.slicing = self._sliced([piece for piece, _ in self._blocks])
             return self.slicing.reason
@@ -159,25 +157,14 @@ class ParallelSearch:
     def _spools(self) -> Sequence[Spool]:
         return self._running.spools
 
-    @property
-    def _has_ranges(self) -> bool:
-        """Whether the replay can be cut into ranges of bytes if it is in order."""
-        schema = self._stream.schema
-        return (
-            all(query.kind == KEYWORDS for query in self._queries)
-            and isinstance(self._window, TimeWindow)
-            and not any(relation.table for relation in schema.relations)
-            and all(reads_columns(split, schema) for split in self._replay.splits)
-        )
-
     def _tasks(self, *, counting: bool) -> list[Task]:
         tasks: list[Task] = []
         for number, one in enumerate(self.slicing.slices):
-            common = (one, self._queries, self._stream, self._jobs + number)
+            common = (self._queries, self._stream, self._jobs + number)
             if self._blocks is not None:
-                tasks.append((_search_range, (*common, *_range(one, self._blocks))))
+                tasks.append((_search_range, (SliceRanges.of(one, self._blocks), *common)))
             else:
-                tasks.append((_search_pieces, (*common, _pieces_of(one, self._pieces), counting)))
+                tasks.append((_search_pieces, (one, *common, _pieces_of(one, self._pieces), counting)))
         return tasks
 
     def _sliced(self, pieces: Sequence[Piece]) -> Slicing:
@@ -203,26 +190,11 @@ class ParallelSearch:
             for record in message:
                 bad.add(record)
 
-    def _timed(self, workers: Workers) -> _Blocks | None:
+    def _timed(self, workers: Workers) -> Blocks | None:
         """Blocks of the files in order; None if they are, or may be, out of order."""
         splits = self._replay.splits
-        found: _Blocks = []
-        early: list[Split] = []  # blocks without a record before the first one with a time
-        for split, messages in zip(splits, workers.run([(_look, (split,)) for split in splits]), strict=True):
-            (blocks,) = messages
-            if blocks is None:
-                return None
-            for block in blocks:
-                part = replace(split, start=block.start, end=block.end)
-                if block.first is None and not found:
-                    early.append(part)
-                    continue
-                found.append((_piece(split.ordinal, len(found), block, found), part))
-        if not found or any(a.last > b.first for (a, _), (b, _) in pairwise(found)):
-            return None
-        first = found[0][0]
-        nothing = [(replace(first, number=-1, last=first.first, size=0), part) for part in early]
-        return [*nothing, *found]
+        looked = workers.run([(_look, (split,)) for split in splits])
+        return blocks_of((split, blocks) for split, (blocks,) in zip(splits, looked, strict=True))
 
     def _packed(self, workers: Workers, bad: BadRecordLog) -> _Pieces:
         """The pieces of the replay, stored, in order of arrival. Bad records of tables come first."""
@@ -260,34 +232,6 @@ def overlap(pieces: Sequence[Piece]) -> int:
     return int((begun - ended[before]).max(initial=0))
 
 
-def _piece(split: int, number: int, block: TimedBlock, before: _Blocks) -> Piece:
-    """A block as a piece; without times it goes with the one before."""
-    if block.first is None or block.last is None:
-        last = before[-1][0].last
-        return Piece(split, number, Holds.RECORDS, last, last, 0)
-    return Piece(split, number, Holds.RECORDS, block.first, block.last, block.size)
-
-
-def _range(one: Slice, blocks: _Blocks) -> tuple[list[Split], list[Split]]:
-    """What a slice reads, joined where it is consecutive: before its own records, and with them.
-
-    A block belongs to the slice in which it begins, so that each bad record is found once.
-    """
-    read = [(piece, split) for piece, split in blocks if one.reads(piece)]
-    context = [split for piece, split in read if piece.first < one.begin]
-    return _joined(context), _joined([split for piece, split in read if piece.first >= one.begin])
-
-
-def _joined(splits: Iterable[Split]) -> list[Split]:
-    found: list[Split] = []
-    for split in splits:
-        if found and found[-1].path == split.path and found[-1].end == split.start:
-            found[-1] = replace(found[-1], end=split.end)
-        else:
-            found.append(split)
-    return found
-
-
 def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
     """The pieces that a slice takes in, in the order in which it does."""
     read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
@@ -313,34 +257,13 @@ def _read_and_pack(worker: Worker, split: Split, schema: Schema) -> None:
 
 
 def _search_range(
-    worker: Worker,
-    one: Slice,
-    queries: Sequence[Query],
-    stream: Stream,
-    spool: int,
-    context: Sequence[Split],
-    own: Sequence[Split],
+    worker: Worker, ranges: SliceRanges, queries: Sequence[Query], stream: Stream, spool: int
 ) -> None:
     """A task: the results of a slice of a replay in order of time."""
     expect_long_lived_objects()
-    run = SliceRun(queries, stream, one)
+    run = SliceRun(queries, stream, ranges.slice)
     lines = _Lines(worker, run, spool)
-    reader = ChunkReader(stream.schema)
-
-    def batches() -> Iterator[RecordBatch]:
-        for split in context:
-            for chunk in reader.read(split):
-                check()
-                yield chunk.records
-        for split in own:
-            for chunk in reader.read(split, worker.emit):
-                check()
-                lines.flush()
-                if chunk.bad:
-                    worker.emit(list(chunk.bad))
-                yield chunk.records
-
-    lines.write(run.results((), batches()))
+    lines.write(ranges.run(run, stream, worker.emit, worker.emit, lines.flush))
 
 
 def _search_pieces(

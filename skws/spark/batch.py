@@ -1,17 +1,20 @@
-"""A stream that ends, answered by parallel tasks: read once as packed pieces, searched in slices of time.
+"""A stream that ends, answered by parallel tasks, in slices of time.
 
-    read and pack, a task a split -> plan slices by what is known of the pieces -> a task a slice -> driver
+    files in order:  look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
+    all else:        read and pack, a task a split -> plan slices -> search, a task a slice -> driver
 
-A piece is one row, so a shuffle moves few large rows, and nothing between reading and searching unpacks a
-record. Every slice runs the session of the in-process engine, so all kinds of queries come with it.
+A packed piece is one row, so a shuffle moves few large rows, and nothing between reading and searching
+unpacks a record. Every slice runs the session of the in-process engine, so all kinds of queries come with it.
 
 Docs: ``docs/architecture/spark.md``.
 """
 
 from __future__ import annotations
 
+import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
@@ -26,12 +29,14 @@ from pyspark.storagelevel import StorageLevel
 from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats.files import Split
+from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
 from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.ranges import Blocks, SliceRanges, blocks_of
 from skws.queries.results import read_result, written
-from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices
+from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices, summed
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
@@ -54,9 +59,10 @@ _ARROW_PIECES: Final = pa.schema(
 )
 _FOUND: Final = "slice int, holds int, found binary"
 _ARROW_FOUND: Final = pa.schema([("slice", pa.int32()), ("holds", pa.int32()), ("found", pa.binary())])
-_RESULT, _NUMBER, _COUNTS = range(3)  # what a row of what was found holds: a result, their number, counts
+_RESULTS, _NUMBER, _COUNTS, _BAD = range(4)  # what a row of what was found holds
 _SEED: Final = -1  # in place of what a piece holds: has a task run for a slice without pieces
-_ROWS: Final = 5_000  # results told at a time
+_ROWS: Final = 5_000  # results told at a time, as lines
+_LOOKED: Final = "split int, blocks binary"
 
 
 def replay_pieces(
@@ -81,11 +87,58 @@ def piece_row(piece: Piece, packed: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_PIECES)
 
 
-class BatchRun:
-    """Queries over a stream of pieces. ``counts`` are complete when the results have been read.
+class SlicedRun(ABC):
+    """Queries over a stream that ends, a task a slice. ``counts`` are complete when all results are read."""
+
+    slicing: Slicing
+    """How the stream is cut."""
+
+    def __init__(self, queries: Sequence[Query], stream: Stream, memory: MemoryShare) -> None:
+        self.counts = Counts()
+        self._queries = tuple(queries)
+        self._stream = stream
+        self._memory = memory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def bad_records(self) -> Iterator[BadRecord]:
+        """Input that is no record, in order of arrival."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Results in order of time, as JSON (``read_result``)."""
+        for holds, found in self._found(counting=False):
+            if holds == _RESULTS:
+                yield from found.split(b"\n")
+
+    def results(self, limit: int | None = None) -> Iterator[LiveResult]:
+        """Results in order of time."""
+        yield from islice(map(read_result, self.lines()), limit)
+
+    def count(self) -> int:
+        """How many results the only query has, a pattern; none of them is formed."""
+        return sum(int(found) for holds, found in self._found(counting=True) if holds == _NUMBER)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what Spark keeps."""
+
+    @abstractmethod
+    def _found(self, *, counting: bool) -> Iterator[tuple[int, bytes]]:
+        """What the slices give, in their order; counts have been added."""
+
+
+class BatchRun(SlicedRun):
+    """Queries over a stream of pieces.
 
     ``window``: that of the queries. ``tasks``: how many run at a time. ``least``: the fewest records of a
-    slice. ``slicing``: how the stream was cut, known once the results are asked for.
+    slice. ``slicing`` is known once the results are asked for.
     """
 
     def __init__(
@@ -98,25 +151,13 @@ class BatchRun:
         tasks: int,
         least: int = SMALL,
     ) -> None:
-        self.counts = Counts()
+        super().__init__(queries, stream, memory)
         self._pieces = pieces.persist(StorageLevel.MEMORY_AND_DISK)
-        self._queries = tuple(queries)
-        self._stream = stream
         self._window = window
-        self._memory = memory
         self._tasks = tasks
         self._least = least
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Let go of the pieces that Spark keeps."""
         self._pieces.unpersist()
 
     @cached_property
@@ -130,19 +171,14 @@ class BatchRun:
         return pieces
 
     @cached_property
-    def slicing(self) -> Slicing:
+    def slicing(self) -> Slicing:  # type: ignore[override]  # known once the stream has been read
         return plan_slices(self.known, self._queries, self._stream, self._window, self._tasks, self._least)
 
     def bad_records(self) -> Iterator[BadRecord]:
-        """Input that is no record, in order of arrival."""
         if any(piece.holds is Holds.BAD for piece in self.known):
             bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
             for row in bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator():
                 yield from unpack_bad(row.packed)
-
-    def results(self, limit: int | None = None) -> Iterator[LiveResult]:
-        """Results in order of time."""
-        yield from islice((read_result(found) for found in self._found(counting=False)), limit)
 
     def frame(self, table: Callable[[Iterable[LiveResult]], pa.Table], columns: str) -> DataFrame:
         """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
@@ -162,12 +198,7 @@ class BatchRun:
 
         return self._sliced().mapInArrow(search, columns)
 
-    def count(self) -> int:
-        """How many results the only query has, a pattern; none of them is formed."""
-        return sum(map(int, self._found(counting=True)))
-
-    def _found(self, *, counting: bool) -> Iterator[bytes]:
-        """What the slices give, in their order."""
+    def _found(self, *, counting: bool) -> Iterator[tuple[int, bytes]]:
         number = len(self.slicing.slices)
         found = self._sliced().mapInArrow(
             _searcher(self.slicing.slices, self._queries, self._stream, self._memory, counting=counting),
@@ -179,9 +210,10 @@ class BatchRun:
                 kept.groupBy().count().collect()
             for row in found.toLocalIterator():
                 if row.holds == _COUNTS:
-                    self._count(orjson.loads(row.found))
-                else:
-                    yield row.found
+                    # All tuples are counted, whatever slices read.
+                    told = replace(_counts(row.found), tuples=0, deletions=0)
+                    self.counts = summed(self.counts, told)
+                yield row.holds, row.found
         finally:
             if kept is not None:
                 kept.unpersist()
@@ -208,12 +240,65 @@ class BatchRun:
             .sortWithinPartitions("holds", "first", "split", "number")
         )
 
-    def _count(self, told: dict[str, int]) -> None:
-        for name, count in told.items():
-            if name == "kept":
-                self.counts.kept = max(self.counts.kept, count)
-            elif name not in ("tuples", "deletions"):  # all of them are counted, whatever is read
-                setattr(self.counts, name, getattr(self.counts, name) + count)
+
+class RangesRun(SlicedRun):
+    """Keywords over files in order of time: each slice is read where it is searched.
+
+    Bad records are found by the search, so it runs when they are asked for.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        queries: Sequence[Query],
+        stream: Stream,
+        memory: MemoryShare,
+        slicing: Slicing,
+        blocks: Blocks,
+    ) -> None:
+        super().__init__(queries, stream, memory)
+        self.slicing = slicing
+        parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
+        searcher = _ranges_searcher(parts, self._queries, stream, memory)
+        numbers = spark.range(0, len(parts), 1, len(parts))
+        self._searched = numbers.mapInArrow(searcher, _FOUND).persist(StorageLevel.MEMORY_AND_DISK)
+
+    def close(self) -> None:
+        self._searched.unpersist()
+
+    def bad_records(self) -> Iterator[BadRecord]:
+        known = self._searched.groupBy("holds").count().collect()  # all slices at once
+        if any(row.holds == _BAD for row in known):
+            for row in self._searched.where(sf.col("holds") == _BAD).toLocalIterator():
+                yield from unpack_bad(row.found)
+
+    def _found(self, *, counting: bool) -> Iterator[tuple[int, bytes]]:
+        assert not counting  # noqa: S101 - patterns are searched in pieces
+        for row in self._searched.where(sf.col("holds") != _BAD).toLocalIterator():
+            if row.holds == _COUNTS:
+                self.counts = summed(self.counts, _counts(row.found))
+            yield row.holds, row.found
+
+
+def blocks_in_order(spark: SparkSession, splits: Sequence[Split], memory: MemoryShare) -> Blocks | None:
+    """The blocks of files of JSON lines, looked at by a task a split; None unless they are in order."""
+    parts = tuple(splits)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with memory.kept():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    blocks = pickle.dumps(timed_blocks(parts[number]))
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array([number], pa.int32()), pa.array([blocks], pa.binary())], ["split", "blocks"]
+                    )
+
+    looked = spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(look, _LOOKED).collect()
+    looked.sort(key=lambda row: row.split)
+    return blocks_of(
+        (parts[row.split], pickle.loads(row.blocks))  # noqa: S301 - written by the same run
+        for row in looked
+    )
 
 
 def _columns() -> list[tuple[str, str]]:
@@ -247,13 +332,39 @@ def _searcher(
             if counting:
                 yield _found_rows(number, _NUMBER, [str(sum(run.count(tables, records))).encode()])
             else:
-                found = map(written, run.results(tables, records))
-                while some := list(islice(found, _ROWS)):
-                    yield _found_rows(number, _RESULT, some)
-        counts = {one.name: getattr(run.counts, one.name) for one in fields(Counts)}
-        yield _found_rows(number, _COUNTS, [orjson.dumps(counts)])
+                yield from _result_rows(number, run.results(tables, records))
+        yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
 
     return search
+
+
+def _ranges_searcher(
+    parts: Sequence[SliceRanges], queries: Sequence[Query], stream: Stream, memory: MemoryShare
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What reads and searches the slices of a task."""
+
+    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        expect_long_lived_objects()
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            run = SliceRun(queries, stream, parts[number].slice)
+            bad: list[BadRecord] = []
+            with memory.kept():
+                yield from _result_rows(number, parts[number].run(run, stream, lambda _: None, bad.extend))
+            if bad:
+                yield _found_rows(number, _BAD, [pickle.dumps(bad)])
+            yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
+
+    return search
+
+
+def _result_rows(number: int, results: Iterator[LiveResult]) -> Iterator[pa.RecordBatch]:
+    found = map(written, results)
+    while some := list(islice(found, _ROWS)):
+        yield _found_rows(number, _RESULTS, [b"\n".join(some)])
+
+
+def _counts(told: bytes) -> Counts:
+    return Counts(**orjson.loads(told))
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

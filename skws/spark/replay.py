@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from skws.formats import Replay
 from skws.progress import Progress, ReportProgress
 from skws.queries.kinds import window_of
-from skws.queries.slices import SMALL
-from skws.spark.batch import BatchRun, replay_pieces
+from skws.queries.ranges import has_ranges
+from skws.queries.slices import SMALL, plan_slices
+from skws.spark.batch import BatchRun, RangesRun, SlicedRun, blocks_in_order, replay_pieces
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
@@ -24,7 +25,7 @@ from skws.spec.stream import Stream
 @contextmanager
 def spark_run(
     query: Query, stream: Stream, replay: Replay, master: str | None, report: ReportProgress
-) -> Iterator[BatchRun]:
+) -> Iterator[SlicedRun]:
     """A run of any kind of query; the session is stopped at the end, unless it was there before.
 
     Raises SourceError if Spark cannot start, and what the job's own workers
@@ -36,13 +37,20 @@ def spark_run(
 
 def replay_run(
     spark: SparkSession, query: Query, stream: Stream, replay: Replay, least: int = SMALL
-) -> BatchRun:
+) -> SlicedRun:
     """A run over replay files in a session that is there. ``least``: the fewest records of a slice."""
     memory = of_a_worker(spark)
     tasks = spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(tasks))  # Spark's own 200 take seconds
-    pieces = replay_pieces(spark, replay.splits, stream.schema, memory)
     window = window_of(query, stream)
+    if len(replay.splits) > 1 and has_ranges(replay.splits, [query], stream, window):
+        blocks = blocks_in_order(spark, replay.splits, memory)
+        if blocks is not None:
+            known = [piece for piece, _ in blocks]
+            slicing = plan_slices(known, [query], stream, window, tasks, least)
+            if not slicing.reason:
+                return RangesRun(spark, [query], stream, memory, slicing, blocks)
+    pieces = replay_pieces(spark, replay.splits, stream.schema, memory)
     return BatchRun(pieces, [query], stream, window, memory, tasks, least)
 
 

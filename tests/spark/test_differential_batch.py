@@ -13,8 +13,9 @@ from skws.queries.results import read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
 from skws.results.model import Result
+from skws.spark.batch import RangesRun
 from skws.spark.replay import replay_run
-from skws.spec.enums import EngineName
+from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.ranking import RankingChoice, TopChoice
@@ -80,6 +81,28 @@ def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
         tmp_path / "r.jsonl", STREAMS, without_dequeues(STREAMS, random_stream(STREAMS, 5, 400, 5))
     )
     assert both(spark, path, STREAMS, Query("beta ; alpha", 4), window=TimeWindow(25)) > 1
+
+
+def test_a_replay_in_order_is_read_where_it_is_searched(spark: SparkSession, tmp_path: Path) -> None:
+    stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: record.time))
+    lines = path.read_bytes().splitlines(keepends=True)
+    for place in (0, 300, 301, 700):
+        lines.insert(place, b"{nonsense\n")
+    path.write_bytes(b"".join(lines))
+    job = Job.search(
+        KEYWORDS, STREAMS, path, engine=EngineName.LOCAL, window=TimeWindow(12), on_error=OnError.SKIP
+    )
+    search = Search(job)
+    expected = list(search.results())
+    replay = Replay.open(path, STREAMS, split_bytes=4_000)
+    with replay_run(spark, search.standing, job.stream, replay, 20) as run:
+        assert isinstance(run, RangesRun)
+        assert len(run.slicing.slices) > 2
+        assert [record.line for record in run.bad_records()] == [1, 301, 302, 701]
+        assert list(run.results()) == expected
+        assert run.counts == search.counts
+    assert len(expected) > 10
 
 
 def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Path) -> None:

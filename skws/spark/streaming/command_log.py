@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
 
+import orjson
+
+from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, private_folder, read
+from skws.durable.frames import all_frames, checked
 from skws.jobs.control import Answer, Command, ControlFolder
-from skws.jobs.standing import Inbox
+from skws.jobs.standing import Inbox, StandingQueries
 from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
+from skws.spark.streaming.command_file import COMMANDS, name_of
 from skws.spark.streaming.run_directory import RunDirectory
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.stream import Stream
-from skws_schema.errors import SourceError
+from skws_schema.errors import SourceError, StateError
 
 
 class CommandLog:
@@ -25,7 +33,7 @@ class CommandLog:
         self._request = request
         self._place = place
         self._inbox = inbox
-        self._register = register = place.register()
+        self._register = register = _register_of(place)
         known = place.checkpoint.given(), place.checkpoint.new_schema()
         commands = register.standing.restarted(given, *known)
         self._fit(commands)
@@ -77,3 +85,65 @@ class CommandLog:
             self._inbox.answer(refused)
             return good
         return commands
+
+
+class Register:
+    """All commands of a run from its first start on, in the file that the source reads them from.
+
+    ``standing`` is what they come to. ``read_to``: how far the control folder
+    was read for them, None if it never was. ``least``: has the bytes that the
+    file must hold, by its name. Raises StateError.
+    """
+
+    def __init__(self, request: Job, path: Path, run: str = "", least: dict[str, int] | None = None) -> None:
+        self._path = path
+        self._run = run
+        self._least = {} if least is None else least
+        self.standing = StandingQueries(request)
+        self.read_to: int | None = None
+        texts, end = all_frames(self._data(), name_of(run, path))
+        for text in texts:
+            self._heed(text)
+        if end < self._least.get(path.name, 0):
+            raise damaged(path, f" behind byte {end:,}")
+        with closing(self._opened()) as file:
+            file.cut(end)  # its writer was killed
+
+    def take(self, commands: Iterable[Command], read_to: int | None) -> None:
+        """Keep commands that can be done, all or none; the source finds them. ``read_to``: see the class."""
+        told = {"commands": [asdict(command) for command in commands], "control": read_to}
+        if not told["commands"]:
+            return
+        text = orjson.dumps(told)
+        try:
+            with closing(self._opened()) as file:
+                file.append(checked(text, name_of(self._run, self._path), file.size))
+                self._least[self._path.name] = file.sync()
+        except OSError as error:
+            raise StateError(f"{self._path}: cannot write: {error.strerror}") from None
+        self._heed(text)
+
+    def _heed(self, text: bytes) -> None:
+        told = orjson.loads(text)
+        for one in told["commands"]:
+            self.standing.apply(Command.of(one))
+        self.read_to = told["control"]
+
+    def _data(self) -> bytes:
+        if not self._path.exists():
+            if self._path.name in self._least:
+                raise missing(self._path)
+            return b""
+        return read(self._path)
+
+    def _opened(self) -> GrowingFile:
+        try:
+            return GrowingFile(self._path, mode=PRIVATE)
+        except OSError as error:
+            raise StateError(f"{self._path}: cannot write: {error.strerror}") from None
+
+
+def _register_of(place: RunDirectory) -> Register:
+    path, checkpoint = place.folder / COMMANDS, place.checkpoint
+    private_folder(path.parent)
+    return Register(place.request, path, checkpoint.id, checkpoint.least)

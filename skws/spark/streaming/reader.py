@@ -25,11 +25,11 @@ from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
+from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.input_tap import InputTap
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
 from skws.spark.streaming.prefetch import Polled, Prefetch
 from skws.spark.streaming.replay_control import ReplayControl
-from skws.spark.streaming.standing import commands_between
 from skws.spec.job import Job
 from skws_schema.model import Schema
 
@@ -59,7 +59,7 @@ class Reading:
 
     @property
     def commands(self) -> Path:
-        return self.folder / "commands" / "commands.jsonl"
+        return self.folder / COMMANDS
 
 
 class FeedReader(SimpleDataSourceStreamReader):

@@ -26,7 +26,6 @@ from skws.jobs.intake import Intake
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.streaming.output_log import OutputLog
-from skws.spark.streaming.standing import Register
 from skws.spec.job import Job
 
 
@@ -90,11 +89,6 @@ class RunDirectory:
         self.checkpoint.tables()  # which the source reads; they are checked here
         private_folder(self.spark)
         return self.checkpoint.start()
-
-    def register(self) -> Register:
-        private_folder(self.folder / "commands")
-        path, checkpoint = self.folder / "commands" / "commands.jsonl", self.checkpoint
-        return Register(self._request, path, checkpoint.id, checkpoint.least)
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)

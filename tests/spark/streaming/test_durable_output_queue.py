@@ -11,9 +11,10 @@ from threading import Event
 import pytest
 
 from skws.jobs.control import Command
+from skws.spark.streaming.command_file import commands_between
+from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.output_log import OutputLog, Told
 from skws.spark.streaming.output_queue import OutputQueue
-from skws.spark.streaming.standing import Register, commands_between
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from skws.jobs.control import Command
 from skws.sources.feed import Offset
+from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.micro_batch import MicroBatch, unpacked
 from skws.spark.streaming.reader import FeedReader, Reading
-from skws.spark.streaming.standing import Register
 from tests.jobs.test_schema_changes import WITH_NOTES, WITHOUT_ORDERS, note
 from tests.jobs.watching import append, customer, order, request
 

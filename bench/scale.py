@@ -1,0 +1,179 @@
+"""How a search of a replay scales: ``python -m bench.scale``.
+
+First *COST* (McSherry, Isard and Murray, HotOS 2015: the configuration that outperforms a single thread):
+whole commands over the heavy load, in turn, by one process, by several, and on Spark.
+
+Then what N workers would do. The stream is cut for N, and each slice is searched by itself, one after the
+other, in a process of its own, so that two cores can tell what sixteen would take. The worker with most to do
+bounds the time: slices are uneven, and each repeats the window before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from heapq import heappush, heapreplace
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from bench.load import HEAVY
+from skws.formats import Replay
+from skws.formats.jsonl_order import timed_blocks
+from skws.queries.kinds import window_of
+from skws.queries.ranges import SliceRanges, blocks_of
+from skws.queries.slices import SliceRun, plan_slices
+from skws.spec.job import Job
+from skws_schema.show import to_yaml
+
+_WAYS: Final = {
+    "one process": ("--engine", "local", "--jobs", "1"),
+    "{cores} processes": ("--engine", "local", "--jobs", "{cores}"),
+    "Spark, local[1]": ("--engine", "spark", "--master", "local[1]"),
+    "Spark, local[{cores}]": ("--engine", "spark", "--master", "local[{cores}]"),
+}
+
+
+class Share(NamedTuple):
+    """What one slice took in a process of its own: seconds of the processor, and its most memory in bytes."""
+
+    seconds: float
+    peak: int
+    results: int
+
+
+class Scaled(NamedTuple):
+    """N workers: the time of the look, of the worker with most to do, and the most memory of a slice."""
+
+    workers: int
+    slices: int
+    look: float
+    largest: float
+    total: float
+    peak: int
+
+
+def cost(schema: Path, replay: Path, runs: int) -> dict[str, list[float]]:
+    """Seconds of whole commands, in turn; all have to write the same bytes."""
+    cores = len(os.sched_getaffinity(0))
+    found: dict[str, list[float]] = {}
+    known: set[bytes] = set()
+    for _ in range(runs):
+        for name, options in _WAYS.items():
+            began = time.perf_counter()
+            command = [*_search(schema, replay), *(one.format(cores=cores) for one in options)]
+            written = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            found.setdefault(name.format(cores=cores), []).append(time.perf_counter() - began)
+            known.add(written.stdout)
+    if len(known) != 1:
+        raise SystemExit("the commands wrote different results")
+    return found
+
+
+def _search(schema: Path, replay: Path) -> list[str]:
+    words = [HEAVY.query, "--schema", str(schema), "--replay", str(replay), "--format", "jsonl"]
+    return [sys.executable, "-m", "skws", "search", *words, "--max-size", str(HEAVY.max_size)]
+
+
+def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
+    """What so many workers would take, from slices that are searched one by one."""
+    job = Job.search(HEAVY.query, HEAVY.schema(), replay, max_size=HEAVY.max_size)
+    files = Replay.open(replay, job.schema)
+    began = time.process_time()
+    blocks = blocks_of((split, timed_blocks(split)) for split in files.splits)
+    look = time.process_time() - began
+    assert blocks is not None
+    (query,) = job.named().values()
+    window = window_of(query, job.stream)
+    found = []
+    for number in workers:
+        slicing = plan_slices([piece for piece, _ in blocks], [query], job.stream, window, number)
+        parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
+        shares = [_alone(job, part) for part in parts]
+        busy = [0.0]
+        for share in sorted((share.seconds for share in shares), reverse=True):
+            if len(busy) < number:
+                heappush(busy, share)
+            else:
+                heapreplace(busy, busy[0] + share)
+        total = sum(share.seconds for share in shares)
+        largest, peak = max(busy), max(share.peak for share in shares)
+        found.append(Scaled(number, len(parts), look / number, largest, total, peak))
+    return found
+
+
+def _alone(job: Job, part: SliceRanges) -> Share:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_searched, job, part).result()
+
+
+def _searched(job: Job, part: SliceRanges) -> Share:
+    began = time.process_time()
+    run = SliceRun(list(job.named().values()), job.stream, part.slice)
+    results = sum(1 for _ in part.run(run, job.stream, lambda _: None, lambda _: None))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Share(time.process_time() - began, peak, results)
+
+
+def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:
+    """Predicted throughput over the number of workers, with what bounds it."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
+
+    canvas = Figure(figsize=(6, 3.6), dpi=90, layout="constrained")
+    axes = canvas.subplots()
+    numbers = [one.workers for one in found]
+    first = found[0]
+    axes.plot(numbers, [tuples / (one.look + one.largest) / 1e6 for one in found], "o-", label="predicted")
+    ideal = tuples / (first.look + first.largest) / first.workers / 1e6
+    axes.plot(numbers, [number * ideal for number in numbers], ":", label="without repeated windows")
+    axes.set_xlabel("workers")
+    axes.set_ylabel("million tuples a second")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(numbers, list(map(str, numbers)))
+    axes.legend()
+    canvas.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--hours", type=float, default=25.0, help="of the heavy load, 72,000 tuples each")
+    parser.add_argument("--runs", type=int, default=5, help="of each command; 0 leaves them out")
+    parser.add_argument("--workers", default="1,2,4,8,16")
+    parser.add_argument("--plot", type=Path, help="a PNG of the prediction")
+    given = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        replay, schema = Path(folder) / "load.jsonl", Path(folder) / "load.yaml"
+        schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
+        tuples = HEAVY.write(replay, round(given.hours * 3600))
+        print(f"{tuples:,} tuples, {replay.stat().st_size / 1e6:,.0f} MB, load {os.getloadavg()[0]:.1f}")
+        if given.runs:
+            print(f"\n{'':24}{'median s':>10}{'fastest':>10}{'to one process':>16}")
+            times = cost(schema, replay, given.runs)
+            base = statistics.median(next(iter(times.values())))
+            for name, seconds in times.items():
+                middle = statistics.median(seconds)
+                print(f"{name:24}{middle:10.1f}{min(seconds):10.1f}{base / middle:16.2f}")
+        found = scaled(replay, [int(one) for one in given.workers.split(",")])
+        told = ("workers", "slices", "look s", "largest s", "to N=1", "all s", "peak MB", "tuples/s")
+        print("\n" + "".join(f"{one:>11}" for one in told))
+        for one in found:
+            ratio, speed = one.largest / found[0].largest, tuples / (one.look + one.largest)
+            print(
+                f"{one.workers:11}{one.slices:11}{one.look:11.2f}{one.largest:11.2f}{ratio:11.2f}"
+                f"{one.total:11.2f}{one.peak / 1e6:11.0f}{speed:11,.0f}"
+            )
+        if given.plot is not None:
+            draw(found, tuples, given.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The slices that the measurement of scaling searches one by one have the results of the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.load import HEAVY
+from bench.scale import cost, scaled
+from skws_schema.show import to_yaml
+
+
+def test_slices_one_by_one(tmp_path: Path) -> None:
+    replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
+    schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
+    assert HEAVY.write(replay, 5400) == 108_000
+    one, two = scaled(replay, [1, 2])
+    assert (one.workers, one.slices, two.workers) == (1, 1, 2)
+    assert two.slices > 1
+    assert one.largest == one.total > two.largest
+    assert two.total > two.largest > 0 < min(one.peak, two.peak)
+
+
+def test_commands_write_the_same(tmp_path: Path) -> None:
+    replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
+    schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
+    HEAVY.write(replay, 60)
+    times = cost(schema, replay, 1)
+    assert len(times) == 4
+    assert all(len(seconds) == 1 for seconds in times.values())

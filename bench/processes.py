@@ -1,6 +1,6 @@
 """Processor time of all processes of a live search on Spark, by what they do.
 
-Read from /proc: the driver, its descendants, and the keepers, which are nobody's children.
+Read from /proc: the driver, its descendants, and the servers, which are nobody's children.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _PARTS: Final = (
-    ("skws.spark.streaming.shard_server", "keeper"),
+    ("skws.spark.streaming.shard_server", "server"),
     ("python_streaming_source_runner", "source"),
     ("pyspark.daemon", "tasks"),
     ("org.apache.spark", "java"),
@@ -38,7 +38,7 @@ def _own() -> Iterator[Path]:
         own |= more
     for number in parents:
         path = Path(f"/proc/{number}")
-        if number in own or _part(path) == "keeper":
+        if number in own or _part(path) == "server":
             yield path
 
 

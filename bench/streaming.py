@@ -41,7 +41,7 @@ from skws_windows.window import MICROSECOND, TimeWindow
 
 LIVE = 24_000
 SKIPPED = 2  # batches that do not count
-WARM_UP = 20.0  # seconds that do not count: Java compiles, keepers start
+WARM_UP = 20.0  # seconds that do not count: Java compiles, servers start
 
 
 @dataclass

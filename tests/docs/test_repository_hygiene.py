@@ -53,3 +53,20 @@ def test_files_that_the_glossary_names_are_there() -> None:
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "glossary.md").read_text())
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_files_that_pages_on_the_architecture_name_are_there() -> None:
+    pages = [name for name in tracked() if name.startswith("docs/architecture/") or _is_of_a_package(name)]
+    ends = {
+        "/" + "/".join(Path(name).parts[at:]) for name in tracked() for at in range(len(Path(name).parts))
+    }
+    named = {(page, name) for page in pages for name in _NAMED.findall((ROOT / page).read_text())}
+    assert len(named) > 100
+    assert sorted((page, name) for page, name in named if f"/{name}" not in ends) == []
+
+
+_NAMED = re.compile(r"`([\w/]+\.py)`")
+
+
+def _is_of_a_package(name: str) -> bool:
+    return name.endswith("README.md") and name.count("/") == 1 and not name.startswith(("docs/", "bench/"))

@@ -38,6 +38,6 @@ def expanded(blob: bytes) -> bytes:
 
 @cache
 def _codec() -> pa.Codec:
-    import pyarrow as pa  # noqa: PLC0415 - a keeper goes without it as long as it can
+    import pyarrow as pa  # noqa: PLC0415 - a server goes without it as long as it can
 
     return pa.Codec("zstd", compression_level=_LEVEL)

@@ -123,7 +123,7 @@ class FrameProcessor(MeshProcessor):
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
                     " lateness: give a new checkpointLocation"
                 )
-            kept = [orjson.loads(self._shelf.get("query", name)[0]) for name in self._shelf.names()["query"]]
+            kept = [orjson.loads(self._store.get("query", name)[0]) for name in self._store.names()["query"]]
             for one in sorted(kept, key=lambda one: one.pop("place")):
                 standing.stand(Query.from_dict(one))
         return standing.wanted(job.named(), [one.name for one in standing.shown()])

@@ -24,7 +24,7 @@ _PASSED_ON: Final = re.compile(r"^skws\.spark\.streaming\.faults\.PassingError: 
 _PASSING: Final = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
-    "the keeper of a shard",
+    "the server of a shard",
     "ExecutorLostFailure",
 )
 _ADVICE: Final = " Consider setting"

@@ -1,4 +1,4 @@
-"""Messages between a task and the keeper of its shard: a JSON head and blobs, over a socket."""
+"""Messages between a task and the server of its shard: a JSON head and blobs, over a socket."""
 
 from __future__ import annotations
 

@@ -19,57 +19,55 @@ class OutputCommitter:
     ``held``: the last micro-batch that some sink had when it was opened.
     """
 
-    def __init__(
-        self, place: RunDirectory, delivering: OutputMerger, clock: StoppableClock, held: int
-    ) -> None:
+    def __init__(self, place: RunDirectory, merger: OutputMerger, clock: StoppableClock, held: int) -> None:
         self._checkpoint: Final = place.checkpoint
-        self._delivering = delivering
+        self._merger = merger
         self._clock = clock
-        self._handover = OutputQueue(place.outbox(), clock.stopping)
+        self._queue = OutputQueue(place.outbox(), clock.stopping)
         self._flushed = clock.now()
-        committed = delivering.delivered = self._checkpoint.committed()
-        for told in self._handover.left(committed):
-            delivering.take(told, again=True)
-        self._handover.check(held)
+        committed = merger.delivered = self._checkpoint.committed()
+        for told in self._queue.left(committed):
+            merger.take(told, again=True)
+        self._queue.check(held)
 
     @property
     def last(self) -> int:
         """The number of the last micro-batch that came from the job; 0 if none has."""
-        return self._handover.last
+        return self._queue.last
 
     @property
     def put(self) -> Callable[[Told], None]:
         """For the job's thread: what a micro-batch came to."""
-        return self._handover.put
+        return self._queue.put
 
     def deliver(self) -> bool:
         """One micro-batch, if it comes within a tick."""
-        told = self._handover.next()
+        told = self._queue.next()
         if told is not None:
-            self._delivering.take(told)
+            self._merger.take(told)
         return told is not None
 
     def deliver_rest(self) -> None:
         """All that is there now, up to the limit of results."""
-        for told in self._handover.rest():
-            if self._delivering.full:
+        for told in self._queue.rest():
+            if self._merger.full:
                 return
-            self._delivering.take(told)
+            self._merger.take(told)
 
     def commit_if_due(self) -> None:
         """As often as flushing suits the sinks."""
-        if self._clock.now() - self._flushed >= self._delivering.delivery.every * MICROSECOND:
+        if self._clock.now() - self._flushed >= self._merger.delivery.every * MICROSECOND:
             self.commit()
 
     def commit(self) -> None:
-        self._delivering.delivery.flush()
-        self._checkpoint.commit(self._delivering.delivered, {})
-        self._handover.trim(self._delivering.delivered)
+        self._merger.delivery.flush()
+        self._checkpoint.commit(self._merger.delivered, {})
+        self._queue.trim(self._merger.delivered)
         self._flushed = self._clock.now()
 
     def stop_waiting(self) -> None:
         """The job's thread waits for nobody from now on."""
-        self._handover.stop_waiting()
+        self._queue.stop_waiting()
 
     def close(self) -> None:
-        self._handover.close()
+        self._queue.close()

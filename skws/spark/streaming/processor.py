@@ -1,4 +1,4 @@
-"""The stateful stage: a shard's log in Spark's state store, its live search with a keeper.
+"""The stateful stage: a shard's log in Spark's state store, its live search with a server.
 
 The state store holds what a live search is made from: static tables, standing
 queries, changes of the schema, the records of the last two windows in chunks, one a micro-batch, and
@@ -114,7 +114,7 @@ class MeshProcessor(StatefulProcessor):
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._shelf = StateStore(handle)
+        self._store = StateStore(handle)
         _settle()
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -124,17 +124,17 @@ class MeshProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
     ) -> Iterator[Row]:
         share = self._shares[key[0]]
-        lodger = ShardClient(self._run_name(), self._request, share)
+        client = ShardClient(self._run_name(), self._request, share)
         try:
-            mark = ShardProgress(**orjson.loads(self._shelf.find("mark", "") or b"{}"))
+            mark = ShardProgress(**orjson.loads(self._store.find("mark", "") or b"{}"))
             parcels = self._parcels(rows, mark)
             mark = replace(mark, given=self._given())
             for parcel in parcels:
-                mark, told = self._worked(lodger, mark, parcel)
+                mark, told = self._worked(client, mark, parcel)
                 yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
-            self._shelf.put("mark", "", orjson.dumps(asdict(mark)))
+            self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
-            lodger.close()
+            client.close()
 
     def _run_name(self) -> str:
         """What tells the shards of this run from others on the same machine."""
@@ -148,65 +148,65 @@ class MeshProcessor(StatefulProcessor):
         return (bytes(row.parcel) for row in sorted(rows, key=lambda row: row.sequence))
 
     def _worked(
-        self, lodger: ShardClient, mark: ShardProgress, blob: bytes
+        self, client: ShardClient, mark: ShardProgress, blob: bytes
     ) -> tuple[ShardProgress, list[bytes]]:
         """One parcel: through the mesh, into the log."""
         question = {"op": "work", "epoch": mark.epoch, "chunk": mark.next, "past": False}
-        answer = lodger.ask(question, [blob])
+        answer = client.ask(question, [blob])
         if answer.head["op"] == "behind":
-            self._tell(lodger, mark)
-            answer = lodger.ask(question, [blob])
+            self._tell(client, mark)
+            answer = client.ask(question, [blob])
         if answer.head["op"] == "past":
-            self._tell_chunks(lodger, mark, "past")
-            answer = lodger.ask({**question, "past": True}, [blob])
+            self._tell_chunks(client, mark, "past")
+            answer = client.ask({**question, "past": True}, [blob])
         states = len(answer.head["states"])
         return self._kept(mark, MicroBatch.from_bytes(blob), answer), answer.blobs[states:]
 
-    def _tell(self, lodger: ShardClient, mark: ShardProgress) -> None:
+    def _tell(self, client: ShardClient, mark: ShardProgress) -> None:
         """All that a mesh is made from."""
-        names = self._shelf.names()
-        tables = [self._shelf.get("table", number)[1] for number in range(mark.tables)]
-        queries = [orjson.loads(self._shelf.get("query", name)[0]) for name in names.get("query", ())]
+        names = self._store.names()
+        tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
+        queries = [orjson.loads(self._store.get("query", name)[0]) for name in names.get("query", ())]
         queries.sort(key=lambda one: one.pop("place"))
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
         known = names.get("state", [])
-        states = [self._shelf.get("state", name)[1] for name in known]
+        states = [self._store.get("state", name)[1] for name in known]
         told = {"queries": queries, "schemas": schemas, "states": known}
-        lodger.ask({"op": "begin", **told}, [*states, *tables])
-        self._tell_chunks(lodger, mark, "chunk")
-        lodger.ask({"op": "stand", "position": mark.position, "now": mark.now, "epoch": mark.epoch})
+        client.ask({"op": "begin", **told}, [*states, *tables])
+        self._tell_chunks(client, mark, "chunk")
+        client.ask({"op": "stand", "position": mark.position, "now": mark.now, "epoch": mark.epoch})
 
     def _schema(self, number: int) -> tuple[str, int]:
         """One that it changed to, and the chunk that came next."""
-        chunk, text = self._shelf.get("schema", number)
+        chunk, text = self._store.get("schema", number)
         return text.decode(), int(chunk)
 
-    def _tell_chunks(self, lodger: ShardClient, mark: ShardProgress, op: str) -> None:
+    def _tell_chunks(self, client: ShardClient, mark: ShardProgress, op: str) -> None:
         for number in range(mark.oldest, mark.next):
-            chunk, records = self._shelf.get("chunk", number)
-            lodger.ask({"op": op, "chunk": orjson.loads(chunk)}, [records])
+            chunk, records = self._store.get("chunk", number)
+            client.ask({"op": op, "chunk": orjson.loads(chunk)}, [records])
 
     def _kept(self, mark: ShardProgress, parcel: MicroBatch, answer: Message) -> ShardProgress:
         """The log with a parcel in it, and without what is over."""
         head = answer.head
         if parcel.tables:
-            self._shelf.put("table", mark.tables, parcel.tables)
+            self._store.put("table", mark.tables, parcel.tables)
         for place, text in enumerate(head["schemas"]):
             # Numbers that grow, whatever the epoch.
             number = mark.epoch * _MOST_SCHEMAS + place
-            self._shelf.put("schema", number, text.encode(), b"%d" % mark.next)
+            self._store.put("schema", number, text.encode(), b"%d" % mark.next)
         for name in head["removed"]:
-            self._shelf.drop("query", name)
-            self._shelf.drop("state", name)
+            self._store.drop("query", name)
+            self._store.drop("state", name)
         for place, one in enumerate(head["added"]):
             standing = {**one, "place": [mark.epoch, place]}
-            self._shelf.put("query", one["name"], b"", orjson.dumps(standing))
+            self._store.put("query", one["name"], b"", orjson.dumps(standing))
         for name, state in zip(head["states"], answer.blobs, strict=False):
-            self._shelf.put("state", name, state)
+            self._store.put("state", name, state)
         if head["chunk"] is not None:
-            self._shelf.put("chunk", mark.next, parcel.records, orjson.dumps(head["chunk"]))
+            self._store.put("chunk", mark.next, parcel.records, orjson.dumps(head["chunk"]))
         for number in head["dropped"]:
-            self._shelf.drop("chunk", number)
+            self._store.drop("chunk", number)
         return ShardProgress(
             epoch=mark.epoch + 1,
             oldest=max([mark.oldest, *(number + 1 for number in head["dropped"])]),

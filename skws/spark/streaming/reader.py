@@ -75,8 +75,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._schema = self._schema_known = reading.request.schema
         self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
-        self._reins = ReplayControl()
-        self._copies = InputTap(reading.folder)
+        self._replay_control = ReplayControl()
+        self._tap = InputTap(reading.folder)
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
@@ -101,7 +101,9 @@ class FeedReader(SimpleDataSourceStreamReader):
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
         feed = self._polled(read_to)
-        taken = Polled(Batch(NOTHING, beyond)) if self._reins.paused else feed.poll(beyond, self._most())
+        taken = (
+            Polled(Batch(NOTHING, beyond)) if self._replay_control.paused else feed.poll(beyond, self._most())
+        )
         polled = taken.batch
         end = {
             "feed": polled.end,
@@ -118,7 +120,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         behind = self._behind(polled.end)
         feed.read_on()
         parcel = self._parcel(start, end, taken, commands, behind)
-        self._copies.leave(parcel.head.number, parcel.records)
+        self._tap.leave(parcel.head.number, parcel.records)
         self._given = len(polled.read), time.monotonic()
         return self._rows(end, parcel), end
 
@@ -132,13 +134,13 @@ class FeedReader(SimpleDataSourceStreamReader):
     def commit(self, end: Offset) -> None:
         self._polled().commit(end["feed"])
 
-    def _heed(self, reins: ReplayControl) -> None:
+    def _heed(self, control: ReplayControl) -> None:
         """A replay stands still while paused, and goes as fast as it is told."""
-        if reins == self._reins:
+        if control == self._replay_control:
             return
-        self._reins = reins
-        self._pace.set_rate(replay_rate(self._reading.request) if reins.speed is None else reins.speed)
-        if reins.paused:
+        self._replay_control = control
+        self._pace.set_rate(replay_rate(self._reading.request) if control.speed is None else control.speed)
+        if control.paused:
             self._pace.pause()
         else:
             self._pace.resume()
@@ -206,7 +208,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         records = packed(taken.records) if polled.packed is None else polled.packed
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]
-        watched, notices = self._copies.asked, polled.batch.notices
+        watched, notices = self._tap.asked, polled.batch.notices
         reading = polled.seconds + time.perf_counter() - began
         head = BatchHeader(
             read, commands, letters, len(taken.bad), reasons, notices, behind, ended, number, watched, reading

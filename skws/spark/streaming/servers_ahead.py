@@ -1,6 +1,6 @@
-"""Keepers that start while Spark does, where a local master has its tasks: on the driver's machine.
+"""Servers that start while Spark does, where a local master has its tasks: on the driver's machine.
 
-A task would start its shard's keeper itself, and finds one that is there. Both take seconds.
+A task would start its shard's server itself, and finds one that is there. Both take seconds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from threading import Thread
 from skws.queries.partitioning import Part
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.sessions import master_of
-from skws.spark.streaming.shard_client import ShardClient, vacate
+from skws.spark.streaming.shard_client import ShardClient, shut_down
 from skws.spec.job import Job
 from skws_schema.model import sourced
 
 
-class KeepersAhead:
+class ServersAhead:
     """Those of a run, by the ``shares`` that it is expected to have."""
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
@@ -29,20 +29,20 @@ class KeepersAhead:
         # Tables with a source are pinned when the job starts.
         ahead = local and not sourced(request.schema)
         self._thread = (
-            Thread(target=self._start, args=(LazyPickle(request),), name="keepers") if ahead else None
+            Thread(target=self._start, args=(LazyPickle(request),), name="servers") if ahead else None
         )
         if self._thread is not None:
             self._thread.start()
 
     def only(self, shares: Mapping[int, Part]) -> None:
-        """The run has these shares: keepers of others go."""
+        """The run has these shares: servers of others go."""
         if shares != self._shares:
             self.end()
 
     def end(self) -> None:
         if self._thread is not None:
             self._thread.join()
-        vacate(self._run)
+        shut_down(self._run)
 
     def _start(self, request: LazyPickle[Job]) -> None:
         for share in self._shares.values():
@@ -51,5 +51,5 @@ class KeepersAhead:
 
 
 def _python() -> str:
-    """That of Spark's workers, which may be one that has loaded what a keeper needs."""
+    """That of Spark's workers, which may be one that has loaded what a server needs."""
     return os.environ.get("PYSPARK_PYTHON", sys.executable)

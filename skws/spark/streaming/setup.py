@@ -1,4 +1,4 @@
-"""What a keeper is started with; apart from the keeper, so that tasks do not load what it is made of."""
+"""What a server is started with; apart from the server, so that tasks do not load what it is made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """``daemon``: the process without which a keeper has no reason to live."""
+    """``daemon``: the process without which a server has no reason to live."""
 
     request: LazyPickle[Job]
     share: Part

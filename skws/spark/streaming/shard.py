@@ -24,7 +24,7 @@ from skws.queries.partitioning import Part
 from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
-from skws.spark.streaming import shard_stats as insight
+from skws.spark.streaming import shard_stats
 from skws.spark.streaming.micro_batch import MicroBatch, unpacked
 from skws.spark.streaming.record_log import Chunk, RecordLog
 from skws.spec.job import Job
@@ -180,7 +180,7 @@ class Shard:
         load = self._live.load()
         told: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if parcel.head.watched:
-            told |= insight.told(self._live, self._standing.shown())
+            told |= shard_stats.told(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if self._share.first:
             told |= {

@@ -23,17 +23,17 @@ from skws_schema.errors import SkwsError
 if TYPE_CHECKING:
     from skws.spec.job import Job
 
-PATIENCE: Final = 60.0  # seconds until a keeper must have started
+PATIENCE: Final = 60.0  # seconds until a server must have started
 
 
-def lodge(run: str) -> Path:
-    """Where the keepers of a run have their sockets on this machine; short, as paths of sockets must be."""
+def socket_dir(run: str) -> Path:
+    """Where the servers of a run have their sockets on this machine; short, as paths of sockets must be."""
     return Path(tempfile.gettempdir()) / f"skws-{os.getuid()}-{run}"
 
 
-def vacate(run: str) -> None:
-    """End the keepers of a run on this machine: they go when their sockets do."""
-    folder = lodge(run)
+def shut_down(run: str) -> None:
+    """End the servers of a run on this machine: they go when their sockets do."""
+    folder = socket_dir(run)
     if folder.is_dir():
         for path in folder.iterdir():
             path.unlink(missing_ok=True)
@@ -45,17 +45,17 @@ def _daemon() -> int:
     """That of this worker, which leads its group; without it, the worker itself.
 
     The executor may have been killed before its worker comes here: then the parent is a stranger, and a
-    keeper would live as long as that does.
+    server would live as long as that does.
     """
     parent = os.getppid()
     return parent if parent == os.getpgrp() else os.getpid()
 
 
 class ShardClient:
-    """One conversation with a shard's keeper. Raises SkwsError as the keeper does, OSError, RuntimeError.
+    """One conversation with a shard's server. Raises SkwsError as the server does, OSError, RuntimeError.
 
     ``python``: the program that starts one. ``daemon``: the process with which
-    a keeper ends that is started here. Of a worker it is its parent, which
+    a server ends that is started here. Of a worker it is its parent, which
     forked it and lives as long as the executor.
     """
 
@@ -68,14 +68,14 @@ class ShardClient:
         python: str = sys.executable,
     ) -> None:
         self._python = python
-        self._path = lodge(run) / f"{share.number}.socket"
+        self._path = socket_dir(run) / f"{share.number}.socket"
         setup = Setup(request, share, self._path, daemon or _daemon())
         try:
             self._socket = self._reached(setup)
         except FileNotFoundError:
             if self._path.parent.exists():
                 raise
-            raise RuntimeError("the keeper of a shard has gone, and took its folder along") from None
+            raise RuntimeError("the server of a shard has gone, and took its folder along") from None
 
     def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
         """One message, and the answer to it."""
@@ -83,7 +83,7 @@ class ShardClient:
             send(self._socket, head, blobs)
             answer = receive(self._socket)
         except (EOFError, ConnectionError):
-            raise RuntimeError("the keeper of a shard has gone") from None
+            raise RuntimeError("the server of a shard has gone") from None
         if answer.head["op"] != "error":
             return answer
         kind = getattr(errors, answer.head["kind"], None)
@@ -129,5 +129,5 @@ class ShardClient:
         # It left another process behind that listens.
         found = self._connected()
         if found is None:
-            raise RuntimeError(f"the keeper of a shard did not start:\n{log.read_text()[-2000:]}")
+            raise RuntimeError(f"the server of a shard did not start:\n{log.read_text()[-2000:]}")
         return found

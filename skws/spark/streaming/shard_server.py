@@ -111,7 +111,7 @@ def serve(setup: Setup) -> None:
     expect_long_lived_objects()
     request = setup.request.read()
     use(request.memory, lambda _: None, setup.share.shards)
-    keeper = ShardServer(request, setup.share)
+    server = ShardServer(request, setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(here))
@@ -126,13 +126,13 @@ def serve(setup: Setup) -> None:
         while _wanted(setup, own, asked):
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
-                _converse(connection, keeper)
+                _converse(connection, server)
                 asked = time.monotonic()
         _leave(setup.socket, own)
 
 
 def _leave(path: Path, own: int) -> None:
-    """Nothing behind, unless another keeper is there by now."""
+    """Nothing behind, unless another server is there by now."""
     with suppress(OSError):
         if path.stat().st_ino == own:
             path.unlink()
@@ -148,24 +148,24 @@ def _wanted(setup: Setup, own: int, asked: float) -> bool:
         return False
 
 
-def _converse(connection: socket.socket, keeper: ShardServer) -> None:
+def _converse(connection: socket.socket, server: ShardServer) -> None:
     """With one task, until it goes."""
     with connection, suppress(EOFError, OSError):
         connection.settimeout(None)
         while True:
             message = receive(connection)
-            send(connection, *_answered(keeper, message))
+            send(connection, *_answered(server, message))
 
 
-def _answered(keeper: ShardServer, message: Message) -> Message:
+def _answered(server: ShardServer, message: Message) -> Message:
     try:
         with explain_refusals():
-            return keeper.answer(message)
+            return server.answer(message)
     except SkwsError as error:
         told: dict[str, Any] = {"op": "error", "kind": type(error).__name__, "message": str(error)}
     except Exception:
         told = {"op": "error", "kind": "", "message": traceback.format_exc()}
-    keeper.epoch = -1
+    server.epoch = -1
     return Message(told, [])
 
 

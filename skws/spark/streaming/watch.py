@@ -40,7 +40,7 @@ from skws.spark.streaming.reader import Reading
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spark.streaming.restarting import RestartingQuery
 from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.servers_ahead import KeepersAhead
+from skws.spark.streaming.servers_ahead import ServersAhead
 from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_shards
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
@@ -96,9 +96,9 @@ class SparkWatch:
         self._began = self.clock.now()
         self._state: State = "starting"
         gauges = self._gauges = Gauges(request, self._began)
-        self._delivering = OutputMerger(request, log, gauges, self._carried_out)
-        self._reins: ReplayControl | None = None
-        self._commanding: CommandLog | None = None
+        self._merger = OutputMerger(request, log, gauges, self._carried_out)
+        self._replay_control: ReplayControl | None = None
+        self._command_log: CommandLog | None = None
         self._query: RestartingQuery | None = None
         self._told: Run | None = None
 
@@ -115,17 +115,17 @@ class SparkWatch:
     @property
     def ended(self) -> bool:
         """True if the source ended, or the limit is reached."""
-        return self._delivering.ended or self._delivering.full
+        return self._merger.ended or self._merger.full
 
     @property
     def standing(self) -> tuple[Query, ...]:
         """The standing queries; none before it runs."""
-        return () if self._commanding is None else self._commanding.shown()
+        return () if self._command_log is None else self._command_log.shown()
 
     @property
     def insight(self) -> ShardStats:
         """What goes on inside the shards, as of the last micro-batch, if there is an onlooker."""
-        return self._delivering.insight
+        return self._merger.insight
 
     @property
     def schema(self) -> Schema:
@@ -146,7 +146,7 @@ class SparkWatch:
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
         state = "paused" if self.control.pace.paused and self._state == "running" else self._state
-        shards = self._delivering
+        shards = self._merger
         return self._gauges.metrics(
             self.clock.now(),
             state=state,
@@ -189,25 +189,25 @@ class SparkWatch:
         self._hold(place)
         start = uuid4().hex[:12]
         expected = layout or new_layout(self._shards or 1, len(self._given))
-        keepers = KeepersAhead(start, place.request, expected.shares)
-        stack.callback(keepers.end)
+        servers = ServersAhead(start, place.request, expected.shares)
+        stack.callback(servers.end)
         spark = self._session(stack)
         layout = layout or new_layout(self._shards or told_shards(spark) or 1, len(self._given))
-        keepers.only(layout.shares)
+        servers.only(layout.shares)
         first = self._first_offset(place, layout)
         if first is None:
             return
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self.request.source, self._log)
-        copies = self._copied(place)
-        commanding = self._commanding = CommandLog(self.request, place, self._inbox, self._given)
-        self._gauges.schema = commanding.stream.schema
-        outgoing = self._open_sinks(stack, place)
+        tap = self._tapped(place)
+        command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)
+        self._gauges.schema = command_log.stream.schema
+        committer = self._open_sinks(stack, place)
         reading = Reading(place.request, place.folder, start, layout.keys, first, place.checkpoint.id)
         state = spark.conf.get(STATE, None) or place.spark.as_uri()
-        check_state(spark, state, outgoing.last)
+        check_state(spark, state, committer.last)
         query = self._query = RestartingQuery(
-            lambda: start_job(spark, reading, layout, state, outgoing.put),
+            lambda: start_job(spark, reading, layout, state, committer.put),
             lambda: self._gauges.batches,
             lambda: workers_unheard(spark),
             self.clock,
@@ -221,15 +221,15 @@ class SparkWatch:
             source=self.source_name,
             shards=layout.shards,
         )
-        while not self._over(query, outgoing):
+        while not self._over(query, committer):
             self._hold(place)
-            self._step(commanding, outgoing, copies)
+            self._step(command_log, committer, tap)
             publishing.each_second(self.clock.now(), self.metrics)
-        outgoing.stop_waiting()
+        committer.stop_waiting()
         query.stop()
-        outgoing.deliver_rest()
-        outgoing.commit()
-        self._look_on(copies)
+        committer.deliver_rest()
+        committer.commit()
+        self._look_on(tap)
 
     def _first_offset(self, place: RunDirectory, layout: Layout) -> Offset | None:
         """None if the run ends before its source is there."""
@@ -243,10 +243,10 @@ class SparkWatch:
     def _hold(self, place: RunDirectory) -> None:
         """Show the reader whether it is paused, and its speed."""
         pace = self.control.pace
-        reins = ReplayControl(pace.paused, pace.rate)
-        if reins != self._reins:
-            self._reins = reins
-            reins.put(place.folder)
+        control = ReplayControl(pace.paused, pace.rate)
+        if control != self._replay_control:
+            self._replay_control = control
+            control.put(place.folder)
 
     def _session(self, stack: ExitStack) -> SparkSession:
         request, ahead = self.request, self._ahead
@@ -268,61 +268,61 @@ class SparkWatch:
         )
         delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
-        self._delivering.deliver_to(delivery)
-        self._delivering.table_letters = place.letters
-        outgoing = OutputCommitter(place, self._delivering, self.clock, run.held)
-        stack.callback(outgoing.close)
-        return outgoing
+        self._merger.deliver_to(delivery)
+        self._merger.table_letters = place.letters
+        committer = OutputCommitter(place, self._merger, self.clock, run.held)
+        stack.callback(committer.close)
+        return committer
 
-    def _over(self, query: RestartingQuery, outgoing: OutputCommitter) -> bool:
+    def _over(self, query: RestartingQuery, committer: OutputCommitter) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
             if query.goes_on():
                 return False
         except SkwsError:
-            outgoing.deliver_rest()
+            committer.deliver_rest()
             if not self.ended:  # what was delivered just now may say so
                 raise
         return True
 
-    def _step(self, commanding: CommandLog, outgoing: OutputCommitter, copies: InputTap) -> None:
+    def _step(self, command_log: CommandLog, committer: OutputCommitter, tap: InputTap) -> None:
         """Commands in, what came out to the sinks."""
-        commanding.take()
-        if outgoing.deliver():
-            self._speak_of_schema(commanding)
-        outgoing.commit_if_due()
+        command_log.take()
+        if committer.deliver():
+            self._speak_of_schema(command_log)
+        committer.commit_if_due()
         self._gauges.sample(self.clock.now())
-        self._look_on(copies)
+        self._look_on(tap)
         self._each_step()
 
-    def _copied(self, place: RunDirectory) -> InputTap:
+    def _tapped(self, place: RunDirectory) -> InputTap:
         """For the onlooker, who sees the static tables first."""
-        copies = InputTap(place.folder)
+        tap = InputTap(place.folder)
         if self._onlooker is not None:
-            copies.ask()
+            tap.ask()
             self._onlooker.load_tables(list(place.checkpoint.tables()))
-        return copies
+        return tap
 
-    def _look_on(self, copies: InputTap) -> None:
+    def _look_on(self, tap: InputTap) -> None:
         """Records are seen when what they led to is delivered, and by the schema that holds then."""
         if self._onlooker is not None:
-            for records in copies.take(self._delivering.parcels):
+            for records in tap.take(self._merger.parcels):
                 self._onlooker.add(records)
-            if copies.missed:
+            if tap.missed:
                 self._onlooker.miss()
 
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
-        if self._commanding is not None:
-            self._speak_of_schema(self._commanding)
-            self._commanding.done(commands)
+        if self._command_log is not None:
+            self._speak_of_schema(self._command_log)
+            self._command_log.done(commands)
 
-    def _speak_of_schema(self, commanding: CommandLog) -> None:
+    def _speak_of_schema(self, command_log: CommandLog) -> None:
         """Metrics and sinks hear which schema holds; relations of earlier ones are in it."""
-        self._gauges.schema = commanding.stream.schema
+        self._gauges.schema = command_log.stream.schema
         if self._told is not None:
             self._told.schema = self._gauges.schema
 
     def _tell_bad(self) -> None:
-        if self._delivering.bad:
-            self._log.warning("bad records", self._delivering.bad_summary(), bad=self._delivering.bad)
+        if self._merger.bad:
+            self._log.warning("bad records", self._merger.bad_summary(), bad=self._merger.bad)

@@ -26,13 +26,13 @@ def told(number: int) -> Told:
     return Told(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"\n")])
 
 
-def handover(folder: Path, committed: int = 0) -> tuple[OutputQueue, list[Told]]:
+def queue(folder: Path, committed: int = 0) -> tuple[OutputQueue, list[Told]]:
     made = OutputQueue(OutputLog(folder, "run", segment_bytes=300), Event())
     return made, list(made.left(committed))
 
 
 def filled(folder: Path) -> list[Path]:
-    made, _ = handover(folder)
+    made, _ = queue(folder)
     for number in range(1, COUNT + 1):
         made.put(told(number))
     made.close()
@@ -44,7 +44,7 @@ def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path,
     """By the next process; nothing is written behind half a batch."""
     for after in range(1, 5):
         folder = tmp_path / str(after)
-        made, found = handover(folder)
+        made, found = queue(folder)
         number = 1
         while number <= COUNT:
             with pytest.MonkeyPatch.context() as patch:
@@ -55,12 +55,12 @@ def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path,
                     continue
             assert disk.hit
             made.close()
-            made, found = handover(folder)
+            made, found = queue(folder)
             assert found == [told(n) for n in range(1, len(found) + 1)]
             made.put(told(number))
             number += 1
         made.close()
-        assert handover(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
+        assert queue(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
 
 
 def test_any_damage_to_an_outbox_is_refused_or_its_last_batch_is_missed(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_any_damage_to_an_outbox_is_refused_or_its_last_batch_is_missed(tmp_path
 def refused(folder: Path) -> str:
     """Why an outbox is, at its start or by the batch that is next for Spark; what it gives is right."""
     try:
-        made, found = handover(folder)
+        made, found = queue(folder)
         assert found == [told(n) for n in range(1, len(found) + 1)]
         made.put(told(COUNT + 1))
     except StateError as error:
@@ -111,20 +111,20 @@ def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
 def test_batches_that_are_gone_from_the_front_are_missed(tmp_path: Path) -> None:
     filled(tmp_path)[0].unlink()
     with pytest.raises(StateError, match=r"damaged \(micro-batch 3 is missing\)"):
-        handover(tmp_path, committed=2)
+        queue(tmp_path, committed=2)
 
 
 def test_a_checkpoint_of_sparks_that_is_gone_is_refused(tmp_path: Path) -> None:
     """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
     filled(tmp_path)
-    made, _ = handover(tmp_path, committed=COUNT)
+    made, _ = queue(tmp_path, committed=COUNT)
     with pytest.raises(StateError, match=r"damaged \(Spark comes to micro-batch 1, it holds 12\)"):
         made.put(told(1))
 
 
 def test_a_sink_that_knows_a_later_batch_is_heeded(tmp_path: Path) -> None:
     filled(tmp_path)
-    made, _ = handover(tmp_path)
+    made, _ = queue(tmp_path)
     made.check(COUNT)
     with pytest.raises(StateError, match=r"damaged \(of 13 micro-batches it knows 12\)"):
         made.check(COUNT + 1)

@@ -29,12 +29,12 @@ KINDS = {
     "driver": "-m\0skws\0watch",
     "java": "/java",
     "worker": "pyspark.daemon\0pyspark.worker",
-    "keeper": "skws.spark.streaming.shard_server",
+    "server": "skws.spark.streaming.shard_server",
     "source": "python_streaming_source_runner",
     # Start with the query, and are idle until it is started again.
     "planners": "pyspark.sql.worker.",
 }
-AT_RANDOM = ("driver", "java", "worker", "keeper", "source")  # those that are always there
+AT_RANDOM = ("driver", "java", "worker", "server", "source")  # those that are always there
 ENDING = {"driver", "java"}  # what a run does not outlive
 
 
@@ -181,7 +181,7 @@ def count(out: Path) -> int:
 
 def test_killed_once_each(tmp_path: Path) -> None:
     """Spark repeats no task here: the run itself does what is to be done."""
-    kinds = ["planners", "source", "keeper", "driver"]
+    kinds = ["planners", "source", "server", "driver"]
     run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 1, "local[2]"))
     assert "the process of the source has gone; starting again in 1 s" in run.errors.read_text()
     run.kill("java", random.Random())

@@ -64,16 +64,16 @@ class Handle:
 
 
 class Lodgings:
-    """Keepers in this process, one a shard, for as long as nobody loses them."""
+    """Servers in this process, one a shard, for as long as nobody loses them."""
 
     def __init__(self) -> None:
-        self.keepers: dict[int, ShardServer] = {}
+        self.servers: dict[int, ShardServer] = {}
 
-    def lodger(self, run: str, asked: LazyPickle[Job], share: Part) -> Any:
-        keeper = self.keepers.setdefault(share.number, ShardServer(asked.read(), share))
+    def client(self, run: str, asked: LazyPickle[Job], share: Part) -> Any:
+        server = self.servers.setdefault(share.number, ShardServer(asked.read(), share))
 
         def ask(head: dict[str, Any], blobs: Any = ()) -> Message:
-            answer = keeper.answer(Message(orjson.loads(orjson.dumps(head)), list(blobs)))
+            answer = server.answer(Message(orjson.loads(orjson.dumps(head)), list(blobs)))
             return Message(orjson.loads(orjson.dumps(answer.head)), answer.blobs)
 
         return SimpleNamespace(ask=ask, close=lambda: None)
@@ -91,7 +91,7 @@ COMMANDS = {
 def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: int, window: Window) -> None:
     counted(monkeypatch)
     lodgings = Lodgings()
-    monkeypatch.setattr(processor, "ShardClient", lodgings.lodger)
+    monkeypatch.setattr(processor, "ShardClient", lodgings.client)
     rng = random.Random(seed)
     asked = request(window)
     shares = {key: Part(key, 2, Partitioning.ROOTS) for key in range(2)}
@@ -112,7 +112,7 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         told: list[bytes] = []
         for key, stage in stages.items():
             if rng.random() < 0.3:
-                lodgings.keepers.pop(key, None)
+                lodgings.servers.pop(key, None)
             rows = list(stage.handleInputRows((key,), iter([row]), None))  # type: ignore[arg-type]
             told += [line for each in rows if each.part for line in expanded(each.told).split(b"\n")]
         assert sorted(told) == lines(outcome.results), number

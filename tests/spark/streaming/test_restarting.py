@@ -180,7 +180,7 @@ def test_what_would_fail_again_is_raised_at_once() -> None:
     [
         (f"Job aborted: Lost a task in stage 5.0 (TID 23): {BUSY}", "", True),
         ("Python worker exited unexpectedly (crashed). Consider setting", "", True),
-        ("RuntimeError: the keeper of a shard has gone", "", True),
+        ("RuntimeError: the server of a shard has gone", "", True),
         ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "", True),
         # The source's process has gone: all that Java has is the end of the connection.
         ("", "java.io.EOFException\n\tat o.a.s.PythonStreamingSourceRunner.latestOffset(X.scala:2)", True),

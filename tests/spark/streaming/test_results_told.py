@@ -12,7 +12,7 @@ from skws.spark.streaming.shard_server import blobs_of
 
 
 @pytest.mark.parametrize("many", [0, 1, 6_000])
-def test_what_a_keeper_tells_is_what_is_delivered(many: int) -> None:
+def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
     results = [Result("+", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)]
     blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], []))

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.lazy_pickle import LazyPickle
-from skws.spark.streaming.servers_ahead import KeepersAhead
-from skws.spark.streaming.shard_client import ShardClient, lodge
-from tests.spark.streaming.test_shard_server import REQUEST, keeper_of
+from skws.spark.streaming.servers_ahead import ServersAhead
+from skws.spark.streaming.shard_client import ShardClient, socket_dir
+from tests.spark.streaming.test_shard_server import REQUEST, server_of
 from tests.waiting import gone, until
 
 ONE = {0: Part(0, 1, Partitioning.ROOTS)}
@@ -18,30 +18,30 @@ TWO = {0: Part(0, 2, Partitioning.ROOTS), 1: Part(1, 2, Partitioning.ROOTS)}
 LOCAL = replace(REQUEST, master="local[2]")
 
 
-def test_a_task_finds_the_keeper_that_was_started_ahead() -> None:
+def test_a_task_finds_the_server_that_was_started_ahead() -> None:
     run = uuid4().hex[:12]
-    ahead = KeepersAhead(run, LOCAL, ONE)
+    ahead = ServersAhead(run, LOCAL, ONE)
     try:
         ahead.only(dict(ONE))
         assert ahead._thread is not None
         ahead._thread.join()
-        known = keeper_of(run)
+        known = server_of(run)
         ShardClient(run, LazyPickle(LOCAL), ONE[0]).close()
-        assert keeper_of(run) == known
+        assert server_of(run) == known
         assert known != os.getpid()
     finally:
         ahead.end()
     until(lambda: gone(known))
 
 
-def test_keepers_of_another_layout_go() -> None:
+def test_servers_of_another_layout_go() -> None:
     run = uuid4().hex[:12]
-    ahead = KeepersAhead(run, LOCAL, ONE)
+    ahead = ServersAhead(run, LOCAL, ONE)
     ahead.only(TWO)
-    assert not lodge(run).exists()
+    assert not socket_dir(run).exists()
 
 
 def test_none_starts_here_for_tasks_on_other_machines() -> None:
     run = uuid4().hex[:12]
-    KeepersAhead(run, replace(REQUEST, master="spark://far:7077"), ONE).end()
-    assert not lodge(run).exists()
+    ServersAhead(run, replace(REQUEST, master="spark://far:7077"), ONE).end()
+    assert not socket_dir(run).exists()

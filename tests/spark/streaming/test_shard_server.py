@@ -19,7 +19,7 @@ from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.lazy_pickle import LazyPickle
-from skws.spark.streaming.shard_client import ShardClient, lodge, vacate
+from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import parcel_of
@@ -34,24 +34,24 @@ REQUEST = request(TimeWindow(10))
 def run() -> Iterator[str]:
     name = uuid4().hex[:12]
     yield name
-    vacate(name)
+    shut_down(name)
 
 
 def work(
-    lodger: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()
+    client: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()
 ) -> dict[str, Any]:
-    return lodger.ask(
+    return client.ask(
         {"op": "work", "epoch": epoch, "chunk": epoch, "past": False},
         [parcel_of(records, commands).to_bytes()],
     ).head
 
 
-def stand(lodger: ShardClient, epoch: int) -> None:
-    lodger.ask({"op": "begin", "queries": [], "schemas": [], "states": []})
-    lodger.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch})
+def stand(client: ShardClient, epoch: int) -> None:
+    client.ask({"op": "begin", "queries": [], "schemas": [], "states": []})
+    client.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch})
 
 
-def keeper_of(run: str) -> int:
+def server_of(run: str) -> int:
     """Its process: the one that has the run's socket open."""
     inodes = {
         line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines() if f"-{run}/" in line
@@ -78,55 +78,55 @@ def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
 
 
 def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
-    lodger = ShardClient(run, LazyPickle(REQUEST), SHARE)
-    stand(lodger, 0)
-    assert work(lodger, 0)["op"] == "done"
-    assert work(lodger, 0)["op"] == "behind"
-    assert work(lodger, 2)["op"] == "behind"
-    assert work(lodger, 1)["op"] == "done"
-    lodger.close()
+    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    stand(client, 0)
+    assert work(client, 0)["op"] == "done"
+    assert work(client, 0)["op"] == "behind"
+    assert work(client, 2)["op"] == "behind"
+    assert work(client, 1)["op"] == "done"
+    client.close()
 
 
 def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> None:
-    lodger = ShardClient(run, LazyPickle(REQUEST), SHARE)
-    stand(lodger, 0)
+    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    stand(client, 0)
     with pytest.raises(UsageError, match="no standing query 'x'"):
-        work(lodger, 0, commands=(Command("remove", "x"),))
-    assert work(lodger, 0)["op"] == "behind"
-    assert work(lodger, 1)["op"] == "behind"
-    lodger.close()
+        work(client, 0, commands=(Command("remove", "x"),))
+    assert work(client, 0)["op"] == "behind"
+    assert work(client, 1)["op"] == "behind"
+    client.close()
 
 
 def test_the_end_of_its_memory_is_told(run: str) -> None:
-    lodger = ShardClient(run, LazyPickle(replace(REQUEST, memory="64MiB")), SHARE)
-    stand(lodger, 0)
+    client = ShardClient(run, LazyPickle(replace(REQUEST, memory="64MiB")), SHARE)
+    stand(client, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
-        work(lodger, 0, *ballast, commands=(Command("add", "q", "alpha"),))
-    assert work(lodger, 0)["op"] == "behind"
-    lodger.close()
+        work(client, 0, *ballast, commands=(Command("add", "q", "alpha"),))
+    assert work(client, 0)["op"] == "behind"
+    client.close()
 
 
-def test_a_killed_keeper_is_replaced_and_has_no_epoch(run: str) -> None:
-    lodger = ShardClient(run, LazyPickle(REQUEST), SHARE)
-    stand(lodger, 3)
-    keeper = keeper_of(run)
-    os.kill(keeper, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="the keeper of a shard has gone"):
-        work(lodger, 3)
-    until(lambda: gone(keeper))
-    lodger.close()
+def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
+    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    stand(client, 3)
+    server = server_of(run)
+    os.kill(server, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="the server of a shard has gone"):
+        work(client, 3)
+    until(lambda: gone(server))
+    client.close()
     again = ShardClient(run, LazyPickle(REQUEST), SHARE)
     assert work(again, 3)["op"] == "behind"
     again.close()
 
 
-def test_keepers_go_with_their_sockets(run: str) -> None:
+def test_servers_go_with_their_sockets(run: str) -> None:
     ShardClient(run, LazyPickle(REQUEST), SHARE).close()
-    keeper = keeper_of(run)
-    vacate(run)
-    assert not lodge(run).exists()
-    until(lambda: gone(keeper))
+    server = server_of(run)
+    shut_down(run)
+    assert not socket_dir(run).exists()
+    until(lambda: gone(server))
 
 
 ORPHAN = """
@@ -143,24 +143,24 @@ ShardClient(sys.argv[1], request, share).close()
 """
 
 
-def test_a_keeper_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
+def test_a_server_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
     told = pickle.dumps((LazyPickle(REQUEST), SHARE))
     subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
-    until((lodge(run) / "0.log").exists)
-    until(lambda: not lodge(run).exists())
+    until((socket_dir(run) / "0.log").exists)
+    until(lambda: not socket_dir(run).exists())
 
 
 def test_its_folder_is_for_one_user(run: str) -> None:
     ShardClient(run, LazyPickle(REQUEST), SHARE).close()
-    assert lodge(run).stat().st_mode & 0o077 == 0
+    assert socket_dir(run).stat().st_mode & 0o077 == 0
 
 
 def test_a_folder_that_goes_meanwhile_says_nothing_about_the_stream(run: str, tmp_path: Path) -> None:
-    """As a keeper that ends takes it along, if that is just when another one is started."""
+    """As a server that ends takes it along, if that is just when another one is started."""
     program = tmp_path / "python"
-    program.write_text(f"#!/bin/sh\nrm -r {lodge(run)}\n")
+    program.write_text(f"#!/bin/sh\nrm -r {socket_dir(run)}\n")
     program.chmod(0o755)
-    with pytest.raises(RuntimeError, match=r"^the keeper of a shard has gone"):
+    with pytest.raises(RuntimeError, match=r"^the server of a shard has gone"):
         ShardClient(run, LazyPickle(REQUEST), SHARE, python=str(program))
     with pytest.raises(FileNotFoundError, match="no-such-python"):
         ShardClient(run, LazyPickle(REQUEST), SHARE, python=str(tmp_path / "no-such-python"))

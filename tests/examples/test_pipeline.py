@@ -1,0 +1,63 @@
+"""The example of a Declarative Pipeline: a second run goes on where the first one ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from skws.spark.java import use_java
+from tests.places import ROOT
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_runs_of_the_pipeline_add_alerts(tmp_path: Path) -> None:
+    project = tmp_path / "pipeline"
+    shutil.copytree(ROOT / "examples" / "pipeline", project)
+    spec = project / "spark-pipeline.yml"
+    text = spec.read_text(encoding="utf-8")
+    assert "file:///tmp/skws-shop-pipeline" in text
+    spec.write_text(
+        text.replace("file:///tmp/skws-shop-pipeline", (tmp_path / "kept").as_uri()), encoding="utf-8"
+    )
+    arrive(project, "customer", {"id": 7, "name": "Ada Byron"})
+    for number in (1, 2):
+        bought, told = f"2026-05-04T1{number}:00:00Z", f"2026-05-04T1{number}:05:00Z"
+        arrive(project, "purchase", {"id": number, "customer_id": 7, "item": "kettle", "time": bought})
+        arrive(project, "complaint", {"purchase_id": number, "body": "It leaks.", "time": told})
+        run(project)
+        alerts = pyarrow.parquet.read_table(project / "spark-warehouse" / "alerts").to_pylist()
+        assert [alert["op"] for alert in alerts] == ["+"] * number
+        assert {dict(alert["tuples"][1]["row"])["id"] for alert in alerts} == {
+            str(n + 1) for n in range(number)
+        }
+
+
+def arrive(project: Path, relation: str, row: dict[str, Any]) -> None:
+    folder = project / "in" / relation
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{len(list(folder.iterdir())) + 1}.json").write_text(json.dumps(row), encoding="utf-8")
+
+
+def run(project: Path) -> None:
+    use_java()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    program = Path(sys.executable).with_name("spark-pipelines")
+    ran = subprocess.run(
+        [str(program), "run", "--conf", "spark.sql.catalogImplementation=hive"],
+        cwd=project,
+        env=kept | {"PYSPARK_PYTHON": sys.executable, "PATH": f"{program.parent}:{kept['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]

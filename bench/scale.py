@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -119,8 +118,13 @@ def _searched(job: Job, part: SliceRanges) -> Share:
     began = time.process_time()
     run = SliceRun(list(job.named().values()), job.stream, part.slice)
     results = sum(1 for _ in part.run(run, job.stream, lambda _: None, lambda _: None))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Share(time.process_time() - began, peak, results)
+    return Share(time.process_time() - began, _peak(), results)
+
+
+def _peak() -> int:
+    """Of this process; what getrusage tells begins with that of the process that started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:
@@ -139,6 +143,7 @@ def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(numbers, list(map(str, numbers)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.legend()
     canvas.savefig(path)
 

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import aiohttp_jinja2
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from textual_serve import server as serving
+from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
 from skws.hosts import LOOPBACK, asks_for
@@ -33,6 +35,21 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _REFUSED: Final = "Not allowed: open the whole address that skws printed, in a browser of its own.\n"
+
+
+class _AwaitedService(AppService):
+    """An app whose process has ended when it is stopped.
+
+    Else the server may end first, and asyncio prints a traceback about the process that it was to watch.
+    """
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._process is not None:
+            await self._process.wait()
+
+
+serving.AppService = _AwaitedService  # type: ignore[attr-defined]  # the server takes it by this name
 
 
 class GuardedServer(Server):

@@ -13,6 +13,7 @@ _EXTRAS: Final = {
     "textual": ("the terminal UI", "tui", ""),
     "textual_serve": ("the terminal UI in a browser", "tui", ""),
     "z3": ("the check of window expressions", "windows", ""),
+    "networkx": ("the check of window expressions", "windows", ""),
     "psycopg2": ("PostgreSQL", "postgres", ""),
     "confluent_kafka": ("Kafka", "kafka", ""),
     "pandas": ("a data frame of pandas", "spark", ""),

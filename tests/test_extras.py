@@ -20,6 +20,7 @@ OPTIONAL = (
     "textual",
     "textual_serve",
     "z3",
+    "networkx",
     "psycopg2",
     "confluent_kafka",
     "matplotlib",

@@ -260,7 +260,7 @@ def test_searches_load_nothing_of_window_expressions() -> None:
     code = (
         "import sys; from skws.cli.main import run; "
         f"run({['search', 'tarantino', 'travolta', *map(str, LOCAL)]!r}); "
-        "print([m for m in ('z3', 'lark') if m in sys.modules])"
+        "print([m for m in ('z3', 'networkx', 'lark') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.splitlines()[-1] == "[]"

@@ -16,7 +16,7 @@ colour in all pairs, and the words between them are v.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -77,15 +77,17 @@ class _Search:
 
     def _cycles(self) -> Iterator[set[Pair]]:
         """The strongly connected components with a cycle, among the pairs that can occur and be live."""
-        targets: defaultdict[Pair, dict[Pair, None]] = defaultdict(dict)
+        import networkx as nx  # noqa: PLC0415 - takes longer to load than most windows to check
+
+        pairs: nx.DiGraph[Pair] = nx.DiGraph()
         for node, state in _reached(self._everywhere, self._before_steps):
             for open_state in range(len(self._window.table)):
                 source = (node, state, open_state)
                 if (node, open_state) in self._live:
-                    targets[source] |= ((target, None) for _, target in self._pair_steps(source))
-        for component in _components(targets):
+                    pairs.add_edges_from((source, target) for _, target in self._pair_steps(source))
+        for component in nx.strongly_connected_components(pairs):
             first = next(iter(component))
-            if len(component) > 1 or first in targets.get(first, ()):
+            if len(component) > 1 or pairs.has_edge(first, first):
                 yield component
 
     def _loop(self, source: Pair, members: frozenset[Pair]) -> Walk | None:
@@ -170,35 +172,6 @@ def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[Edg
                 found[target] = None
                 pending.append(target)
     return pending
-
-
-def _components(targets: Mapping[Node, Iterable[Node]]) -> Iterator[set[Node]]:
-    """The strongly connected components of a graph (Tarjan, 1972)."""
-    number: dict[Node, int] = {}  # in order of visits
-    least: dict[Node, int] = {}  # the least number that is known to be in the component
-    unfinished: dict[Node, None] = {}
-    for start in targets:
-        path = [] if start in number else [(start, iter(targets[start]))]
-        while path:
-            node, steps = path[-1]
-            if node not in number:
-                number[node] = least[node] = len(number)
-                unfinished[node] = None
-            for target in steps:
-                if target not in number:
-                    path.append((target, iter(targets.get(target, ()))))
-                    break
-                if target in unfinished:
-                    least[node] = min(least[node], number[target])
-            else:
-                path.pop()
-                if path:
-                    least[path[-1][0]] = min(least[path[-1][0]], least[node])
-                if least[node] == number[node]:
-                    component: set[Node] = set()
-                    while node in unfinished:
-                        component.add(unfinished.popitem()[0])
-                    yield component
 
 
 def _walk_to(

@@ -148,23 +148,11 @@ class Search:
 
     def _in_process(self, report: ReportProgress) -> Iterator[LiveResult | bytes]:
         with self._shared(report) as run:
-            if run is None:
-                yield from self._alone(report)
-                return
-            try:
-                yield from run.results(self.bad)
-            finally:
-                self.counts = run.counts
+            yield from self._alone(report) if run is None else run.results(self.bad)
 
     def _counts(self, report: ReportProgress) -> Iterator[int]:
         with self._shared(report) as run:
-            if run is None:
-                yield from self._counted(report)
-                return
-            try:
-                yield from run.counted(self.bad)
-            finally:
-                self.counts = run.counts
+            yield from self._counted(report) if run is None else run.counted(self.bad)
 
     @contextmanager
     def _shared(self, report: ReportProgress) -> Iterator[ParallelSearch | None]:
@@ -189,7 +177,13 @@ class Search:
                 self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
             if reason and self.job.jobs is not None:
                 self._tell(f"--jobs {jobs}: one process searches: {reason}")
-            yield None if reason else run
+            if reason:
+                yield None
+                return
+            try:
+                yield run
+            finally:
+                self.counts = run.counts
 
     def _alone(self, report: ReportProgress) -> Iterator[LiveResult]:
         if self.plan is not None and (self.job.mesh is not None or self.job.lateness is not None):

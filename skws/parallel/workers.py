@@ -20,7 +20,6 @@ from multiprocessing import connection, get_context, parent_process, reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from skws.memory import MemoryShare, share
@@ -121,9 +120,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start(self, number: int) -> None:

@@ -1,6 +1,6 @@
 """A replay in order of time, cut by looking at times alone: ranges of bytes, each read by who searches it.
 
-    timed_blocks of each split -> blocks_of -> plan_slices -> the ranges of each slice -> RangeRun -> results
+    timed_blocks of each split -> blocks_of -> plan_slices -> SliceRanges of each slice -> results
 
 No record leaves the process that reads it. Nothing here knows who runs it.
 """

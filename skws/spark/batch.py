@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, fields, replace
 from functools import cached_property
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final, Self
 
 import orjson
@@ -71,13 +70,10 @@ def replay_pieces(
     """The pieces of replay files, read by a task a split; columns PIECES."""
     parts = tuple(splits)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with memory.kept():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from (piece_row(*each) for each in read_pieces(parts[number], schema))
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        yield from (piece_row(*each) for each in read_pieces(parts[number], schema))
 
-    return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(read, PIECES)
+    return _numbered(spark, len(parts), read, memory, PIECES)
 
 
 def piece_row(piece: Piece, packed: bytes) -> pa.RecordBatch:
@@ -102,9 +98,7 @@ class SlicedRun(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
@@ -259,9 +253,9 @@ class RangesRun(SlicedRun):
         super().__init__(queries, stream, memory)
         self.slicing = slicing
         parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
-        searcher = _ranges_searcher(parts, self._queries, stream, memory)
-        numbers = spark.range(0, len(parts), 1, len(parts))
-        self._searched = numbers.mapInArrow(searcher, _FOUND).persist(StorageLevel.MEMORY_AND_DISK)
+        search = _ranges_searcher(parts, self._queries, stream)
+        searched = _numbered(spark, len(parts), search, memory, _FOUND)
+        self._searched = searched.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
         self._searched.unpersist()
@@ -284,21 +278,36 @@ def blocks_in_order(spark: SparkSession, splits: Sequence[Split], memory: Memory
     """The blocks of files of JSON lines, looked at by a task a split; None unless they are in order."""
     parts = tuple(splits)
 
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with memory.kept():
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    blocks = pickle.dumps(timed_blocks(parts[number]))
-                    yield pa.RecordBatch.from_arrays(
-                        [pa.array([number], pa.int32()), pa.array([blocks], pa.binary())], ["split", "blocks"]
-                    )
+    def look(number: int) -> Iterator[pa.RecordBatch]:
+        blocks = pickle.dumps(timed_blocks(parts[number]))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int32()), pa.array([blocks], pa.binary())], ["split", "blocks"]
+        )
 
-    looked = spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(look, _LOOKED).collect()
+    looked = _numbered(spark, len(parts), look, memory, _LOOKED).collect()
     looked.sort(key=lambda row: row.split)
     return blocks_of(
         (parts[row.split], pickle.loads(row.blocks))  # noqa: S301 - written by the same run
         for row in looked
     )
+
+
+def _numbered(
+    spark: SparkSession,
+    number: int,
+    task: Callable[[int], Iterator[pa.RecordBatch]],
+    memory: MemoryShare,
+    columns: str,
+) -> DataFrame:
+    """What a task gives for each number, as a partition."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with memory.kept():
+            for batch in batches:
+                for one in batch.column(0).to_pylist():
+                    yield from task(one)
+
+    return spark.range(0, number, 1, max(number, 1)).mapInArrow(run, columns)
 
 
 def _columns() -> list[tuple[str, str]]:
@@ -339,20 +348,18 @@ def _searcher(
 
 
 def _ranges_searcher(
-    parts: Sequence[SliceRanges], queries: Sequence[Query], stream: Stream, memory: MemoryShare
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What reads and searches the slices of a task."""
+    parts: Sequence[SliceRanges], queries: Sequence[Query], stream: Stream
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    """What reads and searches one slice in a task."""
 
-    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def search(number: int) -> Iterator[pa.RecordBatch]:
         expect_long_lived_objects()
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            run = SliceRun(queries, stream, parts[number].slice)
-            bad: list[BadRecord] = []
-            with memory.kept():
-                yield from _result_rows(number, parts[number].run(run, stream, lambda _: None, bad.extend))
-            if bad:
-                yield _found_rows(number, _BAD, [pickle.dumps(bad)])
-            yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
+        run = SliceRun(queries, stream, parts[number].slice)
+        bad: list[BadRecord] = []
+        yield from _result_rows(number, parts[number].run(run, stream, lambda _: None, bad.extend))
+        if bad:
+            yield _found_rows(number, _BAD, [pickle.dumps(bad)])
+        yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
 
     return search
 

@@ -59,8 +59,6 @@ COLUMNS: Final = (
 _PARTS: Final = 1_000_000  # partitions of one relation: its pieces come before those of the next
 _PROBE: Final = 1_000
 _LATE: Final = Path("late")  # has late rows come as dead letters, which become rows of the results
-_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
 
@@ -84,7 +82,8 @@ def search(
 
     If a DataFrame is streaming, so is the one with the results, and every DataFrame with times has to be.
     ``lateness``: how late rows of streams may come, such as "5 s"; those that come later are left out, each
-    with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session.
+    with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session. A
+    restart from a checkpoint keeps the rows of static tables from its first start.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
@@ -127,7 +126,9 @@ def _streaming(
     spark: SparkSession, data: Mapping[str, DataFrame], job: Job, memory: MemoryShare
 ) -> DataFrame:
     """The results of a job over streaming DataFrames, and static ones for its tables."""
-    from skws.spark.streaming.dataframes import searched  # noqa: PLC0415 - batch searches need no host of streams
+    # Batch searches need no host of streams.
+    from skws.spark.streaming.dataframes import searched  # noqa: PLC0415
+    from skws.spark.streaming.processor import STATE_STORE  # noqa: PLC0415
 
     static = {name: frame for name, frame in data.items() if job.schema.relation(name).table}
     for name, frame in data.items():
@@ -137,8 +138,8 @@ def _streaming(
                 if frame.isStreaming
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
-    if spark.conf.get(_PROVIDER, None) != _ROCKSDB:
-        spark.conf.set(_PROVIDER, _ROCKSDB)
+    for name, value in STATE_STORE.items():
+        spark.conf.set(name, value)
     if (parts := int(spark.conf.get(_SHUFFLE) or 1)) > _FEW:
         warnings.warn(
             f"a streaming search has one stateful task, and {_SHUFFLE} is {parts}: set it to 1, or every"

@@ -90,15 +90,12 @@ class FrameProcessor(MeshProcessor):
     def __init__(self, name: str, job: Job, tables: bytes) -> None:
         super().__init__(name, job, {_KEY: WHOLE})
         self._tables = tables
+        self._given = orjson.dumps([_of_stream(job), _of_queries(job.named())]).decode()
 
     def _run_name(self) -> str:
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(_RUN)
         return f"{self._run}-{(query or '')[:8]}"
-
-    def _given(self) -> str:
-        job = self._request.read()
-        return orjson.dumps([_of_stream(job), _of_queries(job.named())]).decode()
 
     def _parcels(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:
         commands = self._commands(mark)
@@ -112,7 +109,7 @@ class FrameProcessor(MeshProcessor):
 
     def _commands(self, mark: ShardProgress) -> list[Command]:
         """What makes the queries of the state those of this start. Raises UsageError for another stream."""
-        if mark.given == self._given():
+        if mark.given == self._given:
             return []
         job = self._request.read()
         standing = StandingQueries(job)

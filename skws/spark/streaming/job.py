@@ -21,15 +21,13 @@ from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.live_source import NAME, source_of
 from skws.spark.streaming.output_log import Told, in_order
-from skws.spark.streaming.processor import OUTPUT, MeshProcessor
+from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading
 from skws_schema.model import sourced
 
 SETTINGS: Final = {
-    # transformWithState takes no other; with a changelog, a batch writes what it changed.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    **STATE_STORE,
+    # A batch writes what it changed.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # To count rows it would read each before it is written or goes, and those here are large.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",

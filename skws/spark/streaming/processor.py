@@ -1,15 +1,12 @@
 """The stateful stage: a shard's log in Spark's state store, its live search with a server.
 
-The state store holds what a live search is made from: static tables, standing
-queries, changes of the schema, the records of the last two windows in chunks, one a micro-batch, and
-the states of queries that keep their own. A batch reads its mark alone
-and writes what it brought. The mark holds the epoch that is committed; a
+The state store holds what a live search is made from: static tables, standing queries, changes of the schema,
+the records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their
+own. A batch reads only its mark and writes what it brought. The mark holds the epoch that is committed; a
 search of any other is never trusted.
 
-What a shard keeps in Spark's state store, by name.
-
-Spark opens each variable of state anew in every batch, which takes it some
-25 ms each, whatever it holds: so there is one for all blobs.
+Spark opens each variable of state anew in every batch, which takes it some 25 ms each, whatever it holds: so
+there is one for all blobs.
 """
 
 from __future__ import annotations
@@ -102,11 +99,20 @@ class ShardProgress:
     given: str = ""
 
 
+STATE_STORE: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
+"""The setting without which Spark refuses the processor."""
+
 _MOST_SCHEMAS: Final = 1000  # in one micro-batch
 
 
 class MeshProcessor(StatefulProcessor):
     """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
+
+    _given = ""  # what its state is to remember of this start
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
@@ -128,7 +134,7 @@ class MeshProcessor(StatefulProcessor):
         try:
             mark = ShardProgress(**orjson.loads(self._store.find("mark", "") or b"{}"))
             parcels = self._parcels(rows, mark)
-            mark = replace(mark, given=self._given())
+            mark = replace(mark, given=self._given)
             for parcel in parcels:
                 mark, told = self._worked(client, mark, parcel)
                 yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
@@ -139,9 +145,6 @@ class MeshProcessor(StatefulProcessor):
     def _run_name(self) -> str:
         """What tells the shards of this run from others on the same machine."""
         return self._run
-
-    def _given(self) -> str:
-        return ""
 
     def _parcels(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - who makes parcels of rows asks
         """The parcels of a micro-batch in order."""

@@ -74,12 +74,14 @@ def rows(words: int) -> st.SearchStrategy[Row]:
 
 
 @st.composite
-def streams(draw: st.DrawFn, schema: Schema, words: int, max_records: int = 14) -> list[Record]:
+def streams(
+    draw: st.DrawFn, schema: Schema, words: int, max_records: int = 14, min_records: int = 0
+) -> list[Record]:
     """Records in order of time with ties, deletions of known and unknown rows, and equal rows."""
     streaming = [i for i, r in enumerate(schema.relations) if not r.table]
     records: list[Record] = []
     time = 0
-    for _ in range(draw(st.integers(0, max_records)) if streaming else 0):
+    for _ in range(draw(st.integers(min_records, max_records)) if streaming else 0):
         time += draw(st.sampled_from([0, 0, 1, 1, 2, 7]))
         known = [r for r in records if not r.delete]
         if known and draw(st.integers(0, 3)) == 0:

@@ -285,7 +285,7 @@ def _merged(found: Iterable[Mapping[str, Iterable[LiveResult]]]) -> dict[str, It
 
 
 def bounded_session(
-    queries: Sequence[Query], stream: Stream, batches: Iterator[RecordBatch]
+    queries: Sequence[Query], stream: Stream, batches: Iterator[RecordBatch], share: Part = WHOLE
 ) -> tuple[Session, Iterator[RecordBatch]]:
     """A session that has queries, and the records of a stream that ends, in batches of whole instants.
 
@@ -294,6 +294,6 @@ def bounded_session(
     if not any(relation.table for relation in stream.schema.relations):
         first = next(batches, NO_RECORDS)
         stream, batches = replace(stream, sample=first), chain([first], batches)
-    session = Session(stream, keywords=any(query.kind == KEYWORDS for query in queries))
+    session = Session(stream, share, keywords=any(query.kind == KEYWORDS for query in queries))
     session.add_all(queries)
     return session, whole_instants(batches)

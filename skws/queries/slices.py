@@ -22,7 +22,9 @@ from skws.data.batch import NO_RECORDS, RecordBatch, together
 from skws.data.record import Record
 from skws.formats.pieces import Holds, Piece
 from skws.queries.evaluator import Counts
+from skws.queries.keys import KeyPartitioning, plan_keys
 from skws.queries.order import insertions
+from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, PATTERN, Query
@@ -41,16 +43,23 @@ class Slice:
     """Records from ``context`` on are taken in; those from ``begin`` to before ``end`` give results.
 
     Times in microseconds. ``position``: the insertions of the stream before the first piece it reads.
+    ``part``: it reads the records of one part of the keys, if the stream is cut by keys.
     """
 
     context: int = ALWAYS
     begin: int = ALWAYS
     end: int = FOREVER
     position: int = 0
+    part: Part = WHOLE
 
     @property
     def is_first(self) -> bool:
         return self.begin == ALWAYS
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether the results of tables alone are its own."""
+        return self.is_first and self.part.first
 
     @property
     def is_last(self) -> bool:
@@ -68,10 +77,25 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """The slices in order of time. ``reason`` says why there is only one; else it is empty."""
+    """The slices in order of time; with ``keys``, one for each part of the keys.
+
+    ``reason`` says why there is only one; else it is empty.
+    """
 
     slices: tuple[Slice, ...] = (Slice(),)
     reason: str = ""
+    keys: KeyPartitioning | None = None
+
+    def parts_of(
+        self, piece: Piece, batches: Sequence[RecordBatch]
+    ) -> Iterator[tuple[int, Piece, list[RecordBatch]]]:
+        """A piece cut by keys: what each slice has of it. Tables go to all."""
+        assert self.keys is not None  # noqa: S101 - else slices read pieces whole
+        batch = together(batches)
+        for number, own in enumerate(self.keys.divided(batch, len(self.slices))):
+            if len(own):
+                first, last = (0, 0) if piece.holds is Holds.TABLE else own.time[[0, -1]].tolist()
+                yield number, replace(piece, first=first, last=last, size=len(own)), [own.packed()]
 
 
 def plan_slices(
@@ -108,6 +132,24 @@ def plan_slices(
     if quickest > _WORTH * size:
         return Slicing(reason="windows are as long as the slices would be")
     return next(slicing for duration, slicing in planned if duration <= quickest * (1 + evening))
+
+
+def plan_parts(
+    pieces: Iterable[Piece],
+    queries: Sequence[Query],
+    stream: Stream,
+    window: Window,
+    tasks: int,
+    least: int = SMALL,
+) -> Slicing | None:
+    """Cut a stream by keys, where time cuts nothing off: one part a task. None if keys do not divide it."""
+    size = sum(piece.size for piece in pieces if piece.holds is Holds.RECORDS)
+    number = min(tasks, size // max(least, 1))
+    keys = plan_keys(queries, stream, window)
+    if number < 2 or isinstance(keys, str):
+        return None
+    parts = (Part(part, number, Partitioning.KEYS) for part in range(number))
+    return Slicing(tuple(Slice(part=part) for part in parts), keys=keys)
 
 
 def why_whole(queries: Sequence[Query], window: Window) -> str:
@@ -192,7 +234,7 @@ class SliceRun:
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[LiveResult]:
         """Its results in order."""
         session, found, taken = self._begun(tables, batches)
-        if self._slice.is_first:
+        if self._slice.has_tables:
             yield from found
         for batch in self._own(session, taken):
             yield from session.process(batch)
@@ -210,11 +252,12 @@ class SliceRun:
         """A session with the tables, their own results, and the records that the slice takes in."""
         taken = self._inside(batches)
         first = next(taken, NO_RECORDS)  # behind all tables
-        session, taken = bounded_session(self._queries, self._stream, chain([first], taken))
+        session, taken = bounded_session(self._queries, self._stream, chain([first], taken), self._slice.part)
         self._session = session
         found = session.load_tables(tables)
-        if not self._slice.is_first:
+        if not self._slice.has_tables:
             self._before = session.counts()
+        if not self._slice.is_first:
             position = self._slice.position + self._skipped
             session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
         return session, found, taken

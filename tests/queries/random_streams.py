@@ -24,6 +24,18 @@ TABLES = Schema(
     "tables", (PLAIN, KEYED, LINK, TABLE), (*JOINS, Join("ft", "fixed", "plain", (("x", "x"), ("y", "y"))))
 )
 
+DIVIDED = Schema(
+    "divided",
+    (PLAIN, KEYED, LINK, TABLE),
+    (
+        Join("pk", "plain", "keyed", (("x", "x"),)),
+        Join("pl", "plain", "link", (("x", "x"), ("y", "y"))),
+        Join("self", "plain", "plain", (("x", "x"),)),
+        Join("ft", "fixed", "plain", (("x", "x"), ("y", "y"))),
+    ),
+)
+"""The attribute x is in all joins."""
+
 
 def random_stream(schema: Schema, seed: int, count: int, values: int) -> list[Record]:
     """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements."""

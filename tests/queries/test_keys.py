@@ -1,0 +1,216 @@
+"""Tuples divided by a key: what the parts find together is what one session finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.keys import KeyPartitioning, key_partitioning, plan_keys
+from skws.queries.partitioning import WHOLE, Part, Partitioning
+from skws.queries.session import Session
+from skws.results.model import LiveResult
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+from skws_schema.model import Join, Row, Schema
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded
+from tests.strategies import JOINABLE, WORDS, Case, cases, examples, schemas, static_rows, streams
+
+TRACES = """
+relations:
+  service: {attributes: {name: string, text: text}, key: [name], table: true}
+  request: {attributes: {tenant: integer, trace: string, path: text}, key: [tenant, trace]}
+  span: {attributes: {tenant: integer, trace: string, service: string, text: text}}
+  log: {attributes: {tenant: integer, trace: string, line: text}}
+joins:
+  - {name: of_span, on: [span.tenant = request.tenant, span.trace = request.trace]}
+  - {name: of_log, on: [log.tenant = request.tenant, log.trace = request.trace]}
+"""
+
+
+def schema_of(text: str) -> Schema:
+    return parse_schema(text, default_name="test")
+
+
+def test_all_attributes_that_every_join_equates_divide_relations() -> None:
+    schema = schema_of(TRACES)
+    found = key_partitioning(schema, 5)
+    assert isinstance(found, KeyPartitioning)
+    assert found.columns == (None, (0, 1), (0, 1), (0, 1))
+    assert found.shown(schema) == (
+        "request.tenant+request.trace, span.tenant+span.trace, log.tenant+log.trace; all parts have service"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "max_size", "reason"),
+    [
+        (
+            ("joins:", "joins:\n  - span.service = service.name"),
+            3,
+            "the table service does not have it and may join",
+        ),
+        (("joins:", "joins:\n  - span.service = service.name"), 2, None),
+        (
+            ("key: [tenant, trace]", "key: [path]"),
+            5,
+            "request.tenant comes closest, but the key of request does not contain it",
+        ),
+        (("joins:", "joins:\n  - span.tenant = log.tenant"), 5, None),  # by tenant alone
+        (
+            ("joins:", "joins:\n  - span.service = log.line"),
+            5,
+            "the join span.service = log.line does not equate it",
+        ),
+        (("joins:", "joins:\n  - span.service = log.line"), 1, None),
+    ],
+)
+def test_schemas_without_a_key_say_why(change: tuple[str, str], max_size: int, reason: str | None) -> None:
+    found = key_partitioning(schema_of(TRACES.replace(*change, 1)), max_size)
+    assert isinstance(found, str) if reason else isinstance(found, KeyPartitioning)
+    assert reason is None or reason in str(found)
+
+
+def test_a_table_that_joins_one_tuple_at_most_may_be_without_the_key() -> None:
+    described = TRACES.replace(
+        "table: true}", "table: true}\n  note: {attributes: {text: text, trace: string}, table: true}"
+    )
+    found = key_partitioning(
+        schema_of(
+            described.replace("joins:", "joins:\n  - note.trace = request.trace").replace(
+                "key: [tenant, trace]", "key: [trace]"
+            )
+        ),
+        5,
+    )
+    assert isinstance(found, KeyPartitioning)
+    assert found.columns == (None, None, (1,), (1,), (1,))
+
+
+def test_queries_that_other_keys_bear_on() -> None:
+    schema = schema_of(TRACES)
+    hour = TimeWindow(3_600_000_000)
+    stream = Stream(schema, hour, finite=True)
+    keywords = Query("a b", name="q")
+    assert isinstance(plan_keys([keywords], stream, hour), KeyPartitioning)
+    assert isinstance(plan_keys([keywords], stream, Unbounded()), KeyPartitioning)
+    assert "counts all tuples" in str(plan_keys([keywords], stream, CountWindow(10)))
+    assert "order of all tuples" in str(plan_keys([keywords, Query.of_pattern("request")], stream, hour))
+    scored = replace(keywords, options={"rank": "relevance"})
+    assert "statistics" in str(plan_keys([scored], stream, hour))
+    endless = replace(stream, window=Unbounded(), finite=False)
+    assert "constant memory" in str(plan_keys([keywords], endless, Unbounded()))
+
+
+def test_equal_values_of_different_types_go_to_the_same_part() -> None:
+    schema = schema_of(
+        """
+        relations: {r: {attributes: {a: number, b: text}}, s: {attributes: {a: integer, b: text}}}
+        joins: [r.a = s.a]
+        """
+    )
+    division = key_partitioning(schema, 3)
+    assert isinstance(division, KeyPartitioning)
+
+    def part(relation: int, rows: list[Row]) -> list[int]:
+        batch = RecordBatch.of([Record(relation, 0, row) for row in rows])
+        parts = division.divided(batch, 7)
+        return [n for row in rows for n, one in enumerate(parts) if row in set(one.rows)]
+
+    values = [0, 1, -1, 2**53, -(2**62)]
+    integers = part(1, [(v, "x") for v in values])
+    assert integers == part(1, [*((v, "x") for v in values), (None, "x")])[:-1]
+    assert integers[:-1] == part(0, [(float(v), "x") for v in values[:-1]])
+    assert part(0, [(float("nan"), "x"), (0.5, "x"), (float("inf"), "x")])
+    assert len({*part(1, [(v, "x") for v in range(100)])}) == 7
+
+
+def batches(records: list[Record], cuts: list[int]) -> list[RecordBatch]:
+    bounds = [0, *sorted(cut % (len(records) + 1) for cut in cuts), len(records)]
+    return [RecordBatch.of(records[a:b]) for a, b in pairwise(bounds)]
+
+
+def shown(results: list[LiveResult]) -> Counter[str]:
+    return Counter(str(result.to_dict()) for result in results)
+
+
+@st.composite
+def keyed_cases(draw: st.DrawFn) -> Case:
+    """A schema of which one attribute of each relation is in all joins, with rows and a stream."""
+    schema = draw(schemas(tables=True))
+    column = {r.name: draw(st.sampled_from(JOINABLE)) for r in schema.relations}
+    relations = tuple(
+        replace(r, search=("t",), key=() if r.table or column[r.name] not in r.key else r.key)
+        for r in schema.relations
+    )
+    joins = [
+        replace(join, on=tuple(dict.fromkeys([(column[join.left], column[join.right]), *join.on[1:]])))
+        for join in schema.joins
+    ]
+    pairs = st.tuples(*[st.sampled_from([r.name for r in relations])] * 2)
+    for number, (left, right) in enumerate(draw(st.lists(pairs, min_size=1, max_size=2))):
+        joins.append(Join(f"more{number}", left, right, ((column[left], column[right]),)))
+    schema = replace(schema, relations=relations, joins=tuple(joins))
+    words = draw(st.integers(2, 3))
+    return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, 30, 10))
+
+
+@examples(600, deadline=None)
+@given(
+    case=st.one_of(keyed_cases(), keyed_cases(), cases(max_records=24)),
+    max_size=st.sampled_from([1, 2, 3, 3, 4]),
+    parts=st.integers(2, 4),
+    window=st.sampled_from([TimeWindow(4), TimeWindow(20), Unbounded()]),
+    lateness=st.sampled_from([0, 3]),
+    jumble=st.booleans(),
+    cuts=st.lists(st.integers(0, 100), max_size=3),
+    seed=st.integers(0, 100),
+)
+def test_oracle_parts_find_together_what_one_session_finds(
+    case: Case,
+    max_size: int,
+    parts: int,
+    window: TimeWindow | Unbounded,
+    lateness: int,
+    jumble: bool,
+    cuts: list[int],
+    seed: int,
+) -> None:
+    schema, words, tables, records = case
+    stream = Stream(schema, window, lateness, max_size, finite=True)
+    query = Query(" ".join(WORDS[:words]), max_size, name="q")
+    division = plan_keys([query], stream, window)
+    if isinstance(division, str):
+        return
+    if jumble:
+        order = np.random.default_rng(seed).permutation(len(records)).tolist()
+        records = [records[place] for place in order]
+    late: list[Record] = []
+    whole = Session(stream, WHOLE, lambda record, _: late.append(record))
+    expected = [*whole.load_tables(tables), *whole.add(query)]
+    shares = [Part(n, parts, Partitioning.KEYS) for n in range(parts)]
+    late_apart: list[Record] = []
+    apart = [Session(stream, share, lambda record, _: late_apart.append(record)) for share in shares]
+    found: list[LiveResult] = []
+    for session, share in zip(apart, shares, strict=True):
+        own = [*session.load_tables(tables), *session.add(query)]
+        found += own if share.first else []
+    for batch in batches(records, cuts):
+        expected += whole.take(batch)
+        for session, own_records in zip(apart, division.divided(batch, parts), strict=True):
+            found += session.take(own_records)
+        for session in apart:
+            session.seek(session.position, max(one.now for one in apart))
+    assert shown(found) == shown(expected)
+    assert Counter(late_apart) == Counter(late)
+    counted = [session.counts() for session in apart]
+    assert sum(one.tuples for one in counted) == whole.counts().tuples
+    assert sum(one.unmatched_deletions for one in counted) == whole.counts().unmatched_deletions

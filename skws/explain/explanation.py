@@ -10,7 +10,7 @@ from typing import Final
 from skws.explain.branch import Branch, Role
 from skws.explain.cluster import MOST_OPERATORS, ClusterCount, MeshCount, cluster_branch, count_mesh, sharing
 from skws.explain.observed import Observed
-from skws.explain.query import carriers_branch, keys_branch, memory_branch, query_branch
+from skws.explain.query import carriers_branch, keys_branch, memory_branch, partitioning_branch, query_branch
 from skws.keywords.plan import Plan, network_counts
 from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import CandidateNetwork, drawn_networks
@@ -80,6 +80,7 @@ def _known(plan: Plan, limit: int, most: int) -> _Known:
         carriers_branch(plan),
         _window(plan),
         _evaluator(plan),
+        partitioning_branch(plan),
         *_automata(plan, limit),
         _networks(plan, count),
         keys_branch(plan),

@@ -10,8 +10,11 @@ from typing import Final
 from skws.explain.branch import Branch
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Phrase, Prefix, Slot
+from skws.queries.keys import key_partitioning, why_not_by_key
 from skws.queries.keywords.bounded_networks import network_verdict
 from skws.queries.keywords.memory_guard import memory_of, repairs, told
+from skws.queries.slices import why_whole
+from skws.spec.query import KEYWORDS, Query, ranking_options
 from skws_bounds.repairs import WINDOW
 from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, node_text
@@ -151,6 +154,19 @@ def keys_branch(plan: Plan) -> Branch:
     )
     heading = f"networks pruned by keys: {'' if pruned.whole else 'at least '}{pruned.networks:,}"
     return Branch(heading, (Branch(f"such as {text}", (Branch(why),)),))
+
+
+def partitioning_branch(plan: Plan) -> Branch:
+    """How parallel tasks divide the stream, and why not otherwise."""
+    options = {} if plan.ranking is None else ranking_options(plan.ranking)
+    queries = [Query("", plan.max_size, KEYWORDS, options)]
+    whole = why_whole(queries, plan.window)
+    keys = why_not_by_key(queries, plan.window) or key_partitioning(plan.schema, plan.max_size)
+    lines = [
+        f"not by time: {whole}" if whole else "by time: each slice also reads the window before it",
+        f"not by key: {keys}" if isinstance(keys, str) else f"by key: {keys.shown(plan.schema)}",
+    ]
+    return Branch("partitioning for parallel tasks", tuple(map(Branch, lines)))
 
 
 def memory_branch(plan: Plan) -> Branch:

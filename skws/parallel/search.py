@@ -2,6 +2,7 @@
 
     in order of time:  look at times, a task a split -> plan slices -> read and search, a task a slice
     any other replay:  read and pack, a task a split -> plan slices -> search, a task a slice
+    divided by a key:  read and pack, a task a split -> divide -> search, a task a part of the key
 
 A slice of a replay in order of time is a range of bytes and the window before it, so its records stay in
 the process that reads them. Results go through temporary files, as JSON lines.
@@ -9,26 +10,40 @@ the process that reads them. Results go through temporary files, as JSON lines.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
+from skws.formats.pieces import Holds, Piece, pack, read_pieces, unpack, unpack_bad
 from skws.formats.replay import MEMORY_RECORDS
 from skws.parallel.workers import Spool, Task, Worker, Workers
 from skws.queries.evaluator import Counts
+from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of, has_ranges
-from skws.queries.results import written
-from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices, summed, why_whole
+from skws.queries.results import moment, written
+from skws.queries.slices import (
+    SMALL,
+    Slice,
+    SliceRun,
+    Slicing,
+    in_order,
+    plan_parts,
+    plan_slices,
+    summed,
+    why_whole,
+)
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
@@ -56,13 +71,18 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Results of a slice as lines, or their number; ``counts``: of its own records so far."""
+    """Results of a slice as lines, or their number; ``counts``: of its own records so far.
+
+    ``times``: when each of the results is given.
+    """
 
     lines: Stored | None
     counts: Counts
     number: int = 0
+    times: Floats | None = None
 
 
+Floats: TypeAlias = npt.NDArray[np.float64]
 _Pieces: TypeAlias = list[tuple[Piece, Stored]]
 
 
@@ -91,6 +111,7 @@ class ParallelSearch:
         self._workers: Workers | None = None
         self._blocks: Blocks | None = None
         self._pieces: _Pieces = []
+        self._parts: list[_Pieces] = []
         self._at_a_time = jobs
 
     def __enter__(self) -> Self:
@@ -106,9 +127,10 @@ class ParallelSearch:
         A replay out of order has been read then, and ``bad`` has its bad records. Raises as ``results``.
         """
         whole = why_whole(self._queries, self._window)
+        keyed = not isinstance(plan_keys(self._queries, self._stream, self._window), str)
         if len(self._replay.splits) < 2:
             return "the replay is one piece"
-        if whole and self._replay.in_order:
+        if whole and self._replay.in_order and not keyed:
             return whole
         self._workers = Workers(self._jobs, 5 * self._jobs)
         splits = self._replay.splits
@@ -116,10 +138,14 @@ class ParallelSearch:
         self._blocks = self._timed(self._workers) if ranges else None
         if self._blocks is not None:
             self.slicing = self._sliced([piece for piece, _ in self._blocks])
-            return self.slicing.reason
+            if not self.slicing.reason or not keyed:
+                return self.slicing.reason
+            self._blocks = None
         self._pieces = self._packed(self._workers, bad)
         pieces = [piece for piece, _ in self._pieces]
         self.slicing = self._sliced(pieces)
+        if self.slicing.reason and (parts := self._planned(pieces)):
+            self.slicing, self._parts = parts, self._divided(self._workers, parts)
         self._at_a_time = min(self._jobs, HELD // max(overlap(pieces), 1))
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
@@ -131,9 +157,13 @@ class ParallelSearch:
         if self.slicing.reason:
             yield from self._whole()
             return
-        for found in self._found(self._tasks(counting=False), bad):
-            if found.lines is not None:
-                yield from found.lines.read(self._spools).splitlines()
+        found = self._found(self._tasks(counting=False), bad)
+        if self.slicing.keys is not None:
+            yield from self._by_time(found)
+            return
+        for some in found:
+            if some.lines is not None:
+                yield from some.lines.read(self._spools).splitlines()
 
     def counted(self, bad: BadRecordLog) -> Iterator[int]:
         """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
@@ -158,7 +188,9 @@ class ParallelSearch:
         tasks: list[Task] = []
         for number, one in enumerate(self.slicing.slices):
             common = (self._queries, self._stream, self._jobs + number)
-            if self._blocks is not None:
+            if self._parts:
+                tasks.append((_search_pieces, (one, *common, _pieces_of(one, self._parts[number]), counting)))
+            elif self._blocks is not None:
                 tasks.append((_search_range, (SliceRanges.of(one, self._blocks), *common)))
             else:
                 tasks.append((_search_pieces, (one, *common, _pieces_of(one, self._pieces), counting)))
@@ -166,6 +198,34 @@ class ParallelSearch:
 
     def _sliced(self, pieces: Sequence[Piece]) -> Slicing:
         return plan_slices(pieces, self._queries, self._stream, self._window, self._jobs, SMALL, _EVENING)
+
+    def _planned(self, pieces: Sequence[Piece]) -> Slicing | None:
+        return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, SMALL)
+
+    def _divided(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
+        """The pieces of each part of the keys."""
+        found: list[_Pieces] = [[] for _ in slicing.slices]
+        for messages in workers.run([(_divide, (slicing, each)) for each in self._pieces]):
+            for part, piece, stored in messages:
+                found[part].append((piece, stored))
+        return found
+
+    def _by_time(self, found: Iterator[_Found]) -> Iterator[bytes]:
+        """The results of all parts, once they are complete, in order of time."""
+        parts: list[list[_Found]] = [[]]
+        for some in found:
+            if some.lines is not None:
+                parts[-1].append(some)
+            else:  # the end of a part
+                parts.append([])
+        for _, line in heapq.merge(*map(self._timed_lines, parts), key=itemgetter(0)):
+            yield line
+
+    def _timed_lines(self, part: Iterable[_Found]) -> Iterator[tuple[float, bytes]]:
+        for some in part:
+            if some.lines is not None and some.times is not None:
+                lines = some.lines.read(self._spools).splitlines()
+                yield from zip(some.times.tolist(), lines, strict=True)
 
     def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[_Found]:
         """What slices find, in their order; bad records are added, and bytes told, on the way."""
@@ -178,7 +238,8 @@ class ParallelSearch:
                 else:
                     self._hear(message, bad)
             done = self.counts
-            self._spools[self._jobs + number].empty()
+            if self.slicing.keys is None:
+                self._spools[self._jobs + number].empty()
 
     def _hear(self, message: int | list[BadRecord], bad: BadRecordLog) -> None:
         if isinstance(message, int):
@@ -253,6 +314,15 @@ def _read_and_pack(worker: Worker, split: Split, schema: Schema) -> None:
         worker.emit((piece, Stored(worker.number, place, len(packed))))
 
 
+def _divide(worker: Worker, slicing: Slicing, held: tuple[Piece, Stored]) -> None:
+    """A task: what each part of the keys has of a piece."""
+    for piece, batches in _unpacked([held], worker.spools):
+        for part, own, records in slicing.parts_of(piece, batches):
+            packed = pack(records)
+            place = worker.spools[worker.number].append(packed)
+            worker.emit((part, own, Stored(worker.number, place, len(packed))))
+
+
 def _search_range(
     worker: Worker, ranges: SliceRanges, queries: Sequence[Query], stream: Stream, spool: int
 ) -> None:
@@ -280,17 +350,19 @@ def _search_pieces(
         for number in run.count(*records):
             worker.emit(_Found(None, run.counts, number))
     else:
-        _Lines(worker, run, spool).write(run.results(*records))
+        _Lines(worker, run, spool, timed=one.part.shards > 1).write(run.results(*records))
 
 
 class _Lines:
-    """Results of a slice on their way to the command: stored many at a time."""
+    """Results of a slice on their way to the command: stored many at a time, perhaps with their times."""
 
-    def __init__(self, worker: Worker, run: SliceRun, spool: int) -> None:
+    def __init__(self, worker: Worker, run: SliceRun, spool: int, *, timed: bool = False) -> None:
         self._worker = worker
         self._run = run
         self._spool = spool
+        self._timed = timed
         self._held: list[bytes] = []
+        self._times: list[float] = []
         self._size = 0
 
     def write(self, results: Iterable[LiveResult]) -> None:
@@ -298,6 +370,8 @@ class _Lines:
         for result in results:
             line = written(result)
             self._held.append(line)
+            if self._timed:
+                self._times.append(moment(result))
             self._size += len(line)
             if self._size > _BUFFER:
                 self.flush()
@@ -308,5 +382,8 @@ class _Lines:
         if self._held:
             lines = b"\n".join(self._held)
             place = self._worker.spools[self._spool].append(lines)
-            self._worker.emit(_Found(Stored(self._spool, place, len(lines)), self._run.counts))
-            self._held, self._size = [], 0
+            stored = Stored(self._spool, place, len(lines))
+            self._worker.emit(
+                _Found(stored, self._run.counts, times=np.array(self._times) if self._timed else None)
+            )
+            self._held, self._times, self._size = [], [], 0

@@ -3,6 +3,8 @@
     files in order:  look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
     all else:        read and pack, a task a split -> plan slices -> search, a task a slice -> driver
 
+Where time cuts nothing off and a key divides the tuples, slices are parts of the key instead.
+
 A packed piece is one row, so a shuffle moves few large rows, and nothing between reading and searching
 unpacks a record. Every slice runs the session of the in-process engine, so all kinds of queries come with it.
 
@@ -11,14 +13,17 @@ Docs: ``docs/architecture/spark.md``.
 
 from __future__ import annotations
 
+import heapq
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, fields, replace
 from functools import cached_property
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, Self
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -29,13 +34,22 @@ from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats.files import Split
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Holds, Piece, read_pieces, unpack, unpack_bad
+from skws.formats.pieces import Holds, Piece, pack, read_pieces, unpack, unpack_bad
 from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of
-from skws.queries.results import read_result, written
-from skws.queries.slices import SMALL, Slice, SliceRun, Slicing, in_order, plan_slices, summed
+from skws.queries.results import moment, read_result, written
+from skws.queries.slices import (
+    SMALL,
+    Slice,
+    SliceRun,
+    Slicing,
+    in_order,
+    plan_parts,
+    plan_slices,
+    summed,
+)
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
@@ -56,8 +70,10 @@ _ARROW_PIECES: Final = pa.schema(
         ("packed", pa.binary()),
     ]
 )
-_FOUND: Final = "slice int, holds int, found binary"
-_ARROW_FOUND: Final = pa.schema([("slice", pa.int32()), ("holds", pa.int32()), ("found", pa.binary())])
+_FOUND: Final = "slice int, holds int, found binary, times binary"
+_ARROW_FOUND: Final = pa.schema(
+    [("slice", pa.int32()), ("holds", pa.int32()), ("found", pa.binary()), ("times", pa.binary())]
+)
 _RESULTS, _NUMBER, _COUNTS, _BAD = range(4)  # what a row of what was found holds
 _SEED: Final = -1  # in place of what a piece holds: has a task run for a slice without pieces
 _ROWS: Final = 5_000  # results told at a time, as lines
@@ -87,7 +103,7 @@ class SlicedRun(ABC):
     """Queries over a stream that ends, a task a slice. ``counts`` are complete when all results are read."""
 
     slicing: Slicing
-    """How the stream is cut."""
+    """How the stream is cut: by time, by a key, or not at all."""
 
     def __init__(self, queries: Sequence[Query], stream: Stream, memory: MemoryShare) -> None:
         self.counts = Counts()
@@ -166,7 +182,9 @@ class BatchRun(SlicedRun):
 
     @cached_property
     def slicing(self) -> Slicing:  # type: ignore[override]  # known once the stream has been read
-        return plan_slices(self.known, self._queries, self._stream, self._window, self._tasks, self._least)
+        asked = self.known, self._queries, self._stream, self._window, self._tasks, self._least
+        by_time = plan_slices(*asked)
+        return (plan_parts(*asked) if by_time.reason else None) or by_time
 
     def bad_records(self) -> Iterator[BadRecord]:
         if any(piece.holds is Holds.BAD for piece in self.known):
@@ -202,18 +220,50 @@ class BatchRun(SlicedRun):
         try:
             if kept is not None:  # else slices would be searched one after the other, as they are asked for
                 kept.groupBy().count().collect()
-            for row in found.toLocalIterator():
+            ordered = kept is not None and self.slicing.keys is not None
+            for row in found.where(sf.col("holds") != _RESULTS if ordered else "true").toLocalIterator():
                 if row.holds == _COUNTS:
                     # All tuples are counted, whatever slices read.
                     told = replace(_counts(row.found), tuples=0, deletions=0)
                     self.counts = summed(self.counts, told)
                 yield row.holds, row.found
+            if ordered:
+                parts = [
+                    found.where((sf.col("slice") == part) & (sf.col("holds") == _RESULTS))
+                    for part in range(number)
+                ]
+                for _, line in heapq.merge(*map(_timed_lines, parts), key=itemgetter(0)):
+                    yield _RESULTS, line
         finally:
             if kept is not None:
                 kept.unpersist()
 
     def _sliced(self) -> DataFrame:
         """Every piece once for each slice that reads it, one partition a slice, in the order of its run."""
+        pieces = self._by_keys() if self.slicing.keys else self._by_times()
+        spark, slices = self._pieces.sparkSession, self.slicing.slices
+        seeds = spark.range(len(slices)).selectExpr(
+            "cast(id as int) as slice",
+            *(f"cast({_blank(kind)} as {kind}) as {name}" for name, kind in _columns()),
+        )
+        return (
+            pieces.unionAll(seeds)
+            .repartitionById(len(slices), "slice")
+            .sortWithinPartitions("holds", "first", "split", "number")
+        )
+
+    def _by_keys(self) -> DataFrame:
+        slicing = self.slicing
+
+        def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for row in _rows(batches):
+                for number, piece, own in slicing.parts_of(*_unpacked(row)):
+                    yield piece_row(piece, pack(own)).add_column(0, "slice", pa.array([number], pa.int32()))
+
+        held = self._pieces.where(sf.col("holds").isin(int(Holds.TABLE), int(Holds.RECORDS)))
+        return held.mapInArrow(divide, f"slice int, {PIECES}")
+
+    def _by_times(self) -> DataFrame:
         spark, slices = self._pieces.sparkSession, self.slicing.slices
         bounds = [(number, one.context, one.end) for number, one in enumerate(slices)]
         wanted = spark.createDataFrame(bounds, "slice int, context bigint, end bigint")
@@ -223,16 +273,7 @@ class BatchRun(SlicedRun):
             & (sf.col("last") >= sf.col("context"))
             & (sf.col("first") < sf.col("end"))
         )
-        seeds = wanted.selectExpr(
-            "slice", *(f"cast({_blank(kind)} as {kind}) as {name}" for name, kind in _columns())
-        )
-        return (
-            self._pieces.join(sf.broadcast(wanted), reads)
-            .select("slice", *_KNOWN, "packed")
-            .unionAll(seeds)
-            .repartitionById(len(slices), "slice")
-            .sortWithinPartitions("holds", "first", "split", "number")
-        )
+        return self._pieces.join(sf.broadcast(wanted), reads).select("slice", *_KNOWN, "packed")
 
 
 class RangesRun(SlicedRun):
@@ -365,9 +406,15 @@ def _ranges_searcher(
 
 
 def _result_rows(number: int, results: Iterator[LiveResult]) -> Iterator[pa.RecordBatch]:
-    found = map(written, results)
-    while some := list(islice(found, _ROWS)):
-        yield _found_rows(number, _RESULTS, [b"\n".join(some)])
+    while some := list(islice(results, _ROWS)):
+        lines = b"\n".join(map(written, some))
+        yield _found_rows(number, _RESULTS, [lines], np.array(list(map(moment, some))).tobytes())
+
+
+def _timed_lines(found: DataFrame) -> Iterator[tuple[float, bytes]]:
+    """Results with the times at which they are given."""
+    for row in found.toLocalIterator():
+        yield from zip(np.frombuffer(row.times).tolist(), row.found.split(b"\n"), strict=True)
 
 
 def _counts(told: bytes) -> Counts:
@@ -384,10 +431,11 @@ def _unpacked(row: dict[str, Any]) -> tuple[Piece, list[RecordBatch]]:
     return Piece(known[0], known[1], Holds(known[2]), *known[3:]), unpack(row["packed"])
 
 
-def _found_rows(number: int, holds: int, found: list[bytes]) -> pa.RecordBatch:
+def _found_rows(number: int, holds: int, found: list[bytes], times: bytes = b"") -> pa.RecordBatch:
     columns = [
         pa.array([number] * len(found), pa.int32()),
         pa.array([holds] * len(found), pa.int32()),
         pa.array(found, pa.binary()),
+        pa.array([times] * len(found), pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_FOUND)

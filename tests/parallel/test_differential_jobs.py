@@ -23,6 +23,7 @@ from skws.data.record import Record
 from skws.formats import Replay
 from skws.formats.pieces import Holds, Piece
 from skws.parallel.search import overlap
+from skws.queries.results import moment
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
@@ -33,7 +34,7 @@ from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.formats.replays import write_replay
-from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
+from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
 from tests.strategies import examples
 
 KEYWORDS = Query("alpha beta -no", 4)
@@ -65,6 +66,27 @@ class Outcome:
         except BadRecordsError as error:
             self.error = str(error)
         self.told = (search.found, search.retracted, search.bad.count, search.bad.first, self.error)
+
+
+@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(500)], ids=["endless", "long"])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_key_cuts_what_time_does_not(tmp_path: Path, window: Window, in_order: bool) -> None:
+    stream = random_stream(DIVIDED, 5, 600, 25)
+    if not in_order:
+        random.Random(1).shuffle(stream)
+    path = write_replay(tmp_path / "r.jsonl", DIVIDED, stream)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines.insert(300, b"{nonsense\n")
+    path.write_bytes(b"".join(lines))
+    alone, shared = (
+        Outcome(KEYWORDS, DIVIDED, path, jobs, window=window, on_error=OnError.SKIP) for jobs in (1, 3)
+    )
+    assert shared.notes == []
+    assert shared.told == alone.told
+    assert shared.search.counts == alone.search.counts
+    assert sorted(shared.results, key=moment) == shared.results
+    assert sorted(map(str, shared.results)) == sorted(map(str, alone.results))
+    assert sum(len(result.tuples) > 2 for result in shared.results) > 50
 
 
 def compared(

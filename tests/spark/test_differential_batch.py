@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skws.formats import Replay
-from skws.queries.results import read_result
+from skws.queries.results import moment, read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
 from skws.results.model import Result
@@ -23,7 +23,7 @@ from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.bounds import pattern_streams
 from tests.formats.replays import write_replay
-from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
+from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
 
 pytestmark = pytest.mark.spark
 
@@ -74,6 +74,32 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
 ) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 400, 7))
     assert both(spark, path, STREAMS, KEYWORDS, window=TimeWindow(12)) == 1
+
+
+@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(500)], ids=["endless", "long"])
+def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, window: Window) -> None:
+    """With rows that are replaced, and equal rows of which the oldest is deleted; each part has the table."""
+    stream = random_stream(DIVIDED, 5, 500, 25)
+    search = Search(
+        Job.search(
+            KEYWORDS,
+            DIVIDED,
+            write_replay(tmp_path / "r.jsonl", DIVIDED, stream),
+            engine=EngineName.LOCAL,
+            window=window,
+        )
+    )
+    expected = list(search.results())
+    replay = Replay.open(tmp_path / "r.jsonl", DIVIDED, split_bytes=4_000)
+    with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
+        found = list(run.results())
+        assert len(run.slicing.slices) > 1
+        assert run.slicing.keys is not None
+        assert run.counts == search.counts
+    assert sorted(found, key=moment) == found
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    assert sum(len(result.tuples) > 2 for result in found) > 50
+    assert sum(result.start is None for result in found) > 5
 
 
 def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:

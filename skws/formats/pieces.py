@@ -34,6 +34,8 @@ class Holds(IntEnum):
     BAD = 0
     TABLE = 1
     RECORDS = 2
+    TIME = 3
+    """Nothing: ``last`` is the latest time that a task has seen, for parts that have seen less."""
 
 
 @dataclass(frozen=True, slots=True)

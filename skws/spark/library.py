@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from skws.data.batch import NO_RECORDS, together
+from skws.data.batch import NO_RECORDS, RecordBatch, together
 from skws.formats.frames import frame_chunks, has_time
-from skws.formats.pieces import Packer, unpack
+from skws.formats.pieces import Holds, Packer, Piece, unpack
 from skws.library import (
     Queries,
     SchemaLike,
@@ -39,10 +39,13 @@ from skws.library import (
     stream_of,
 )
 from skws.memory import MemoryShare, asked
+from skws.queries.keys import KeyPartitioning, plan_keys
 from skws.queries.kinds import check, window_of
+from skws.queries.partitioning import Part, Partitioning
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
 from skws.spark.session import packages_zip
+from skws.spark.streaming.layout import keys_for
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError, nearest
@@ -59,6 +62,7 @@ COLUMNS: Final = (
 _PARTS: Final = 1_000_000  # partitions of one relation: its pieces come before those of the next
 _PROBE: Final = 1_000
 _LATE: Final = Path("late")  # has late rows come as dead letters, which become rows of the results
+_SHARED_OUT: Final = f"{PIECES}, shard int"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
 
@@ -72,6 +76,7 @@ def search(
     window: str | Window | None = None,
     max_size: int = DEFAULT_MAX_SIZE,
     lateness: str | None = None,
+    shards: int | None = None,
 ) -> DataFrame:
     """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
 
@@ -84,6 +89,9 @@ def search(
     ``lateness``: how late rows of streams may come, such as "5 s"; those that come later are left out, each
     with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session. A
     restart from a checkpoint keeps the rows of static tables from its first start.
+
+    ``shards``: how many stateful tasks divide the rows of streams, by a key that all joins share (``skws
+    explain`` names it); None for as many as run at a time, or one if there is no key. A checkpoint keeps it.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
@@ -113,7 +121,7 @@ def search(
             dead_letters=_LATE,
             sinks=(),
         )
-        return _streaming(spark, data, job, memory)
+        return _streaming(spark, data, job, memory, shards)
     pieces = _all_pieces(data, described, memory)
     run = BatchRun(pieces, queries, stream, windows.pop(), memory, _tasks(spark))
     names = names_by_text({one.name: one for one in queries})
@@ -123,7 +131,7 @@ def search(
 
 
 def _streaming(
-    spark: SparkSession, data: Mapping[str, DataFrame], job: Job, memory: MemoryShare
+    spark: SparkSession, data: Mapping[str, DataFrame], job: Job, memory: MemoryShare, shards: int | None
 ) -> DataFrame:
     """The results of a job over streaming DataFrames, and static ones for its tables."""
     # Batch searches need no host of streams.
@@ -140,24 +148,64 @@ def _streaming(
             )
     for name, value in STATE_STORE.items():
         spark.conf.set(name, value)
-    if (parts := int(spark.conf.get(_SHUFFLE) or 1)) > _FEW:
-        warnings.warn(
-            f"a streaming search has one stateful task, and {_SHUFFLE} is {parts}: set it to 1, or every"
-            " micro-batch looks after so many states",
-            stacklevel=3,
-        )
+    division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [batch for row in tables for batch in unpack(row.packed)]
     streams = {name: frame for name, frame in data.items() if name not in static}
-    pieces = _all_pieces(streams, job.schema, memory)
+    pieces = _all_pieces(streams, job.schema, memory, division)
     names = names_by_text(job.named())
-    return searched(pieces, job, uuid4().hex[:8], together(rows) if rows else NO_RECORDS, names, COLUMNS)
+    return searched(
+        pieces, job, division.shares, uuid4().hex[:8], together(rows) if rows else NO_RECORDS, names, COLUMNS
+    )
 
 
-def _all_pieces(data: Mapping[str, DataFrame], schema: Schema, memory: MemoryShare) -> DataFrame:
+def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
+    """How stateful tasks divide the rows of streams. Raises UsageError."""
+    partitions = int(spark.conf.get(_SHUFFLE) or 1)
+    keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
+    if shards is not None and not 1 <= shards <= partitions:
+        raise UsageError(f"shards {shards}: expected 1 to {partitions}, the value of {_SHUFFLE}")
+    if isinstance(keys, str):
+        if shards is not None and shards > 1:
+            raise UsageError(f"shards {shards}: no key divides the rows: {keys}")
+        number = 1
+    else:
+        number = min(_tasks(spark), partitions) if shards is None else shards
+    if partitions > max(number, _FEW):
+        warnings.warn(
+            f"stateful tasks of the search: {number}, and {_SHUFFLE} is {partitions}: set it to {number}, or"
+            " every micro-batch looks after so many states",
+            stacklevel=4,
+        )
+    return Division(None if isinstance(keys, str) or number == 1 else keys, keys_for(partitions)[:number])
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """``groups``: for each shard, what Spark groups by; ``keys`` divide rows among several."""
+
+    keys: KeyPartitioning | None
+    groups: tuple[int, ...]
+
+    @property
+    def shares(self) -> dict[int, Part]:
+        parts = len(self.groups)
+        return {group: Part(number, parts, Partitioning.KEYS) for number, group in enumerate(self.groups)}
+
+    def divided(self, batch: RecordBatch) -> Iterable[tuple[int, RecordBatch]]:
+        parts = [batch] if self.keys is None else self.keys.divided(batch, len(self.groups))
+        return enumerate(parts)
+
+
+_UNDIVIDED: Final = Division(None, (0,))
+
+
+def _all_pieces(
+    data: Mapping[str, DataFrame], schema: Schema, memory: MemoryShare, division: Division = _UNDIVIDED
+) -> DataFrame:
     return reduce(
         DataFrame.unionAll,
-        (_pieces(frame, schema.index[name], schema, memory) for name, frame in data.items()),
+        (_pieces(frame, schema.index[name], schema, memory, division) for name, frame in data.items()),
     )
 
 
@@ -177,31 +225,45 @@ def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
     return replace(schema, relations=tuple(relations))
 
 
-def _pieces(frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare) -> DataFrame:
-    """The rows of a DataFrame as packed pieces, in the order of its partitions."""
+def _pieces(
+    frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare, division: Division
+) -> DataFrame:
+    """The rows of a DataFrame as packed pieces, in the order of its partitions; columns _SHARED_OUT."""
     known = schema.relations[relation].columns
     kept = [name for name in frame.columns if name in known or name in ("time", "op")]
     return frame.select(*(sf.col(f"`{name}`") for name in kept)).mapInArrow(
-        _packer(relation, schema, memory), PIECES
+        _packer(relation, schema, memory, division), _SHARED_OUT
     )
 
 
 def _packer(
-    relation: int, schema: Schema, memory: MemoryShare
+    relation: int, schema: Schema, memory: MemoryShare, division: Division
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
-        packer = Packer(relation * _PARTS + part, schema)
+        place = relation * _PARTS + part
+        packers = [Packer(place, schema) for _ in division.groups]
+        latest: list[int] = []
         with memory.kept():
             for batch in batches:
                 for chunk in frame_chunks(pa.Table.from_batches([batch]), relation, schema):
                     for bad in chunk.bad:
                         raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
-                    yield from (piece_row(*each) for each in packer.records(chunk.records))
-            yield from (piece_row(*each) for each in packer.rest())
+                    latest = [max([*latest, *chunk.records.time.max(keepdims=True).tolist()])]
+                    for number, records in division.divided(chunk.records):
+                        yield from _rows(division.groups[number], packers[number].records(records))
+            for group, packer in zip(division.groups, packers, strict=True):
+                yield from _rows(group, packer.rest())
+                if division.keys is not None:
+                    yield from _rows(group, [(Piece(place, -1, Holds.TIME, t, t, 0), b"") for t in latest])
 
     return pack
+
+
+def _rows(group: int, pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[pa.RecordBatch]:
+    for piece, packed in pieces:
+        yield piece_row(piece, packed).append_column("shard", pa.array([group], pa.int32()))
 
 
 def _tasks(spark: SparkSession) -> int:

@@ -27,6 +27,25 @@ TYPES = {
 }
 
 
+SPANS = """
+name: traces
+relations:
+  service: {attributes: {name: string, text: text}, key: [name], table: true}
+  request: {attributes: {trace: string, path: text}, key: [trace]}
+  span: {attributes: {trace: string, service: string, text: text}}
+joins: [span.trace = request.trace]
+"""
+
+
+@pytest.fixture
+def spark_four(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session with four partitions of state."""
+    former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
+    spark.conf.set("spark.sql.shuffle.partitions", "4")
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", former)
+
+
 @pytest.fixture
 def spark_one(spark: SparkSession) -> Iterator[SparkSession]:
     """A session with one partition of state."""
@@ -157,6 +176,95 @@ def _told_from(row: int, results: skws.Results) -> int:
     frames = shop(row)
     latest = frames["complaint"]["time"].max().timestamp()
     return sum(result.end is None or result.end > latest for result in results)
+
+
+def traces(rows: int) -> dict[str, pd.DataFrame]:
+    """Requests, some of which are replaced; spans, some of which are deleted, and one in ten comes late."""
+    numbers = pd.Series(range(rows))
+    start = pd.Timestamp("2024-01-01", tz="UTC")
+    late = pd.to_timedelta((numbers % 10 == 9) * 100, unit="s")
+    return {
+        "service": pd.DataFrame({"name": ["cart", "mail"], "text": ["slow cart timeout", "mail"]}),
+        "request": pd.DataFrame(
+            {
+                "trace": (numbers % 23).map("t{}".format),
+                "path": numbers.map(lambda n: "checkout" if n % 3 else "login"),
+                "time": start + pd.to_timedelta(numbers, unit="s"),
+                "op": "+",
+            }
+        ),
+        "span": pd.DataFrame(
+            {
+                "trace": (numbers * 5 % 23).map("t{}".format),
+                "service": numbers.map(lambda n: "cart" if n % 2 else "mail"),
+                "text": (numbers % 4).map(lambda n: "timeout" if n else "fine"),
+                "time": start + pd.to_timedelta(numbers, unit="s") - late,
+                "op": numbers.map(lambda n: "-" if n % 17 == 16 else "+"),
+            }
+        ),
+    }
+
+
+def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_path: Path) -> None:
+    spark, frames = spark_four, traces(300)
+    parts = [frames["request"].index // 100 == n for n in range(3)]
+    types = {
+        "request": "trace string, path string, time timestamp, op string",
+        "span": "trace string, service string, text string, time timestamp, op string",
+    }
+    found: dict[int, list[str]] = {}
+    for name in types:
+        (tmp_path / name).mkdir()
+    for number, part in enumerate(parts):
+        for name in types:
+            for half in (0, 1):  # two files, and so two tasks that read
+                rows = frames[name][part].iloc[half::2]
+                shown = rows.assign(time=rows["time"].astype("datetime64[us, UTC]"))
+                shown.to_parquet(tmp_path / name / f"{number}-{half}.parquet", index=False)
+        for shards in (1, 3):
+            out = tmp_path / f"{shards}"
+            data = {
+                "service": spark.createDataFrame(frames["service"]),
+                **{
+                    name: spark.readStream.schema(t).parquet(str(tmp_path / name))
+                    for name, t in types.items()
+                },
+            }
+            run = skws.spark.search(
+                spark,
+                data,
+                {"a": "checkout timeout", "b": "timeout"},
+                schema=SPANS,
+                window="40 seconds",
+                lateness="30 s",
+                shards=shards,
+            )
+            (
+                run.writeStream.format("parquet")
+                .option("path", str(out / "out"))
+                .option("checkpointLocation", str(out / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+                .awaitTermination()
+            )
+            rows = spark.read.parquet(str(out / "out")).toArrow().to_pylist()
+            found[shards] = sorted(map(str, rows))
+    assert sum("late" in row for row in found[1]) > 10
+    assert sum("request{checkout} - span{timeout}" in row for row in found[1]) > 100
+    assert sum("service{timeout}" in row for row in found[1]) == 1
+    assert found[3] == found[1]
+    shown.to_parquet(tmp_path / "span" / "again.parquet", index=False)
+    with pytest.raises(StreamingQueryException, match="has shards=3, and the search 2"):
+        (
+            skws.spark.search(
+                spark, data, "timeout", schema=SPANS, window="40 seconds", lateness="30 s", shards=2
+            )
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "3" / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
 
 
 def test_what_cannot_be_followed(spark_one: SparkSession, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Streaming DataFrames of the user: rows in, results out.
 
-    rows -> pieces (mapInArrow) -> transformWithState: one shard, as of a live search -> results
+    rows -> pieces, divided by a key (mapInArrow) -> transformWithState: shards of a live search -> results
 
 No driver takes part: the queries go with the processor, and its state says which it was last started with.
+Tasks that read tell every shard the latest time they saw, so that shards agree on what comes too late.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch, together
 from skws.formats.pieces import Holds, Piece, unpack
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
 from skws.library import called
-from skws.queries.partitioning import WHOLE
+from skws.queries.partitioning import Part
 from skws.queries.results import read_result
 from skws.queries.slices import merged
 from skws.results.frames import COLUMNS, result_table
@@ -37,24 +37,26 @@ from skws_schema.show import to_yaml
 
 LATE: Final = "late"
 """In place of "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
-_KEY: Final = 0
 _MOST: Final = 200_000  # records in a parcel
 _RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming query
 
 
 def searched(
-    pieces: DataFrame, job: Job, name: str, tables: RecordBatch, names: Mapping[str, str], columns: str
+    pieces: DataFrame,
+    job: Job,
+    shares: Mapping[int, Part],
+    name: str,
+    tables: RecordBatch,
+    names: Mapping[str, str],
+    columns: str,
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
-    ``name``: told apart from other searches of the same streaming query. ``names``: for ``called``.
+    ``shares``: by the pieces' column ``shard``. ``name``: told apart from other searches of the same
+    streaming query. ``names``: for ``called``.
     """
-    processor = FrameProcessor(name, job, packed(tables))
-    told = (
-        pieces.withColumn("shard", sf.lit(_KEY))
-        .groupBy("shard")
-        .transformWithState(processor, OUTPUT, "Append", "none")
-    )
+    processor = FrameProcessor(name, job, shares, packed(tables))
+    told = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -85,12 +87,12 @@ def _late_row(letter: str) -> dict[str, Any]:
 
 
 class FrameProcessor(MeshProcessor):
-    """The shard of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
+    """The shards of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
 
-    def __init__(self, name: str, job: Job, tables: bytes) -> None:
-        super().__init__(name, job, {_KEY: WHOLE})
+    def __init__(self, name: str, job: Job, shares: Mapping[int, Part], tables: bytes) -> None:
+        super().__init__(name, job, shares)
         self._tables = tables
-        self._given = orjson.dumps([_of_stream(job), _of_queries(job.named())]).decode()
+        self._given = orjson.dumps([_of_stream(job), len(shares), _of_queries(job.named())]).decode()
 
     def _run_name(self) -> str:
         context = TaskContext.get()
@@ -101,11 +103,15 @@ class FrameProcessor(MeshProcessor):
         commands = self._commands(mark)
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
-        for batch in _in_parcels(merged(_in_order(rows))):
+        pieces, reached = _in_order(rows)
+        for batch in _in_parcels(merged(pieces)):
             number += 1
             header = BatchHeader(time.time(), tuple(commands), number=number)
             yield MicroBatch(header, tables, packed(batch)).to_bytes()
             commands, tables = [], b""
+        if reached is not None:
+            header = BatchHeader(time.time(), tuple(commands), number=number + 1, reached=reached)
+            yield MicroBatch(header, tables).to_bytes()
 
     def _commands(self, mark: ShardProgress) -> list[Command]:
         """What makes the queries of the state those of this start. Raises UsageError for another stream."""
@@ -114,7 +120,12 @@ class FrameProcessor(MeshProcessor):
         job = self._request.read()
         standing = StandingQueries(job)
         if mark.given:
-            stream, _ = orjson.loads(mark.given)
+            stream, shards, _ = orjson.loads(mark.given)
+            if shards != len(self._shares):
+                raise UsageError(
+                    f"the checkpoint of this streaming query has shards={shards}, and the search"
+                    f" {len(self._shares)}: say as many, or give a new checkpointLocation"
+                )
             if stream != _of_stream(job):
                 raise UsageError(
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
@@ -136,14 +147,18 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> Iterator[tuple[Piece, list[RecordBatch]]]:
-    """The pieces of streams, by their first times."""
-    known = (
-        (Piece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size), row.packed)
-        for row in rows
-    )
-    for piece, blob in sorted(known, key=lambda each: (each[0].first, each[0].place)):
-        yield piece, unpack(bytes(blob))
+def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, list[RecordBatch]]], int | None]:
+    """The pieces by their first times; and the latest time of all shards, None for a single shard."""
+    held: list[tuple[Piece, bytes]] = []
+    reached: list[int] = []
+    for row in rows:
+        piece = Piece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size)
+        if piece.holds is Holds.TIME:
+            reached.append(piece.last)
+        else:
+            held.append((piece, row.packed))
+    held.sort(key=lambda each: (each[0].first, each[0].place))
+    return ((piece, unpack(bytes(blob))) for piece, blob in held), max(reached, default=None)
 
 
 def _in_parcels(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

@@ -33,7 +33,8 @@ class BatchHeader:
     ``reasons``: the first few, told to the user. ``notices`` are lines for the
     user, ``behind`` what waits in the source (None: not asked). ``ended``:
     nothing will come after this. ``number``: parcels are counted.
-    ``watched``: an onlooker of the driver wants to see what goes on inside.
+    ``watched``: an onlooker of the driver wants to see what goes on inside. ``reached``: the latest time of
+    all records, where a shard does not see all of them.
     """
 
     read: float
@@ -47,6 +48,7 @@ class BatchHeader:
     number: int = 0
     watched: bool = False
     reading: float = 0.0
+    reached: int | None = None
 
     def to_json(self) -> bytes:
         return orjson.dumps(asdict(self))

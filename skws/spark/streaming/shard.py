@@ -100,8 +100,7 @@ class Shard:
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Take in a chunk of the log once more: what it leads to was told before."""
-        if not self.log.chunks:
-            self._live.seek(chunk.position, chunk.now)
+        self._live.seek(chunk.position, chunk.now)
         self._live.replay(self._counting(unpacked(records), chunk.number))
         self._late.clear()
         self.log.chunks.append(chunk)
@@ -139,6 +138,8 @@ class Shard:
         chunk = None
         before = live.position, live.now
         results += live.take(batch, ended=parcel.head.ended)
+        if parcel.head.reached is not None:
+            live.seek(live.position, parcel.head.reached)
         if len(batch):
             latest = int(batch.time.max())
             chunk = Chunk(number, *before, latest, live.position, len(parcel.records))
@@ -163,7 +164,7 @@ class Shard:
         added: dict[str, Query] = {}
         removed: list[str] = []
         for command in commands:
-            results += self._standing.apply(command)
+            results += filter(self._gives, self._standing.apply(command))
             if command.op == "remove":
                 added.pop(command.name, None)
                 removed.append(command.name)
@@ -171,18 +172,25 @@ class Shard:
                 added[command.name] = self._standing.known(command.name)
         return results, list(added.values()), removed
 
+    def _gives(self, result: LiveResult) -> bool:
+        """Whether a result of live tuples is the shard's: if keys divide them, all shards have the tables."""
+        if self._share.first or not self._share.alone:
+            return True
+        schema = self._standing.stream.schema
+        return not all(schema.relation(one.relation).table for one in result.tuples)
+
     def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
         """The records of a chunk, but for those of relations that have gone since, if only for a while."""
         return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
     def _told(self, parcel: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
-        """What this shard alone knows; the first one tells of what all of them see, too."""
+        """What this shard alone knows; the first one tells of what all of them see, if they do, too."""
         load = self._live.load()
         told: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if parcel.head.watched:
             told |= shard_stats.told(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
-        if self._share.first:
+        if self._share.first or self._share.alone:
             told |= {
                 "head": parcel.head.to_json().decode(),
                 "live": load.live,

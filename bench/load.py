@@ -21,11 +21,15 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 KEYWORDS = ("kilo", "lima", "mike", "november", "oscar")
 WORDS = tuple(f"w{n:04x}" for n in range(10_000))
 START = 1_700_000_000
+KEY = "trace"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Parameters of Table 5.1; the defaults are those in bold."""
+    """Parameters of Table 5.1; the defaults are those in bold.
+
+    ``keyed``: one attribute is in all joins instead of one in each.
+    """
 
     relations: int = 15
     minutes: int = 20
@@ -33,6 +37,7 @@ class Load:
     max_size: int = 4
     kwf: float = 0.01
     selectivity: int = 1000
+    keyed: bool = False
 
     @property
     def query(self) -> str:
@@ -42,18 +47,20 @@ class Load:
         edges = [((child - 1) // 3, child) for child in range(1, self.relations)]
         relations = []
         for number in range(self.relations):
-            joined = (f"e{child}" for parent, child in edges if number in (parent, child))
+            joined = [f"e{child}" for parent, child in edges if number in (parent, child)]
+            joined = [KEY] if self.keyed else joined
             columns = [Attribute("words", AttributeType.TEXT)]
             columns += [Attribute(name, AttributeType.INTEGER) for name in joined]
             relations.append(Relation(f"r{number}", tuple(columns), search=("words",)))
         joins = (
             Join(
-                f"r{parent}.e{child} = r{child}.e{child}",
+                f"r{parent}.{name} = r{child}.{name}",
                 f"r{parent}",
                 f"r{child}",
-                ((f"e{child}", f"e{child}"),),
+                ((name, name),),
             )
             for parent, child in edges
+            for name in (KEY if self.keyed else f"e{child}",)
         )
         return Schema("paper", tuple(relations), tuple(joins), f"{self.minutes} minutes")
 
@@ -85,6 +92,8 @@ class Load:
 
 HEAVY: Final = Load(relations=20, max_size=5)
 """Above the defaults in |SR| and T_max: what the speed of skws is measured on."""
+KEYED: Final = Load(relations=20, max_size=5, minutes=120, selectivity=6000, keyed=True)
+"""A key divides it. As many tuples join as in the heavy load, of six times as many that are alive."""
 
 
 def query_texts(number: int, seed: int = 1) -> list[str]:

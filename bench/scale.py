@@ -6,30 +6,37 @@ whole commands over the heavy load, in turn, by one process, by several, and on 
 Then what N workers would do. The stream is cut for N, and each slice is searched by itself, one after the
 other, in a process of its own, so that two cores can tell what sixteen would take. The worker with most to do
 bounds the time: slices are uneven, and each repeats the window before it.
+
+Last, N shards of a stream that a key divides, each by itself as well. They get their records packed, as
+shards do: reading and dividing is the work of others, and is measured apart.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from heapq import heappush, heapreplace
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from bench.load import HEAVY
+from bench.load import HEAVY, KEYED
+from skws.data.batch import RecordBatch
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
+from skws.formats.pieces import Piece, pack, read_pieces, unpack
 from skws.queries.kinds import window_of
 from skws.queries.ranges import SliceRanges, blocks_of
-from skws.queries.slices import SliceRun, plan_slices
+from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
 from skws.spec.job import Job
 from skws_schema.show import to_yaml
 
@@ -46,6 +53,19 @@ class Share(NamedTuple):
 
     seconds: float
     peak: int
+    results: int
+
+
+class Sharded(NamedTuple):
+    """N shards by key: reading and dividing, then what the largest one took.
+
+    ``held``: the most bytes that a shard had above its start.
+    """
+
+    shards: int
+    divide: float
+    largest: float
+    held: int
     results: int
 
 
@@ -121,6 +141,55 @@ def _searched(job: Job, part: SliceRanges) -> Share:
     return Share(time.process_time() - began, _peak(), results)
 
 
+def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
+    """What so many shards of the keyed load take, one by one."""
+    job = Job.search(KEYED.query, KEYED.schema(), replay, max_size=KEYED.max_size)
+    queries = list(job.named().values())
+    window = window_of(queries[0], job.stream)
+    splits = Replay.open(replay, job.schema).splits
+    found = []
+    for number in shards:
+        began = time.process_time()
+        pieces = [each for split in splits for each in read_pieces(split, job.schema)]
+        slicing = Slicing()
+        if number > 1:
+            planned = plan_parts([piece for piece, _ in pieces], queries, job.stream, window, number, 1)
+            assert planned is not None
+            slicing = planned
+        paths = [folder / f"{part}.pieces" for part in range(number)]
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            for piece, packed in pieces:
+                own = slicing.parts_of(piece, unpack(packed)) if number > 1 else [(0, piece, unpack(packed))]
+                for part, some, batches in own:
+                    pickle.dump((some, pack(batches)), files[part])
+        divide = time.process_time() - began
+        pieces.clear()
+        taken = []
+        for path, one in zip(paths, slicing.slices, strict=True):
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                taken.append(pool.submit(_searched_part, job, one, path).result())
+        largest, held = max(share.seconds for share in taken), max(share.peak for share in taken)
+        found.append(Sharded(number, divide / number, largest, held, sum(share.results for share in taken)))
+    if len({one.results for one in found}) != 1:
+        raise SystemExit("shards found other results")
+    return found
+
+
+def _searched_part(job: Job, one: Slice, path: Path) -> Share:
+    run = SliceRun(list(job.named().values()), job.stream, one)
+    before, began = _peak(), time.process_time()
+    results = sum(1 for _ in run.results(*in_order(_pieces(path))))
+    return Share(time.process_time() - began, _peak() - before, results)
+
+
+def _pieces(path: Path) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+    with path.open("rb") as file:
+        while file.peek(1):
+            piece, packed = pickle.load(file)
+            yield piece, unpack(packed)
+
+
 def _peak() -> int:
     """Of this process; what getrusage tells begins with that of the process that started it."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -153,6 +222,7 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=25.0, help="of the heavy load, 72,000 tuples each")
     parser.add_argument("--runs", type=int, default=5, help="of each command; 0 leaves them out")
     parser.add_argument("--workers", default="1,2,4,8,16")
+    parser.add_argument("--shards", default="1,2,4,8", help="of the load that a key divides")
     parser.add_argument("--plot", type=Path, help="a PNG of the prediction")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
@@ -178,6 +248,16 @@ def main() -> None:
             )
         if given.plot is not None:
             draw(found, tuples, given.plot)
+        KEYED.write(replay, round(given.hours * 3600))
+        headings = ("shards", "divide s", "largest s", "to N=1", "held MB", "to N=1")
+        print("\n" + "".join(f"{one:>11}" for one in headings))
+        parts = sharded(replay, [int(one) for one in given.shards.split(",")], Path(folder))
+        for part in parts:
+            ratio, held = part.largest / parts[0].largest, part.held / parts[0].held
+            print(
+                f"{part.shards:11}{part.divide:11.2f}{part.largest:11.2f}{ratio:11.2f}"
+                f"{part.held / 1e6:11.1f}{held:11.2f}"
+            )
 
 
 if __name__ == "__main__":

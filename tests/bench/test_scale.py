@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.load import HEAVY
-from bench.scale import cost, scaled
+from bench.load import HEAVY, KEYED
+from bench.scale import cost, scaled, sharded
 from skws_schema.show import to_yaml
 
 
@@ -18,6 +18,15 @@ def test_slices_one_by_one(tmp_path: Path) -> None:
     assert two.slices > 1
     assert one.largest == one.total > two.largest
     assert two.total > two.largest > 0 < min(one.peak, two.peak)
+
+
+def test_shards_one_by_one(tmp_path: Path) -> None:
+    replay = tmp_path / "load.jsonl"
+    KEYED.write(replay, 1800)
+    one, two = sharded(replay, [1, 2], tmp_path)
+    assert one.results == two.results > 100
+    assert one.largest > two.largest > 0
+    assert min(one.held, two.held) > 0
 
 
 def test_commands_write_the_same(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_shards_one_by_one(tmp_path: Path) -> None:
     replay = tmp_path / "load.jsonl"
     KEYED.write(replay, 1800)
     one, two = sharded(replay, [1, 2], tmp_path)
-    assert one.results == two.results > 100
+    assert one.results == two.results > 10
     assert one.largest > two.largest > 0
     assert min(one.held, two.held) > 0
 

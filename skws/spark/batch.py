@@ -37,7 +37,7 @@ from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Holds, Piece, pack, read_pieces, unpack, unpack_bad
 from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.keywords.collector import expect_long_lived_objects, freeze_loaded_objects
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of
 from skws.queries.results import moment, read_result, written
 from skws.queries.slices import (
@@ -207,6 +207,7 @@ class BatchRun(SlicedRun):
                 found = run.results(*in_order(map(_unpacked, rows)))
                 while some := list(islice(found, _ROWS)):
                     yield from table(some).to_batches()
+            freeze_loaded_objects()
 
         return self._sliced().mapInArrow(search, columns)
 
@@ -347,6 +348,7 @@ def _numbered(
             for batch in batches:
                 for one in batch.column(0).to_pylist():
                     yield from task(one)
+        freeze_loaded_objects()
 
     return spark.range(0, number, 1, max(number, 1)).mapInArrow(run, columns)
 
@@ -384,6 +386,7 @@ def _searcher(
             else:
                 yield from _result_rows(number, run.results(tables, records))
         yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
+        freeze_loaded_objects()
 
     return search
 

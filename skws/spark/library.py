@@ -40,6 +40,7 @@ from skws.library import (
 )
 from skws.memory import MemoryShare, asked
 from skws.queries.keys import KeyPartitioning, plan_keys
+from skws.queries.keywords.collector import freeze_loaded_objects
 from skws.queries.kinds import check, window_of
 from skws.queries.partitioning import Part, Partitioning
 from skws.results.frames import result_table
@@ -257,6 +258,7 @@ def _packer(
                 yield from _rows(group, packer.rest())
                 if division.keys is not None:
                     yield from _rows(group, [(Piece(place, -1, Holds.TIME, t, t, 0), b"") for t in latest])
+        freeze_loaded_objects()
 
     return pack
 

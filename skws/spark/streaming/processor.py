@@ -11,10 +11,8 @@ there is one for all blobs.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
@@ -26,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from skws.queries.keywords.collector import freeze_loaded_objects
 from skws.queries.partitioning import Part
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lazy_pickle import LazyPickle
@@ -121,7 +120,7 @@ class MeshProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._store = StateStore(handle)
-        _settle()
+        freeze_loaded_objects()
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -219,9 +218,3 @@ class MeshProcessor(StatefulProcessor):
             now=head["now"],
             given=mark.given,
         )
-
-
-@cache
-def _settle() -> None:
-    """Once in a process: Spark has Python collect garbage behind each task, in all it ever loaded."""
-    gc.freeze()

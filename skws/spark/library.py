@@ -156,7 +156,14 @@ def _streaming(
     pieces = _all_pieces(streams, job.schema, memory, division)
     names = names_by_text(job.named())
     return searched(
-        pieces, job, division.shares, uuid4().hex[:8], together(rows) if rows else NO_RECORDS, names, COLUMNS
+        pieces,
+        job,
+        division.shares,
+        division.shown(job.schema),
+        uuid4().hex[:8],
+        together(rows) if rows else NO_RECORDS,
+        names,
+        COLUMNS,
     )
 
 
@@ -192,6 +199,10 @@ class Division:
     def shares(self) -> dict[int, Part]:
         parts = len(self.groups)
         return {group: Part(number, parts, Partitioning.KEYS) for number, group in enumerate(self.groups)}
+
+    def shown(self, schema: Schema) -> str:
+        """Such as "shards=2, by span.trace"."""
+        return "shards=1" if self.keys is None else f"shards={len(self.groups)}, by {self.keys.shown(schema)}"
 
     def divided(self, batch: RecordBatch) -> Iterable[tuple[int, RecordBatch]]:
         parts = [batch] if self.keys is None else self.keys.divided(batch, len(self.groups))

@@ -45,6 +45,7 @@ def searched(
     pieces: DataFrame,
     job: Job,
     shares: Mapping[int, Part],
+    divided: str,
     name: str,
     tables: RecordBatch,
     names: Mapping[str, str],
@@ -52,10 +53,10 @@ def searched(
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
-    ``shares``: by the pieces' column ``shard``. ``name``: told apart from other searches of the same
-    streaming query. ``names``: for ``called``.
+    ``shares``: by the pieces' column ``shard``; ``divided``: how, for people. ``name``: told apart from other
+    searches of the same streaming query. ``names``: for ``called``.
     """
-    processor = FrameProcessor(name, job, shares, packed(tables))
+    processor = FrameProcessor(name, job, shares, divided, packed(tables))
     told = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,10 +90,11 @@ def _late_row(letter: str) -> dict[str, Any]:
 class FrameProcessor(MeshProcessor):
     """The shards of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
 
-    def __init__(self, name: str, job: Job, shares: Mapping[int, Part], tables: bytes) -> None:
+    def __init__(self, name: str, job: Job, shares: Mapping[int, Part], divided: str, tables: bytes) -> None:
         super().__init__(name, job, shares)
         self._tables = tables
-        self._given = orjson.dumps([_of_stream(job), len(shares), _of_queries(job.named())]).decode()
+        self._divided = divided
+        self._given = orjson.dumps([_of_stream(job), divided, _of_queries(job.named())]).decode()
 
     def _run_name(self) -> str:
         context = TaskContext.get()
@@ -120,11 +122,11 @@ class FrameProcessor(MeshProcessor):
         job = self._request.read()
         standing = StandingQueries(job)
         if mark.given:
-            stream, shards, _ = orjson.loads(mark.given)
-            if shards != len(self._shares):
+            stream, divided, _ = orjson.loads(mark.given)
+            if divided != self._divided:
                 raise UsageError(
-                    f"the checkpoint of this streaming query has shards={shards}, and the search"
-                    f" {len(self._shares)}: say as many, or give a new checkpointLocation"
+                    f"the checkpoint of this streaming query has {divided}; this search has {self._divided}:"
+                    " ask for as many shards, or give a new checkpointLocation"
                 )
             if stream != _of_stream(job):
                 raise UsageError(

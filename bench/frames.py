@@ -1,0 +1,156 @@
+"""Streaming DataFrames: ``python -m bench.frames``.
+
+The load that a key divides, as folders of Parquet files, one for each relation. A streaming query of Spark
+reads one file of each folder in a micro-batch; how many tuples a second it searches with so many cores and
+shards, beside the search of the same files in this process. Each run is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import skws
+from bench.load import KEY, KEYED, START
+from skws_schema.show import to_yaml
+
+_WAYS: Final = ((1, 1), (2, 1), (2, 2))  # cores, shards
+_TYPES: Final = f"words string, {KEY} long, time timestamp"
+
+
+def write(folder: Path, hours: float, files: int) -> int:
+    """The load as Parquet files, ``files`` of each relation; gives the number of tuples."""
+    seconds = round(hours * 3600)
+    rows: list[list[tuple[int, str, int]]] = [[] for _ in range(KEYED.relations)]
+    written = 0
+    for relation, moment, row, _ in KEYED.records(seconds):
+        number = (moment // 1_000_000 - START) * files // seconds
+        if number != written:
+            _flush(folder, rows, written)
+            written = number
+        rows[relation].append((moment, str(row[0]), int(row[1] or 0)))
+    _flush(folder, rows, written)
+    return seconds * KEYED.relations
+
+
+def _flush(folder: Path, rows: Sequence[list[tuple[int, str, int]]], number: int) -> None:
+    for relation, held in enumerate(rows):
+        target = folder / f"r{relation}"
+        target.mkdir(parents=True, exist_ok=True)
+        times, words, keys = zip(*held, strict=True)
+        columns = {
+            "words": pa.array(words),
+            KEY: pa.array(keys, pa.int64()),
+            "time": pa.array(times, pa.timestamp("us", tz="UTC")),
+        }
+        pq.write_table(pa.table(columns), target / f"{number:05}.parquet")
+        held.clear()
+
+
+def in_process(folder: Path) -> tuple[float, int]:
+    """Seconds and results of a search of the files without Spark."""
+    began = time.perf_counter()
+    data = {
+        f"r{number}": pa.concat_tables(map(pq.read_table, sorted((folder / f"r{number}").iterdir())))
+        for number in range(KEYED.relations)
+    }
+    found = sum(1 for _ in skws.search(KEYED.query, data, schema=KEYED.schema(), max_size=KEYED.max_size))
+    return time.perf_counter() - began, found
+
+
+def on_spark(folder: Path, cores: int, shards: int) -> tuple[list[float], int]:
+    """Seconds of each micro-batch, the first of which is slow, and the number of results."""
+    given = [sys.executable, "-m", "bench.frames", "--folder", str(folder), f"--run={cores},{shards}"]
+    settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        given, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=settings
+    ).stdout
+    seconds, found = orjson.loads(done.splitlines()[-1])
+    return seconds, found
+
+
+def _run(folder: Path, cores: int, shards: int) -> tuple[list[float], int]:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is for its own process
+
+    import skws.spark  # noqa: PLC0415
+
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(shards))
+        .getOrCreate()
+    )
+    rows = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1)
+    data = {f"r{number}": rows.parquet(str(folder / f"r{number}")) for number in range(KEYED.relations)}
+    with TemporaryDirectory() as kept:
+        schema = to_yaml(KEYED.schema())
+        query = (
+            skws.spark.search(spark, data, KEYED.query, schema=schema, max_size=KEYED.max_size, shards=shards)
+            .writeStream.format("parquet")
+            .option("path", f"{kept}/out")
+            .option("checkpointLocation", f"{kept}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        seconds = [progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress]
+        found = spark.read.parquet(f"{kept}/out").count()
+    spark.stop()
+    return seconds, found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--hours", type=float, default=25.0, help="of the load, 72,000 tuples each")
+    parser.add_argument("--files", type=int, default=8, help="of each relation, and so micro-batches")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run:
+        cores, shards = map(int, given.run.split(","))
+        print(orjson.dumps(_run(given.folder, cores, shards)).decode())
+        return
+    with TemporaryDirectory() as path:
+        folder = Path(path)
+        tuples = write(folder, given.hours, given.files)
+        print(f"{tuples:,} tuples, {tuples // given.files:,} in a micro-batch, load {os.getloadavg()[0]:.1f}")
+        alone: list[float] = []
+        wholes: dict[tuple[int, int], list[float]] = {}
+        lasts: dict[tuple[int, int], list[float]] = {}
+        results: set[int] = set()
+        for _ in range(given.runs):
+            seconds, found = in_process(folder)
+            alone.append(seconds)
+            results.add(found)
+            for way in _WAYS:
+                batches, found = on_spark(folder, *way)
+                results.add(found)
+                wholes.setdefault(way, []).append(sum(batches))
+                lasts.setdefault(way, []).append(statistics.median(batches[len(batches) // 2 :]))
+        if len(results) != 1:
+            raise SystemExit(f"different numbers of results: {results}")
+        base = statistics.median(alone)
+        print(f"{'':26}{'all, s':>10}{'a late batch, s':>18}{'its tuples/s':>14}")
+        print(f"{'in process':26}{base:10.1f}{'':18}{tuples / base:14,.0f}")
+        for (cores, shards), times in wholes.items():
+            late = statistics.median(lasts[cores, shards])
+            name = f"local[{cores}], shards={shards}"
+            speed = tuples / given.files / late
+            print(f"{name:26}{statistics.median(times):10.1f}{late:18.2f}{speed:14,.0f}")
+
+
+if __name__ == "__main__":
+    main()

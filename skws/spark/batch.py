@@ -254,12 +254,15 @@ class BatchRun(SlicedRun):
         )
 
     def _by_keys(self) -> DataFrame:
-        slicing = self.slicing
+        slicing, memory = self.slicing, self._memory
 
         def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for row in _rows(batches):
-                for number, piece, own in slicing.parts_of(*_unpacked(row)):
-                    yield piece_row(piece, pack(own)).add_column(0, "slice", pa.array([number], pa.int32()))
+            with memory.kept():
+                for row in _rows(batches):
+                    for number, piece, own in slicing.parts_of(*_unpacked(row)):
+                        part = pa.array([number], pa.int32())
+                        yield piece_row(piece, pack(own)).add_column(0, "slice", part)
+            freeze_loaded_objects()
 
         held = self._pieces.where(sf.col("holds").isin(int(Holds.TABLE), int(Holds.RECORDS)))
         return held.mapInArrow(divide, f"slice int, {PIECES}")

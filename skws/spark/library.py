@@ -256,19 +256,21 @@ def _packer(
         part = 0 if context is None else context.partitionId()
         place = relation * _PARTS + part
         packers = [Packer(place, schema) for _ in division.groups]
-        latest: list[int] = []
+        latest: int | None = None
         with memory.kept():
             for batch in batches:
                 for chunk in frame_chunks(pa.Table.from_batches([batch]), relation, schema):
                     for bad in chunk.bad:
                         raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
-                    latest = [max([*latest, *chunk.records.time.max(keepdims=True).tolist()])]
+                    if len(chunk.records):
+                        reached = int(chunk.records.time.max())
+                        latest = reached if latest is None else max(latest, reached)
                     for number, records in division.divided(chunk.records):
                         yield from _rows(division.groups[number], packers[number].records(records))
             for group, packer in zip(division.groups, packers, strict=True):
                 yield from _rows(group, packer.rest())
-                if division.keys is not None:
-                    yield from _rows(group, [(Piece(place, -1, Holds.TIME, t, t, 0), b"") for t in latest])
+                if division.keys is not None and latest is not None:
+                    yield from _rows(group, [(Piece(place, -1, Holds.TIME, latest, latest, 0), b"")])
         freeze_loaded_objects()
 
     return pack

@@ -78,6 +78,7 @@ class Scaled(NamedTuple):
     largest: float
     total: float
     peak: int
+    results: int
 
 
 def cost(schema: Path, replay: Path, runs: int) -> dict[str, list[float]]:
@@ -125,7 +126,10 @@ def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
                 heapreplace(busy, busy[0] + share)
         total = sum(share.seconds for share in shares)
         largest, peak = max(busy), max(share.peak for share in shares)
-        found.append(Scaled(number, len(parts), look / number, largest, total, peak))
+        results = sum(share.results for share in shares)
+        found.append(Scaled(number, len(parts), look / number, largest, total, peak, results))
+    if len({one.results for one in found}) != 1:
+        raise SystemExit("slices found other results")
     return found
 
 

@@ -148,7 +148,8 @@ def _streaming(
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
     for name, value in STATE_STORE.items():
-        spark.conf.set(name, value)
+        if spark.conf.get(name, None) != value:  # a declarative pipeline says it in its spec, and allows no change
+            spark.conf.set(name, value)
     division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [batch for row in tables for batch in unpack(row.packed)]

@@ -34,6 +34,7 @@ from bench.processes import processor_seconds
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
 from skws.sinks.base import Run
+from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -105,7 +106,9 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         path.touch()
         window = TimeWindow(LIVE * MICROSECOND // rate)
         sink = Clocked()
-        watch = SparkWatch(request(str(path), cores, window), Log(quiet=True), sinks=[sink], shards=shards)
+        watch = SparkWatch(
+            request(str(path), cores, window), Log(quiet=True), sinks=[sink], wanted=Wanted(shards)
+        )
         filled = WARM_UP + LIVE / rate
         marks: list[tuple[int, dict[str, float]]] = []  # batches so far, and processor time
 
@@ -153,7 +156,7 @@ def throughput(minutes: int, shards: int, cores: int) -> None:
         HEAVY.write(path, minutes * 60)
         sink = Clocked()
         asked = request(f"replay:{path}?speed=1000000000", cores)
-        watch = SparkWatch(asked, Log(quiet=True), sinks=[sink], shards=shards, each_step=note)
+        watch = SparkWatch(asked, Log(quiet=True), sinks=[sink], wanted=Wanted(shards), each_step=note)
         watch.run()
     (began, before, _), (ended, tuples, _) = batches[SKIPPED - 1], batches[-1]
     counted = tuples - before

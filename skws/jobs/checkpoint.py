@@ -155,6 +155,11 @@ class Checkpoint:
         keep(self.folder / _MANIFEST, known, _MANIFEST)
         self._known = known
 
+    def change(self, name: str, value: Any) -> None:
+        """Replace an entry of the host in the manifest of a run."""
+        self._known = {**(self._known or {}), name: value}
+        keep(self.folder / _MANIFEST, self._known, _MANIFEST)
+
     def began_with(self, name: str) -> Any:
         """An entry of the manifest; None in a fresh checkpoint."""
         return None if self._known is None else self._known[name]

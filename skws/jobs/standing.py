@@ -56,6 +56,14 @@ class StandingQueries:
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.stand(self._named(command))
 
+    def after(self, commands: Iterable[Command]) -> StandingQueries:
+        """What commands that can be carried out will make of these; nothing answers them."""
+        found = StandingQueries(self._request)
+        found._standing, found.stream = dict(self._standing), self.stream
+        for command in commands:
+            found.apply(command)
+        return found
+
     def notes(self, command: Command) -> tuple[str, ...]:
         """The ignored parts of an added query."""
         known = self._standing.get(command.name) if command.op == "add" else None

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import Ints, RecordBatch
 from skws.data.blocks import Block, integers_of
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
@@ -43,12 +43,16 @@ class KeyPartitioning:
 
     def divided(self, batch: RecordBatch, parts: int) -> list[RecordBatch]:
         """The records of each part, in their order."""
+        return [batch.taken(places) for places in self.places(batch, parts)]
+
+    def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
+        """Where the records of each part are in the batch, in their order."""
         part = np.full(len(batch), -1, dtype=np.int64)
         for relation, blocks, mine, places in batch.rows.by_relation():
             columns = self.columns[relation]
             if columns is not None:
                 part[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
-        return [batch.taken(np.flatnonzero((part == n) | (part < 0))) for n in range(parts)]
+        return [np.flatnonzero((part == n) | (part < 0)) for n in range(parts)]
 
     def shown(self, schema: Schema) -> str:
         """Such as "span.trace_id, log.trace_id; all parts have service"."""

@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from skws.data.batch import NO_RECORDS, RecordBatch, together
+from skws.data.batch import NO_RECORDS, together
 from skws.formats.frames import frame_chunks, has_time
 from skws.formats.pieces import Holds, Packer, Piece, unpack
 from skws.library import (
@@ -39,14 +39,14 @@ from skws.library import (
     stream_of,
 )
 from skws.memory import MemoryShare, asked
-from skws.queries.keys import KeyPartitioning, plan_keys
+from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import freeze_loaded_objects
 from skws.queries.kinds import check, window_of
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning import Partitioning
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
 from skws.spark.session import packages_zip
-from skws.spark.streaming.layout import keys_for
+from skws.spark.streaming.layout import Layout, keys_for
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError, nearest
@@ -148,19 +148,21 @@ def _streaming(
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
     for name, value in STATE_STORE.items():
-        if spark.conf.get(name, None) != value:  # a declarative pipeline says it in its spec, and allows no change
+        if (
+            spark.conf.get(name, None) != value
+        ):  # a declarative pipeline says it in its spec, and allows no change
             spark.conf.set(name, value)
-    division = _division(spark, job, shards)
+    layout = _layout(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [batch for row in tables for batch in unpack(row.packed)]
     streams = {name: frame for name, frame in data.items() if name not in static}
-    pieces = _all_pieces(streams, job.schema, memory, division)
+    pieces = _all_pieces(streams, job.schema, memory, layout)
     names = names_by_text(job.named())
     return searched(
         pieces,
         job,
-        division.shares,
-        division.shown(job.schema),
+        layout.shares,
+        _shown(layout, job.schema),
         uuid4().hex[:8],
         together(rows) if rows else NO_RECORDS,
         names,
@@ -168,7 +170,7 @@ def _streaming(
     )
 
 
-def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
+def _layout(spark: SparkSession, job: Job, shards: int | None) -> Layout:
     """How stateful tasks divide the rows of streams. Raises UsageError."""
     partitions = int(spark.conf.get(_SHUFFLE) or 1)
     keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
@@ -186,39 +188,24 @@ def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
             " every micro-batch looks after so many states",
             stacklevel=4,
         )
-    return Division(None if isinstance(keys, str) or number == 1 else keys, keys_for(partitions)[:number])
+    divided = None if isinstance(keys, str) or number == 1 else keys
+    return Layout(Partitioning.KEYS, keys_for(partitions)[:number], divided)
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """``groups``: for each shard, what Spark groups by; ``keys`` divide rows among several."""
-
-    keys: KeyPartitioning | None
-    groups: tuple[int, ...]
-
-    @property
-    def shares(self) -> dict[int, Part]:
-        parts = len(self.groups)
-        return {group: Part(number, parts, Partitioning.KEYS) for number, group in enumerate(self.groups)}
-
-    def shown(self, schema: Schema) -> str:
-        """Such as "shards=2, by span.trace"."""
-        return "shards=1" if self.keys is None else f"shards={len(self.groups)}, by {self.keys.shown(schema)}"
-
-    def divided(self, batch: RecordBatch) -> Iterable[tuple[int, RecordBatch]]:
-        parts = [batch] if self.keys is None else self.keys.divided(batch, len(self.groups))
-        return enumerate(parts)
+def _shown(layout: Layout, schema: Schema) -> str:
+    """Such as "shards=2, by span.trace"."""
+    return "shards=1" if layout.keys is None else f"shards={layout.shards}, by {layout.keys.shown(schema)}"
 
 
-_UNDIVIDED: Final = Division(None, (0,))
+_UNDIVIDED: Final = Layout(Partitioning.KEYS, (0,))
 
 
 def _all_pieces(
-    data: Mapping[str, DataFrame], schema: Schema, memory: MemoryShare, division: Division = _UNDIVIDED
+    data: Mapping[str, DataFrame], schema: Schema, memory: MemoryShare, layout: Layout = _UNDIVIDED
 ) -> DataFrame:
     return reduce(
         DataFrame.unionAll,
-        (_pieces(frame, schema.index[name], schema, memory, division) for name, frame in data.items()),
+        (_pieces(frame, schema.index[name], schema, memory, layout) for name, frame in data.items()),
     )
 
 
@@ -239,24 +226,24 @@ def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
 
 
 def _pieces(
-    frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare, division: Division
+    frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare, layout: Layout
 ) -> DataFrame:
     """The rows of a DataFrame as packed pieces, in the order of its partitions; columns _SHARED_OUT."""
     known = schema.relations[relation].columns
     kept = [name for name in frame.columns if name in known or name in ("time", "op")]
     return frame.select(*(sf.col(f"`{name}`") for name in kept)).mapInArrow(
-        _packer(relation, schema, memory, division), _SHARED_OUT
+        _packer(relation, schema, memory, layout), _SHARED_OUT
     )
 
 
 def _packer(
-    relation: int, schema: Schema, memory: MemoryShare, division: Division
+    relation: int, schema: Schema, memory: MemoryShare, layout: Layout
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
         place = relation * _PARTS + part
-        packers = [Packer(place, schema) for _ in division.groups]
+        packers = [Packer(place, schema) for _ in layout.groups]
         latest: int | None = None
         with memory.kept():
             for batch in batches:
@@ -266,11 +253,11 @@ def _packer(
                     if len(chunk.records):
                         reached = int(chunk.records.time.max())
                         latest = reached if latest is None else max(latest, reached)
-                    for number, records in division.divided(chunk.records):
-                        yield from _rows(division.groups[number], packers[number].records(records))
-            for group, packer in zip(division.groups, packers, strict=True):
+                    for number, records in enumerate(layout.divided(chunk.records)):
+                        yield from _rows(layout.groups[number], packers[number].records(records))
+            for group, packer in zip(layout.groups, packers, strict=True):
                 yield from _rows(group, packer.rest())
-                if division.keys is not None and latest is not None:
+                if layout.keys is not None and latest is not None:
                     yield from _rows(group, [(Piece(place, -1, Holds.TIME, latest, latest, 0), b"")])
         freeze_loaded_objects()
 

@@ -272,7 +272,7 @@ def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path, spa
 @pytest.mark.slow
 def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
     write_csv(tmp_path / "p.csv")
-    with running(asked(tmp_path, "p.csv"), shards=2) as run:
+    with running(asked(tmp_path, "p.csv"), wanted=2) as run:
         run.results(2)
     assert sorted(r.tuples[0].id for r in run.sink.results) == ["product:2", "product:3"]
 

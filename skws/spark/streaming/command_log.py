@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from skws.spark.streaming.run_directory import RunDirectory
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.stream import Stream
-from skws_schema.errors import SourceError, StateError
+from skws_schema.errors import SourceError, StateError, UsageError
 
 
 class CommandLog:
@@ -33,14 +33,22 @@ class CommandLog:
         self._request = request
         self._place = place
         self._inbox = inbox
-        self._register = register = _register_of(place)
+        self._given = given
+        self._register = _register_of(place)
         known = place.checkpoint.given(), place.checkpoint.new_schema()
-        commands = register.standing.restarted(given, *known)
-        self._fit(commands)
-        register.take(commands, register.read_to)
-        place.checkpoint.give(given)
-        inbox.open(None if request.control is None else ControlFolder(request.control), register.read_to)
-        inbox.done((), register.standing)
+        self._first = self._register.standing.restarted(given, *known)
+        self._fit(self._first)
+
+    def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
+        """Have the run answer what it is given, and take commands; ``make_ready`` as for ``take``."""
+        register = self._register
+        if not make_ready(register.standing.after(self._first)):
+            return
+        register.take(self._first, register.read_to)
+        self._place.checkpoint.give(self._given)
+        control = self._request.control
+        self._inbox.open(None if control is None else ControlFolder(control), register.read_to)
+        self._inbox.done((), register.standing)
 
     @property
     def stream(self) -> Stream:
@@ -51,11 +59,23 @@ class CommandLog:
         """The standing queries."""
         return self._register.standing.shown()
 
-    def take(self) -> None:
-        """Pass on the commands that have come and can be done."""
+    def take(self, make_ready: Callable[[StandingQueries], bool]) -> None:
+        """Pass on the commands that have come and can be done.
+
+        ``make_ready`` is called first, with what they come to; it raises UsageError to have them refused, and
+        is False if the run ends.
+        """
         commands = self._inbox.commands(self._register.standing)
         if commands:
-            self._register.take(self._fitting(commands), self._inbox.read_to)
+            commands = self._fitting(commands)
+        if commands:
+            try:
+                if not make_ready(self._register.standing.after(commands)):
+                    return
+            except UsageError as error:
+                self._inbox.answer([Answer(one.id, str(error)) for one in commands])
+                return
+            self._register.take(commands, self._inbox.read_to)
 
     def done(self, commands: Sequence[Command]) -> None:
         """The shards have carried them out."""

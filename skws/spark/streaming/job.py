@@ -9,22 +9,33 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from threading import Thread
+from typing import Any, Final
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skws.durable.files import missing
 from skws.index.cache import pinned
+from skws.jobs.clock import StoppableClock
+from skws.jobs.log import Log
+from skws.jobs.standing import StandingQueries
 from skws.spark.streaming.faults import told_briefly
-from skws.spark.streaming.layout import Layout
+from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.live_source import NAME, source_of
+from skws.spark.streaming.moving import last_offset, moved
+from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_log import Told, in_order
 from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
-from skws.spark.streaming.reader import Reading
+from skws.spark.streaming.reader import Reading, beginning
+from skws.spark.streaming.restarting import RestartingQuery
+from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.servers_ahead import ServersAhead
 from skws_schema.model import sourced
 
+STATE: Final = "spark.skws.stateLocation"
 SETTINGS: Final = {
     **STATE_STORE,
     # A batch writes what it changed.
@@ -78,52 +89,176 @@ def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSess
     return session
 
 
-def meshed(parcels: DataFrame, reading: Reading, layout: Layout) -> DataFrame:
+def meshed(parcels: DataFrame, reading: Reading, initial: GroupedData | None) -> DataFrame:
     """What the shards tell of each parcel, columns OUTPUT."""
-    request = reading.request
+    request, layout = reading.request, reading.layout
     if sourced(request.schema):  # all shards are to see the same rows
         request = replace(request, schema=pinned(request.schema))
     processor = MeshProcessor(reading.start, request, layout.shares)
     if layout.shards == 1:
         parcels = parcels.coalesce(1)  # which Spark knows to need no shuffle: a stage less
-    return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
+    return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none", initial)
 
 
 def check_state(spark: SparkSession, state: str, last: int) -> None:
-    """Raises StateError unless Spark's checkpoint at ``state`` knows the last batch that came from it.
+    """Raises StateError unless Spark's checkpoint at ``state`` knows the last batch of so many.
 
     Spark would begin anew there, with batches whose numbers are those of others.
     """
     if last == 0:
         return
     # It keeps the offsets of the last ten, and counts from 0.
-    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(f"{state}/offsets/{last - 1}")  # type: ignore[union-attr]  # noqa: SLF001
-    if not path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path):  # noqa: SLF001
+    path, files = _files(spark, f"{state}/offsets/{last - 1}")
+    if not files.exists(path):
         raise missing(path.toString().removeprefix("file:"))
 
 
-def start_job(
-    spark: SparkSession, reading: Reading, layout: Layout, state: str, take: Callable[[Told], None]
-) -> StreamingQuery:
-    """Start the job; ``take`` gets what each batch came to, from a thread, and raises to end it.
+def _files(spark: SparkSession, url: str) -> tuple[Any, Any]:
+    """A path of Hadoop, and the file system that has it."""
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(url)  # noqa: SLF001
+    return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
 
-    Batches are numbered from 1. ``state``: where Spark keeps its checkpoint.
+
+class ShardedJob:
+    """The streaming query of a run, started again as long as it lasts; the layout of its shards may change.
+
+    Servers of the shards start with it, while Spark does.
     """
-    session = streaming_session(spark, layout.shards, state)
-    session.dataSource.register(source_of(reading))
 
-    def collect(told: DataFrame, batch: int) -> None:
-        with told_briefly():
-            rows = [(row.shard, row.part, bytes(row.told)) for row in told.collect()]
-        take(Told(batch + 1, in_order(rows)))
+    def __init__(self, place: RunDirectory, wanted: Wanted, clock: StoppableClock, log: Log) -> None:
+        self._place = place
+        self._wanted = wanted
+        self._clock = clock
+        self._log = log
+        self._query: RestartingQuery | None = None
+        self.layout = place.layout or self._first()
+        self._begin()
 
-    return (
-        session.readStream.format(NAME)
-        .load()
-        .transform(meshed, reading, layout)
-        .writeStream.foreachBatch(collect)
-        .option("checkpointLocation", state)
-        .outputMode("append")
-        .queryName("skws")
-        .start()
-    )
+    @property
+    def restarts(self) -> int:
+        return 0 if self._query is None else self._query.restarts
+
+    def want(self, wanted: Wanted) -> None:
+        """The settings, once they are known: a run that begins has another layout then. Raises UsageError."""
+        self._wanted = wanted
+        self._expect(self._place.layout or self._first())
+
+    def open(self, spark: SparkSession, committer: OutputCommitter, done: Callable[[], int]) -> None:
+        """``committer`` takes what micro-batches come to; ``done`` counts those that are through."""
+        self._spark = spark
+        self._committer = committer
+        self._query = RestartingQuery(
+            self._start, done, lambda: workers_unheard(spark), self._clock, self._log
+        )
+
+    def goes_on(self) -> bool:
+        """To be asked often, since that starts it. False: it was told to end. Raises SkwsError."""
+        return self._opened.goes_on()
+
+    def make_ready(self, standing: StandingQueries, over: Callable[[], bool]) -> bool:
+        """Lay the shards out anew if they cannot answer queries as they are, or are to be others.
+
+        False if the run is ``over`` before. Raises UsageError if that is not wanted.
+        """
+        if self._planned(standing) is self.layout:
+            return True
+        while not self._settled():
+            if over():  # which starts the query
+                return False
+            self._committer.deliver()
+        stopping = Thread(target=self._opened.stop, name="stop")
+        stopping.start()
+        while stopping.is_alive():  # it may wait until a batch is delivered
+            self._committer.deliver()
+        self._committer.deliver_rest()
+        layout = self._planned(standing)
+        self._place.change_layout(layout)
+        self._expect(layout)
+        self._opened.again()
+        shards = f"{layout.shards} shard{'s' if layout.shards > 1 else ''}"
+        self._log.info("layout", f"the state moves to {shards}, divided by {layout.spread}")
+        return True
+
+    def stop(self) -> None:
+        """Stop the query, if it runs."""
+        if self._query is not None:
+            self._query.stop()
+
+    def close(self) -> None:
+        """No start comes any more."""
+        self.stop()
+        self._servers.end()
+
+    @property
+    def _opened(self) -> RestartingQuery:
+        assert self._query is not None  # noqa: S101 - open comes first
+        return self._query
+
+    def _first(self) -> Layout:
+        request = self._place.request
+        return self._wanted.layout(list(request.named().values()), request.stream, request.plan_window)
+
+    def _planned(self, standing: StandingQueries) -> Layout:
+        """The layout for queries behind what was done; mostly the one it has."""
+        queries, window = list(standing.shown()), self._place.request.plan_window
+        return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
+
+    def _begin(self) -> None:
+        self._name = uuid4().hex[:12]  # tells starts apart
+        self._servers = ServersAhead(self._name, self._place.request, self.layout.shares)
+
+    def _expect(self, layout: Layout) -> None:
+        if layout.shares != self.layout.shares:
+            self._servers.end()
+            self.layout = layout
+            self._begin()
+        self.layout = layout
+
+    def _settled(self) -> bool:
+        """Whether the state can be read for another layout.
+
+        Not while Spark does not know that the layout's first micro-batch is done: it would begin anew.
+        """
+        if self._committer.last != self.layout.before + 1:
+            return True
+        state = self._place.state(self.layout.generation, self._spark.conf.get(STATE, None))
+        path, files = _files(self._spark, f"{state}/commits/0")
+        return bool(files.exists(path))
+
+    def _start(self) -> StreamingQuery:
+        """Raises StateError if Spark's checkpoint does not know the last micro-batch that was done."""
+        spark, last = self._spark, self._committer.last
+        place, layout, given = self._place, self.layout, spark.conf.get(STATE, None)
+        state, previous = place.state(layout.generation, given), layout.previous
+        session = streaming_session(spark, layout.shards, state)
+        first, initial, kept = beginning(place.checkpoint.start()), None, {layout.generation}
+        # Spark repeats its first micro-batch until it has begun the second.
+        if previous is not None and last < layout.before + 2:
+            old, batches = place.state(previous.generation, given), layout.before - previous.before
+            check_state(spark, old, batches)
+            first = last_offset(session, old, batches - 1)
+            initial = moved(session, old, batches - 1, previous, layout, place.request.stream.lateness)
+            kept = {layout.generation, previous.generation}
+        for generation in set(range(layout.generation)) - kept:
+            path, files = _files(spark, place.state(generation, given))
+            files.delete(path, True)
+        check_state(spark, state, last - layout.before)
+        reading = Reading(place.request, place.folder, self._name, layout, first, place.checkpoint.id)
+        session.dataSource.register(source_of(reading))
+
+        def collect(told: DataFrame, batch: int) -> None:
+            with told_briefly():
+                rows = [(row.shard, row.part, bytes(row.told)) for row in told.collect()]
+            self._committer.put(Told(layout.before + batch + 1, in_order(rows)))
+
+        return (
+            session.readStream.format(NAME)
+            .load()
+            .transform(meshed, reading, initial)
+            .writeStream.foreachBatch(collect)
+            .option("checkpointLocation", state)
+            .outputMode("append")
+            .queryName("skws")
+            .start()
+        )

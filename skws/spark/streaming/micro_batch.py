@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import orjson
 
-from skws.data.batch import NO_RECORDS, Ints, RecordBatch, Rows
+from skws.data.batch import NO_RECORDS, Ints, RecordBatch, Rows, together
 from skws.data.blocks import Block, ColumnBlock
 from skws.jobs.control import Command
 from skws.spark.streaming.compressed import compressed, expanded
@@ -83,14 +83,19 @@ class MicroBatch:
         return cls(BatchHeader.from_json(blob[_LENGTHS.size : first]), blob[first:second], blob[second:])
 
 
-def packed(batch: RecordBatch) -> bytes:
-    """Records by column, their rows by relation and column; empty if there are none."""
+def packed(batch: RecordBatch, places: Ints | None = None) -> bytes:
+    """Records by column, their rows by relation and column; empty if there are none.
+
+    ``places``: of a part of a micro-batch, where its records are in the whole.
+    """
     if not len(batch):
         return b""
     columns = [(number, _columns(blocks, places)) for number, blocks, _, places in batch.rows.by_relation()]
     told: dict[str, object] = {"relations": batch.relation, "times": batch.time, "columns": columns}
     if batch.delete is not None and batch.delete.any():
         told["deletes"] = batch.delete
+    if places is not None:
+        told["places"] = places
     return compressed(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
@@ -105,11 +110,21 @@ def _columns(blocks: Sequence[Block], places: Ints) -> list[Sequence[Value]]:
     return found
 
 
+def rejoined(parts: Sequence[bytes]) -> RecordBatch:
+    """The whole of parts of a micro-batch that were packed with their places."""
+    told = [orjson.loads(expanded(part)) for part in parts if part]
+    if not told:
+        return NO_RECORDS
+    places = np.concatenate([one["places"] for one in told])
+    return together([_read(one) for one in told]).taken(np.argsort(places))
+
+
 def unpacked(blob: bytes) -> RecordBatch:
     """Inverse of ``packed``, as columns."""
-    if not blob:
-        return NO_RECORDS
-    told = orjson.loads(expanded(blob))
+    return _read(orjson.loads(expanded(blob))) if blob else NO_RECORDS
+
+
+def _read(told: dict[str, Any]) -> RecordBatch:
     relation = np.array(told["relations"], dtype=np.int64)
     blocks = [ColumnBlock(number, columns) for number, columns in told["columns"]]
     deletes = told.get("deletes")

@@ -62,11 +62,12 @@ class OutputMerger:
         """One batch. ``again``: of an earlier process. Raises SinkError."""
         stats = [orjson.loads(blob) for _, part, blob in told.rows if part == 0]
         results = self._limited(results_of(told))
-        letters: tuple[str, ...] = ()
-        heads = [(BatchHeader.from_json(one["head"].encode()), one) for one in stats if "head" in one]
-        for head, first in heads:
-            letters += (*head.letters, *first["late_letters"])
-            self._heed(head, first, again=again)
+        heads = [BatchHeader.from_json(one["head"].encode()) for one in stats if "head" in one]
+        letters = tuple(letter for head in heads for letter in head.letters)
+        for one in stats:
+            letters += tuple(one.get("late_letters", ()))
+        for head in heads:
+            self._heed(head, again=again)
         if self.table_letters and not again:
             letters, self.table_letters = (*self.table_letters, *letters), ()
         began = time.perf_counter()
@@ -75,7 +76,7 @@ class OutputMerger:
         self.delivered = told.number
         self._count(stats, results)
         if heads and not again:
-            self._clocked(heads[0][0], max(one["seconds"] for one in stats), sinks)
+            self._clocked(heads[0], max(one["seconds"] for one in stats), sinks)
 
     def _clocked(self, head: BatchHeader, engine: float, sinks: float) -> None:
         """A batch is through; ``engine``: of the shard that took longest, in seconds."""
@@ -96,13 +97,10 @@ class OutputMerger:
         self.full = True
         return results[: limit - self._gauges.written]
 
-    def _heed(self, head: BatchHeader, first: dict[str, Any], *, again: bool) -> None:
-        """What is not about results."""
+    def _heed(self, head: BatchHeader, *, again: bool) -> None:
+        """What is not about results, and known before them."""
         for notice in head.notices:
             self._log.warning("source", notice)
-        if first["late_notice"] and not self._late_told:
-            self._late_told = True
-            self._log.warning("late", first["late_notice"])
         if head.commands:
             self._done(head.commands)
         self.ended = self.ended or (head.ended and not again)
@@ -110,21 +108,27 @@ class OutputMerger:
         self.behind = self.behind if head.behind is None else head.behind
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
-        counters = self._gauges.counters
-        for relation, count in enumerate(first["relations"]):
-            if count:
-                counters["relation", relation] += count
-                counters["tuples"] += count
-        counters["deletions"] += first["deletions"]
-        counters["late"] += first["late"]
-        if first["latest"] is not None:
-            self._gauges.event_time = max(first["latest"], self._gauges.event_time or first["latest"])
 
     def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
+        """Of records tell all shards that see some of them alone, else the first one."""
         self._gauges.delivered(NO_RECORDS, results)
+        counters = self._gauges.counters
+        seen = [one for one in stats if "relations" in one]
+        for one in seen:
+            if one["late_notice"] and not self._late_told:
+                self._late_told = True
+                self._log.warning("late", one["late_notice"])
+            for relation, count in enumerate(one["relations"]):
+                if count:
+                    counters["relation", relation] += count
+                    counters["tuples"] += count
+            counters["deletions"] += one["deletions"]
+            counters["late"] += one["late"]
+            if one["latest"] is not None:
+                self._gauges.event_time = max(one["latest"], self._gauges.event_time or one["latest"])
         if stats:
-            self.live = max((one.get("live", 0) for one in stats), default=0)
-            self.log_bytes = max((one.get("log_bytes", 0) for one in stats), default=0)
+            self.live = sum(one["live"] for one in seen)
+            self.log_bytes = sum(one["log_bytes"] for one in seen)
             self.operators = max(one["operators"] for one in stats)
             self.waiting = sum(one["waiting"] for one in stats)
             self.insight = ShardStats.of(stats) or self.insight

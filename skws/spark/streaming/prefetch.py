@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from skws.data.batch import Chunk
+from skws.data.batch import Chunk, RecordBatch
 from skws.sources.feed import Batch, Feed, Offset
-from skws.spark.streaming.micro_batch import packed
 from skws_schema.model import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """A batch, and its records as a parcel holds them, if that was done ahead; how long all that took."""
+    """A batch, and its records as parcels hold them, if that was done ahead; how long all that took."""
 
     batch: Batch
-    packed: bytes | None = None
+    packed: Sequence[bytes] | None = None
     seconds: float = 0.0
 
 
 class Prefetch:
-    """A feed that is polled in a thread, ahead of the question, as long as it has full batches to give."""
+    """A feed that is polled in a thread, ahead of the question, as long as it has full batches to give.
 
-    def __init__(self, feed: Feed) -> None:
+    ``pack``: makes what parcels hold of the records.
+    """
+
+    def __init__(self, feed: Feed, pack: Callable[[RecordBatch], Sequence[bytes]]) -> None:
         self._feed = feed
+        self._pack = pack
         self._thread = ThreadPoolExecutor(1, "poll")
         self._next: tuple[Offset, int] | None = None
         self._ahead: tuple[Offset, Future[Polled]] | None = None
@@ -82,7 +86,7 @@ class Prefetch:
     def _poll(self, start: Offset, limit: int) -> Polled:
         began = perf_counter()
         batch = self._feed.poll(start, limit)
-        records = packed(batch.read.records)
+        records = self._pack(batch.read.records)
         return Polled(batch, records, perf_counter() - began)
 
     def _taken(self, start: Offset) -> Polled | None:

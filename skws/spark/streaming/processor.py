@@ -45,26 +45,30 @@ _KEY: Final = StructType([StructField("kind", StringType()), StructField("name",
 _VALUE: Final = StructType([StructField("head", BinaryType()), StructField("body", BinaryType())])
 
 
+BLOBS: Final = "shelf"
+"""The name of the variable that holds all blobs, in checkpoints as well."""
+
+
 class StateStore:
     """Blobs, each with a small one that says what it is."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._state: MapState = handle.getMapState("shelf", _KEY, _VALUE)
+        self._state: MapState = handle.getMapState(BLOBS, _KEY, _VALUE)
 
     def put(self, kind: Kind, name: object, body: bytes, head: bytes = b"") -> None:
         self._state.updateValue((kind, str(name)), (head, body))
 
-    def find(self, kind: Kind, name: object) -> bytes | None:
-        """The body, if it is there."""
+    def find(self, kind: Kind, name: object) -> tuple[bytes, bytes] | None:
+        """Head and body, if it is there."""
         found = self._state.getValue((kind, str(name)))
-        return None if found is None else bytes(found[1])
+        return None if found is None else (bytes(found[0]), bytes(found[1]))
 
     def get(self, kind: Kind, name: object) -> tuple[bytes, bytes]:
         """Head and body of what the shard knows to be there."""
-        found = self._state.getValue((kind, str(name)))
+        found = self.find(kind, name)
         if found is None:
             raise RuntimeError(f"the state of a shard has no {kind} {name}, though its mark says so")
-        return bytes(found[0]), bytes(found[1])
+        return found
 
     def drop(self, kind: Kind, name: object) -> None:
         """Nothing happens if it is not there."""
@@ -84,7 +88,8 @@ OUTPUT: Final = "shard int, part int, told binary"
 
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
-    """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks; ``tables``: how many blobs.
+    """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks, some of which are not there, as
+    a parcel brought the shard nothing; ``tables``: how many blobs.
 
     ``given``: what it was last started with, where no driver keeps that.
     """
@@ -131,7 +136,8 @@ class MeshProcessor(StatefulProcessor):
         share = self._shares[key[0]]
         client = ShardClient(self._run_name(), self._request, share)
         try:
-            mark = ShardProgress(**orjson.loads(self._store.find("mark", "") or b"{}"))
+            _, known = self._store.find("mark", "") or (b"", b"{}")
+            mark = ShardProgress(**orjson.loads(known))
             parcels = self._parcels(rows, mark)
             mark = replace(mark, given=self._given)
             for parcel in parcels:
@@ -140,6 +146,16 @@ class MeshProcessor(StatefulProcessor):
             self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
             client.close()
+
+    def handleInitialState(  # noqa: N802 - Spark's name
+        self,
+        key: Any,  # noqa: ARG002 - Spark's signature
+        initialState: Any,  # noqa: N803 - Spark's name
+        timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
+    ) -> None:
+        """Take a blob that shards of another layout have left (``moving``)."""
+        row = initialState
+        self._store.put(row.kind, row.name, bytes(row.body), bytes(row.head))
 
     def _run_name(self) -> str:
         """What tells the shards of this run from others on the same machine."""
@@ -153,7 +169,7 @@ class MeshProcessor(StatefulProcessor):
         self, client: ShardClient, mark: ShardProgress, blob: bytes
     ) -> tuple[ShardProgress, list[bytes]]:
         """One parcel: through the mesh, into the log."""
-        question = {"op": "work", "epoch": mark.epoch, "chunk": mark.next, "past": False}
+        question = {"op": "work", "epoch": mark.epoch, "past": False}
         answer = client.ask(question, [blob])
         if answer.head["op"] == "behind":
             self._tell(client, mark)
@@ -185,8 +201,9 @@ class MeshProcessor(StatefulProcessor):
 
     def _tell_chunks(self, client: ShardClient, mark: ShardProgress, op: str) -> None:
         for number in range(mark.oldest, mark.next):
-            chunk, records = self._store.get("chunk", number)
-            client.ask({"op": op, "chunk": orjson.loads(chunk)}, [records])
+            kept = self._store.find("chunk", number)
+            if kept is not None:
+                client.ask({"op": op, "chunk": orjson.loads(kept[0])}, [kept[1]])
 
     def _kept(self, mark: ShardProgress, parcel: MicroBatch, answer: Message) -> ShardProgress:
         """The log with a parcel in it, and without what is over."""
@@ -205,14 +222,15 @@ class MeshProcessor(StatefulProcessor):
             self._store.put("query", one["name"], b"", orjson.dumps(standing))
         for name, state in zip(head["states"], answer.blobs, strict=False):
             self._store.put("state", name, state)
-        if head["chunk"] is not None:
-            self._store.put("chunk", mark.next, parcel.records, orjson.dumps(head["chunk"]))
+        chunk = head["chunk"]
+        if chunk is not None:
+            self._store.put("chunk", chunk["number"], parcel.records, orjson.dumps(chunk))
         for number in head["dropped"]:
             self._store.drop("chunk", number)
         return ShardProgress(
             epoch=mark.epoch + 1,
             oldest=max([mark.oldest, *(number + 1 for number in head["dropped"])]),
-            next=mark.next + (head["chunk"] is not None),
+            next=mark.next if chunk is None else chunk["number"] + 1,
             tables=mark.tables + bool(parcel.tables),
             position=head["position"],
             now=head["now"],

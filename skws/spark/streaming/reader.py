@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from skws.sources.feed import Batch, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
 from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.input_tap import InputTap
+from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
 from skws.spark.streaming.prefetch import Polled, Prefetch
 from skws.spark.streaming.replay_control import ReplayControl
@@ -45,21 +46,26 @@ Rows = Iterator[tuple[int, int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader needs. ``start``: tells starts of the run apart; ``keys``: one for each shard.
+    """What a reader needs. ``start``: tells starts of the run apart. ``run``: the id of the checkpoint.
 
-    ``run``: the id of the checkpoint.
+    ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``.
     """
 
     request: Job
     folder: Path
     start: str
-    keys: tuple[int, ...]
+    layout: Layout
     first: Offset
     run: str = ""
 
     @property
     def commands(self) -> Path:
         return self.folder / COMMANDS
+
+
+def beginning(feed: Offset) -> Offset:
+    """Spark's offset at which a run begins, by that of its feed."""
+    return {"feed": feed, "commands": 0, "tables": False, "sequence": 0, "start": "", "ended": False}
 
 
 class FeedReader(SimpleDataSourceStreamReader):
@@ -82,14 +88,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._beyond: tuple[Offset, Offset] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        return {
-            "feed": self._reading.first,
-            "commands": 0,
-            "tables": False,
-            "sequence": 0,
-            "start": "",
-            "ended": False,
-        }
+        return self._reading.first
 
     def read(self, start: Offset) -> tuple[Rows, Offset]:
         """What is there behind ``start``, and where that ends."""
@@ -119,17 +118,16 @@ class FeedReader(SimpleDataSourceStreamReader):
             return iter(()), start
         behind = self._behind(polled.end)
         feed.read_on()
-        parcel = self._parcel(start, end, taken, commands, behind)
-        self._tap.leave(parcel.head.number, parcel.records)
+        rows = self._parcels(start, end, taken, commands, behind, left=True)
         self._given = len(polled.read), time.monotonic()
-        return self._rows(end, parcel), end
+        return rows, end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
         """The same once more."""
         read = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
         again = Polled(Batch(read, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
-        return self._rows(end, self._parcel(start, end, again, commands, None))
+        return self._parcels(start, end, again, commands, None)
 
     def commit(self, end: Offset) -> None:
         self._polled().commit(end["feed"])
@@ -154,7 +152,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if self._feed is None:
             request = self._reading.request
             source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
-            self._feed = Prefetch(RetryingFeed(source, schema, SystemClock()))
+            self._feed = Prefetch(RetryingFeed(source, schema, SystemClock()), self._reading.layout.packed)
         return self._feed
 
     def _schema_behind(self, commands: int) -> Schema:
@@ -192,20 +190,26 @@ class FeedReader(SimpleDataSourceStreamReader):
             return False
         return True
 
-    def _parcel(
+    def _parcels(
         self,
         start: Offset,
         end: Offset,
         polled: Polled,
         commands: tuple[Command, ...],
         behind: str | None,
-    ) -> MicroBatch:
+        *,
+        left: bool = False,
+    ) -> Rows:
+        """A row for each shard; what is not about records is for the first one, but for commands.
+
+        ``left``: the records are left for an onlooker, too.
+        """
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         began = time.perf_counter()
         known, taken = len(self._intake.bad.first), polled.batch.read
         letters = self._intake.refuse(taken.bad)
-        records = packed(taken.records) if polled.packed is None else polled.packed
+        parts = self._reading.layout.packed(taken.records) if polled.packed is None else polled.packed
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]
         watched, notices = self._tap.asked, polled.batch.notices
@@ -214,11 +218,23 @@ class FeedReader(SimpleDataSourceStreamReader):
             read, commands, letters, len(taken.bad), reasons, notices, behind, ended, number, watched, reading
         )
         tables = b"" if start["tables"] else packed(RecordBatch.of(list(kept_tables(self._reading.folder))))
-        return MicroBatch(head, tables, records)
-
-    def _rows(self, end: Offset, parcel: MicroBatch) -> Rows:
-        blob = parcel.to_bytes()
-        return iter([(key, end["sequence"], blob) for key in self._reading.keys])
+        layout = self._reading.layout
+        divided = layout.keys is not None
+        if watched and left:
+            self._tap.leave(number, packed(taken.records) if divided else parts[0])
+        if not divided:
+            blob = MicroBatch(head, tables, parts[0]).to_bytes()
+            return iter([(group, number, blob) for group in layout.groups])
+        reached = int(taken.records.time.max()) if len(taken.records) else None
+        head = replace(head, reached=reached)
+        others = replace(head, letters=(), bad=0, reasons=(), notices=(), behind=None)
+        heads = [head, *[others] * (layout.shards - 1)]
+        return iter(
+            [
+                (group, number, MicroBatch(own, tables, part).to_bytes())
+                for group, own, part in zip(layout.groups, heads, parts, strict=True)
+            ]
+        )
 
     def _commands(self, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
         """Those behind an offset, as far as they are written; the driver has checked them all."""

@@ -75,6 +75,10 @@ class RestartingQuery:
             return False
         raise SparkFailedError("Spark failed: it ended the query, and did not say why")
 
+    def again(self) -> None:
+        """Behind ``stop``: the next question starts it."""
+        self._query, self._due = None, self._clock.now()
+
     def stop(self) -> None:
         if self._query is not None:
             stopped(self._query)

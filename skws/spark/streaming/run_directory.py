@@ -4,18 +4,16 @@
 commands/     the commands, which the source reads
 outbox/       what batches came to, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
-              says where the executors can reach it
+              says where the executors can reach it; ``spark-1`` that of the run's second layout, and so on
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from skws.data.batch import Chunk
 from skws.data.record import Item, Record
@@ -24,6 +22,7 @@ from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.intake import Intake
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
+from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.output_log import OutputLog
 from skws.spec.job import Job
 
@@ -60,16 +59,25 @@ class RunDirectory:
         """With the schema that the run began with."""
         return self._request
 
-    @property
-    def spark(self) -> Path:
-        return self.folder / "spark"
+    def state(self, generation: int, given: str | None) -> str:
+        """Where Spark keeps the checkpoint of a layout, a URL; ``given``: by the user, for the first one."""
+        return given + _behind(generation) if given else self._state(generation).as_uri()
+
+    def _state(self, generation: int) -> Path:
+        return self.folder / f"spark{_behind(generation)}"
 
     @property
-    def layout(self) -> Any:
-        """What ``begin`` was told of the shards; None if the run is new."""
-        return self.checkpoint.began_with("layout")
+    def layout(self) -> Layout | None:
+        """That of the shards; None if the run is new."""
+        told = self.checkpoint.began_with("layout")
+        return None if told is None else Layout.of(told)
 
-    def first_offset(self, layout: Mapping[str, Any]) -> Offset:
+    def change_layout(self, layout: Layout) -> None:
+        """The shards of the run have another layout from now on."""
+        private_folder(self._state(layout.generation))
+        self.checkpoint.change("layout", layout.shown())
+
+    def first_offset(self, layout: Layout) -> Offset:
         """Where the run began; it begins here if it is new, with its static tables kept.
 
         Raises NotYetError while the source is away.
@@ -79,9 +87,9 @@ class RunDirectory:
             with closing(source.open(self._request.schema)) as feed:
                 offset = feed.start()
                 tables = self._tables(list(feed.tables()))
-                self.checkpoint.begin(tables, offset, {"layout": layout})
+                self.checkpoint.begin(tables, offset, {"layout": layout.shown()})
         self.checkpoint.tables()  # which the source reads; they are checked here
-        private_folder(self.spark)
+        private_folder(self._state(layout.generation))
         return self.checkpoint.start()
 
     def outbox(self) -> OutputLog:
@@ -91,3 +99,7 @@ class RunDirectory:
         read = Chunk.of(items)
         self.letters = self.intake.refuse(read.bad)
         return tuple(read.records.records())
+
+
+def _behind(generation: int) -> str:
+    return f"-{generation}" if generation else ""

@@ -34,11 +34,6 @@ class ServersAhead:
         if self._thread is not None:
             self._thread.start()
 
-    def only(self, shares: Mapping[int, Part]) -> None:
-        """The run has these shares: servers of others go."""
-        if shares != self._shares:
-            self.end()
-
     def end(self) -> None:
         if self._thread is not None:
             self._thread.join()

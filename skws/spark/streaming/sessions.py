@@ -1,4 +1,4 @@
-"""Sessions for streaming: which master, how many shards; and ends of what may have gone by itself."""
+"""Sessions for streaming: which master; and ends of what may have gone by itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skws.spark.local_java import LocalJava
 from skws.spark.session import start_session
-from skws_schema.errors import UsageError
 
 # A task whose Python worker was killed is run again, as it is on a cluster.
 _MASTER: Final = "local[*,4]"
-_SHARDS: Final = "spark.skws.shards"
 
 Ahead: TypeAlias = Future[SparkSession]
 """A session that is being started."""
@@ -28,14 +26,6 @@ def stopped(started: StreamingQuery | SparkSession) -> None:
     """Stop what may have gone by itself: who ends a service sends signals to Java, too."""
     with suppress(Py4JError, OSError):
         started.stop()
-
-
-def told_shards(spark: SparkSession) -> int | None:
-    """By Spark's setting. Raises UsageError."""
-    told = spark.conf.get(_SHARDS, None)
-    if told is not None and not told.isdecimal():
-        raise UsageError(f"{_SHARDS} {told}: expected a number")
-    return None if told is None else int(told)
 
 
 def master_of(master: str | None) -> str | None:

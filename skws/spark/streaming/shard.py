@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
 from skws.formats.dead_letters import Late, dead_letter, late_letters, late_notice
 from skws.jobs.control import Command
@@ -124,8 +124,8 @@ class Shard:
         batch = self._counting(unpacked(records), chunk.number)
         self._past.append(LoggedBatch(chunk.position, chunk.now, batch))
 
-    def work(self, parcel: MicroBatch, number: int) -> Worked:
-        """Tables, then commands, then records, which will be chunk ``number`` of the log."""
+    def work(self, parcel: MicroBatch) -> Worked:
+        """Tables, then commands, then records, which become the chunk of the log with the parcel's number."""
         began = perf_counter()
         live = self._live
         if parcel.tables:
@@ -137,12 +137,14 @@ class Shard:
         batch = unpacked(parcel.records)
         chunk = None
         before = live.position, live.now
-        results += live.take(batch, ended=parcel.head.ended)
-        if parcel.head.reached is not None:
-            live.seek(live.position, parcel.head.reached)
+        ended, reached = parcel.head.ended, parcel.head.reached
+        results += live.take(batch, ended=ended and reached is None)
+        if reached is not None:  # others have seen later records, which settle what waits here
+            live.seek(live.position, reached)
+            results += live.take(NO_RECORDS, ended=ended)
         if len(batch):
             latest = int(batch.time.max())
-            chunk = Chunk(number, *before, latest, live.position, len(parcel.records))
+            chunk = Chunk(parcel.head.number, *before, latest, live.position, len(parcel.records))
             self.log.chunks.append(chunk)
         dropped = self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)
         told = self._told(parcel, batch) | {"seconds": perf_counter() - began}
@@ -184,15 +186,16 @@ class Shard:
         return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
     def _told(self, parcel: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
-        """What this shard alone knows; the first one tells of what all of them see, if they do, too."""
+        """What this shard alone knows; the first one tells the head, and what it sees if all of them do."""
         load = self._live.load()
         told: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if parcel.head.watched:
             told |= shard_stats.told(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
+        if self._share.first:
+            told["head"] = parcel.head.to_json().decode()
         if self._share.first or self._share.alone:
             told |= {
-                "head": parcel.head.to_json().decode(),
                 "live": load.live,
                 "log_bytes": self.log.size,
                 **self._counted(batch, [one.record for one in late]),

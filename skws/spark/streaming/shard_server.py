@@ -83,7 +83,7 @@ class ShardServer:
         if not message.head["past"] and self._shard.asks_past(parcel):
             return Message({"op": "past"}, [])
         epoch, self.epoch = self.epoch, -1  # until all is done, the mesh belongs to no epoch
-        worked = self._shard.work(parcel, message.head["chunk"])
+        worked = self._shard.work(parcel)
         self.epoch = epoch + 1
         head = {
             "op": "done",

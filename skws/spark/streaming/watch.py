@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -26,22 +25,18 @@ from skws.queries.kinds import checked
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Offset
 from skws.sources.retry import retry
 from skws.spark.faults import told_plainly
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.input_tap import InputTap
-from skws.spark.streaming.job import check_state, start_job, workers_unheard
-from skws.spark.streaming.layout import Layout, kept_layout, new_layout
+from skws.spark.streaming.job import ShardedJob
+from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_merger import OutputMerger
-from skws.spark.streaming.reader import Reading
 from skws.spark.streaming.replay_control import ReplayControl
-from skws.spark.streaming.restarting import RestartingQuery
 from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.servers_ahead import ServersAhead
-from skws.spark.streaming.sessions import Ahead, live_session, stopped, told_shards
+from skws.spark.streaming.sessions import Ahead, live_session, stopped
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -53,15 +48,14 @@ from skws_windows.window import MICROSECOND
 if TYPE_CHECKING:
     from skws.queries.windowed.window_span import WindowSpan
 
-STATE: Final = "spark.skws.stateLocation"
-
 
 class SparkWatch:
     """A live search of ``request``. Other threads than that of ``run`` use its ``control``.
 
     ``sinks``: those of the request unless given. ``each_step`` is called in the
     thread of the run, ten times a second; ``onlooker`` sees the records there.
-    ``shards``: None for Spark's setting ``spark.skws.shards``, else one.
+    ``wanted``: how the shards are laid out; None for Spark's settings ``spark.skws.shards`` and
+    ``spark.skws.partitioning``.
     ``ahead``: a session of its own that is being started. Raises QueryError,
     UsageError, SourceError before anything is opened.
     """
@@ -72,7 +66,7 @@ class SparkWatch:
         log: Log,
         *,
         sinks: Sequence[Sink] | None = None,
-        shards: int | None = None,
+        wanted: Wanted | None = None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
         ahead: Ahead | None = None,
@@ -89,7 +83,7 @@ class SparkWatch:
         if self._source.local_only:
             raise UsageError(f"{self._source.name} can be read once only: it needs --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
-        self._shards = shards
+        self._wanted = wanted
         self._inbox = Inbox(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
@@ -99,7 +93,7 @@ class SparkWatch:
         self._merger = OutputMerger(request, log, gauges, self._carried_out)
         self._replay_control: ReplayControl | None = None
         self._command_log: CommandLog | None = None
-        self._query: RestartingQuery | None = None
+        self._job: ShardedJob | None = None
         self._told: Run | None = None
 
     @property
@@ -156,7 +150,7 @@ class SparkWatch:
             load=Load(shards.live, shards.operators, shards.waiting),
             standing=self.standing,
             log_bytes=shards.log_bytes,
-            restarts=0 if self._query is None else self._query.restarts,
+            restarts=0 if self._job is None else self._job.restarts,
         )
 
     def run(self) -> None:
@@ -185,17 +179,12 @@ class SparkWatch:
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
         place = stack.enter_context(RunDirectory(self.request))
-        layout = kept_layout(place.layout, place.folder, self._shards)
         self._hold(place)
-        start = uuid4().hex[:12]
-        expected = layout or new_layout(self._shards or 1, len(self._given))
-        servers = ServersAhead(start, place.request, expected.shares)
-        stack.callback(servers.end)
+        job = self._job = ShardedJob(place, self._wanted or Wanted(), self.clock, self._log)
+        stack.callback(job.close)
         spark = self._session(stack)
-        layout = layout or new_layout(self._shards or told_shards(spark) or 1, len(self._given))
-        servers.only(layout.shares)
-        first = self._first_offset(place, layout)
-        if first is None:
+        job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)))
+        if not self._begun(place, job.layout):
             return
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self.request.source, self._log)
@@ -203,42 +192,40 @@ class SparkWatch:
         command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)
         self._gauges.schema = command_log.stream.schema
         committer = self._open_sinks(stack, place)
-        reading = Reading(place.request, place.folder, start, layout.keys, first, place.checkpoint.id)
-        state = spark.conf.get(STATE, None) or place.spark.as_uri()
-        check_state(spark, state, committer.last)
-        query = self._query = RestartingQuery(
-            lambda: start_job(spark, reading, layout, state, committer.put),
-            lambda: self._gauges.batches,
-            lambda: workers_unheard(spark),
-            self.clock,
-            self._log,
-        )
-        stack.callback(query.stop)
+        job.open(spark, committer, lambda: self._gauges.batches)
+        stack.callback(job.stop)
+        over = partial(self._over, job, committer)
+        ready = partial(job.make_ready, over=over)
+        command_log.begin(ready)
+        self._speak_of_schema(command_log)
         self._state = "running"
         self._log.info(
             "started",
             f"watching {paced(self.source_name, self.request)}",
             source=self.source_name,
-            shards=layout.shards,
+            shards=job.layout.shards,
+            **({"partitioning": str(job.layout.spread)} if job.layout.shards > 1 else {}),
         )
-        while not self._over(query, committer):
+        while not over():
             self._hold(place)
+            command_log.take(ready)
             self._step(command_log, committer, tap)
             publishing.each_second(self.clock.now(), self.metrics)
         committer.stop_waiting()
-        query.stop()
+        job.stop()
         committer.deliver_rest()
         committer.commit()
         self._look_on(tap)
 
-    def _first_offset(self, place: RunDirectory, layout: Layout) -> Offset | None:
-        """None if the run ends before its source is there."""
-        return retry(
-            lambda: place.first_offset(layout.shown()),
+    def _begun(self, place: RunDirectory, layout: Layout) -> bool:
+        """False if the run ends before its source is there."""
+        first = retry(
+            lambda: place.first_offset(layout),
             self.clock,
             self.control.wait,
             lambda line: self._log.warning("source", line),
         )
+        return first is not None
 
     def _hold(self, place: RunDirectory) -> None:
         """Show the reader whether it is paused, and its speed."""
@@ -274,11 +261,11 @@ class SparkWatch:
         stack.callback(committer.close)
         return committer
 
-    def _over(self, query: RestartingQuery, committer: OutputCommitter) -> bool:
+    def _over(self, job: ShardedJob, committer: OutputCommitter) -> bool:
         if self.clock.stopping.is_set() or self.ended:
             return True
         try:
-            if query.goes_on():
+            if job.goes_on():
                 return False
         except SkwsError:
             committer.deliver_rest()
@@ -287,8 +274,7 @@ class SparkWatch:
         return True
 
     def _step(self, command_log: CommandLog, committer: OutputCommitter, tap: InputTap) -> None:
-        """Commands in, what came out to the sinks."""
-        command_log.take()
+        """What came out to the sinks."""
         if committer.deliver():
             self._speak_of_schema(command_log)
         committer.commit_if_due()

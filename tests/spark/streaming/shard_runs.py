@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import orjson
 
@@ -47,7 +47,8 @@ class KeptShard:
         if self.shard.asks_past(parcel):
             for number in sorted(self.chunks):
                 self.shard.replay_silently(*self.chunks[number])
-        worked = self.shard.work(MicroBatch.from_bytes(parcel.to_bytes()), self.next)
+        head = replace(parcel.head, number=self.next)
+        worked = self.shard.work(MicroBatch.from_bytes(replace(parcel, head=head).to_bytes()))
         if parcel.tables:
             self.tables.append(parcel.tables)
         for name in worked.removed:
@@ -59,17 +60,22 @@ class KeptShard:
         if worked.chunk is not None:
             told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
             self.chunks[self.next] = told, parcel.records
-            self.next += 1
+        self.next += 1
         for number in worked.dropped:
             del self.chunks[number]
         return worked
 
 
 def parcel_of(
-    records: Sequence[Record], commands: Sequence[Command] = (), tables: Sequence[Record] = ()
+    records: Sequence[Record],
+    commands: Sequence[Command] = (),
+    tables: Sequence[Record] = (),
+    number: int = 0,
 ) -> MicroBatch:
     return MicroBatch(
-        BatchHeader(0.0, tuple(commands)), packed(RecordBatch.of(tables)), packed(RecordBatch.of(records))
+        BatchHeader(0.0, tuple(commands), number=number),
+        packed(RecordBatch.of(tables)),
+        packed(RecordBatch.of(records)),
     )
 
 

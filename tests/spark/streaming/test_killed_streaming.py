@@ -54,17 +54,20 @@ def processes_of(mark: str, text: str) -> list[int]:
 class Run:
     """``skws watch`` as a process of its own, with all that it starts."""
 
-    def __init__(self, folder: Path, shards: int, master: str) -> None:
+    def __init__(
+        self, folder: Path, shards: int, master: str, *settings: str, patterns: Sequence[str] = (PATTERN,)
+    ) -> None:
         self.mark = uuid4().hex
         self.errors = folder / "errors"
         command = [
-            *(sys.executable, "-m", "skws", "watch", QUERY, "--pattern", PATTERN, "--master", master),
+            *(sys.executable, "-m", "skws", "watch", QUERY, "--master", master),
+            *(word for pattern in patterns for word in ("--pattern", pattern)),
             *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
             *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),
             *("--sink", f"jsonl:{folder / 'out.jsonl'}"),
         ]
-        settings = f"--conf spark.skws.shards={shards} pyspark-shell"
-        env = {**os.environ, MARK: self.mark, "PYSPARK_SUBMIT_ARGS": settings}
+        told = " ".join(f"--conf {one}" for one in (f"spark.skws.shards={shards}", *settings))
+        env = {**os.environ, MARK: self.mark, "PYSPARK_SUBMIT_ARGS": f"{told} pyspark-shell"}
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=errors)
 
@@ -156,14 +159,14 @@ def killed_at_random(folder: Path, kinds: Sequence[str], start: Callable[[], Run
     return run
 
 
-def all_told(folder: Path, run: Run, results: int) -> None:
+def all_told(folder: Path, run: Run, results: int, queries: Sequence[str] = (QUERY, PATTERN)) -> None:
     """The run comes to tell everything, once and in order."""
     # A pattern waits for records that may still come; this one says that the time for them is over.
     append(folder / "in.jsonl", customer(2000, 0, "eve"))
     out = folder / "out.jsonl"
-    run.until(lambda: count(out) >= 2 * results)
+    run.until(lambda: count(out) >= len(queries) * results)
     time.sleep(0.5)
-    for query in (QUERY, PATTERN):
+    for query in queries:
         found = [line for line in lines(out) if line["query"] == query]
         assert len(found) == len({line["id"] for line in found}) == results
         assert [line["start"] for line in found] == sorted(line["start"] for line in found)
@@ -199,6 +202,30 @@ def test_killed_twenty_times(tmp_path: Path) -> None:
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
     run.end()
+
+
+@pytest.mark.slow
+def test_killed_while_its_state_moves(tmp_path: Path) -> None:
+    """Each start has other shards than the one before, which may not have come to anything."""
+    rng = random.Random(9)
+    shards = 1
+    with written(tmp_path) as writer:
+        for _ in range(14):
+            shards = rng.choice([number for number in (1, 2, 3, 4) if number != shards])
+            spread = rng.choice(["keys", "roots"])
+            run = Run(tmp_path, shards, "local[2,4]", f"spark.skws.partitioning={spread}", patterns=())
+            if rng.random() < 0.5:
+                run.until(more_than_now(tmp_path / "out.jsonl"))
+            time.sleep(rng.uniform(0, 12))
+            run.kill(rng.choice(["driver", "java"]), rng)
+            run.end()
+    run = Run(tmp_path, 5 - shards, "local[2,4]", patterns=())
+    all_told(tmp_path, run, writer.results, (QUERY,))
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(PATIENCE) == 130, run.errors.read_text()
+    run.end()
+    assert run.errors.read_text().count("the state moves") > 5
+    assert "Traceback" not in run.errors.read_text()
 
 
 @pytest.mark.slow

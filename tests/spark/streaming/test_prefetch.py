@@ -9,14 +9,18 @@ from threading import Event, Lock
 
 import pytest
 
-from skws.data.batch import Chunk
+from skws.data.batch import Chunk, RecordBatch
 from skws.data.record import BadRecord, Item, Record
 from skws.sources.feed import Batch, Offset
-from skws.spark.streaming.micro_batch import unpacked
+from skws.spark.streaming.micro_batch import packed, unpacked
 from skws.spark.streaming.prefetch import Prefetch
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 from tests.strategies import seeds
+
+
+def whole(records: RecordBatch) -> list[bytes]:
+    return [packed(records)]
 
 
 @dataclass
@@ -78,7 +82,7 @@ class Counting:
 @seeds(2, 5)
 def test_all_records_in_order(seed: int) -> None:
     feed = Counting(200, seed)
-    ahead = Prefetch(feed)
+    ahead = Prefetch(feed, whole)
     found: list[Item] = []
     at, ended, packed_ahead = feed.start(), False, 0
     while not ended:
@@ -87,7 +91,7 @@ def test_all_records_in_order(seed: int) -> None:
         batch = polled.batch
         if polled.packed is not None:
             packed_ahead += 1
-            assert list(unpacked(polled.packed).records()) == list(batch.read)
+            assert list(unpacked(polled.packed[0]).records()) == list(batch.read)
         assert len(batch.read) <= 10
         assert list(feed.replay(at, batch.end)) == list(batch.read)
         found += batch.read
@@ -99,7 +103,7 @@ def test_all_records_in_order(seed: int) -> None:
 
 def test_bad_records_are_left_to_who_polls() -> None:
     feed = Counting(200, 1)
-    ahead = Prefetch(feed)
+    ahead = Prefetch(feed, whole)
     bad = BadRecord("somewhere", 1, 0, b"", "no time")
     given: list[list[Item]] = [[Record(0, 0, (0,))] * 3, [Record(0, 1, (1,)), bad, Record(0, 1, (1,))], []]
     polls = iter(given)
@@ -108,12 +112,12 @@ def test_bad_records_are_left_to_who_polls() -> None:
     ahead.read_on()
     second = ahead.poll({"at": 3}, 3)
     assert second.packed is not None
-    assert (len(first.batch.read), len(unpacked(second.packed))) == (3, 2)
+    assert (len(first.batch.read), len(unpacked(second.packed[0]))) == (3, 2)
     assert list(second.batch.read.bad) == [bad]
 
 
 def test_another_offset_than_was_polled_ahead() -> None:
-    ahead = Prefetch(Counting(200, 1))
+    ahead = Prefetch(Counting(200, 1), whole)
     while not ahead.poll({"at": 0}, 10).batch.read.records:
         pass
     ahead.read_on()
@@ -123,7 +127,7 @@ def test_another_offset_than_was_polled_ahead() -> None:
 
 def test_errors_come_to_who_polls() -> None:
     feed = Counting(200, 3, broken=20)
-    ahead = Prefetch(feed)
+    ahead = Prefetch(feed, whole)
     at = feed.start()
 
     def poll_on() -> None:
@@ -140,7 +144,7 @@ def test_errors_come_to_who_polls() -> None:
 
 def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
     feed = Counting(200, 1)
-    ahead = Prefetch(feed)
+    ahead = Prefetch(feed, whole)
     at = feed.start()
     while len((batch := ahead.poll(at, 10).batch).read) < 10:
         at = batch.end
@@ -155,7 +159,7 @@ def test_who_commits_does_not_wait_for_a_poll_that_goes_on() -> None:
 
 def test_what_a_commit_raises_late_comes_with_the_next_poll() -> None:
     feed = Counting(200, 1)
-    ahead = Prefetch(feed)
+    ahead = Prefetch(feed, whole)
     at = feed.start()
     while len((batch := ahead.poll(at, 10).batch).read) < 10:
         at = batch.end

@@ -22,7 +22,7 @@ from skws.spark.streaming import processor
 from skws.spark.streaming.compressed import expanded
 from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lazy_pickle import LazyPickle
-from skws.spark.streaming.processor import MeshProcessor
+from skws.spark.streaming.processor import BLOBS, MeshProcessor
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
 from skws.spec.query import PATTERN
@@ -108,7 +108,8 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         before = one.live.position, one.live.now
         outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         log.append(LoggedBatch(*before, RecordBatch.of(batch)))
-        row = SimpleNamespace(sequence=number, parcel=parcel_of(batch, commands).to_bytes())
+        parcel = parcel_of(batch, commands, number=number)
+        row = SimpleNamespace(sequence=number, parcel=parcel.to_bytes())
         told: list[bytes] = []
         for key, stage in stages.items():
             if rng.random() < 0.3:
@@ -118,7 +119,7 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         assert sorted(told) == lines(outcome.results), number
         snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
     assert snapshots
-    shelves = [[*handle.maps["shelf"].held] for handle in handles.values()]
+    shelves = [[*handle.maps[BLOBS].held] for handle in handles.values()]
     assert {name for shelf in shelves for kind, name in shelf if kind == "state"} == {"7"}
     if not isinstance(window, Unbounded):
         assert all(sum(kind == "chunk" for kind, _ in shelf) < len(log) for shelf in shelves)

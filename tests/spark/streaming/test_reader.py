@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import skws.spark.streaming.reader as reader_module
+from skws.queries.partitioning import Partitioning
 from skws.sources.addresses import parse_source
+from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.micro_batch import MicroBatch, unpacked
-from skws.spark.streaming.reader import FeedReader, Reading
+from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.replay_control import ReplayControl
 from tests.jobs.watching import SCHEMA, append, customer, order, request
 
@@ -18,7 +20,9 @@ from tests.jobs.watching import SCHEMA, append, customer, order, request
 def reader(folder: Path, source: str) -> FeedReader:
     (folder / "tables.log").touch()
     first = parse_source(source).open(SCHEMA).start()
-    return FeedReader(Reading(request(source), folder, "a start", (0,), first))
+    return FeedReader(
+        Reading(request(source), folder, "a start", Layout(Partitioning.ROOTS, (0,)), beginning(first))
+    )
 
 
 def records(rows: Iterable[tuple[int, int, bytes]]) -> int:

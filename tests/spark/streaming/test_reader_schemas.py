@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from skws.jobs.control import Command
+from skws.queries.partitioning import Partitioning
 from skws.sources.feed import Offset
 from skws.spark.streaming.command_log import Register
+from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.micro_batch import MicroBatch, unpacked
-from skws.spark.streaming.reader import FeedReader, Reading
+from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from tests.jobs.test_schema_changes import WITH_NOTES, WITHOUT_ORDERS, note
 from tests.jobs.watching import append, customer, order, request
 
@@ -40,7 +42,9 @@ def test_records_are_read_by_the_schema_that_holds_behind_the_commands(tmp_path:
     append(source, customer(1, 1), order(1, 1))
     asked = request(source)
     register = Register(asked, folder / "commands" / "commands.jsonl")
-    reading = Reading(asked, folder, "one", (0,), {"files": {}, "next": 0})
+    reading = Reading(
+        asked, folder, "one", Layout(Partitioning.ROOTS, (0,)), beginning({"files": {}, "next": 0})
+    )
     reader = FeedReader(reading)
     cuts = [reader.initialOffset()]
     told: list[tuple[list[str], list[int]]] = []

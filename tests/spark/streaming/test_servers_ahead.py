@@ -1,4 +1,4 @@
-"""Shard servers started before their tasks: tasks find them, and none of another layout stays."""
+"""Shard servers started before their tasks: tasks find them, and none stays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def test_a_task_finds_the_server_that_was_started_ahead() -> None:
     run = uuid4().hex[:12]
     ahead = ServersAhead(run, LOCAL, ONE)
     try:
-        ahead.only(dict(ONE))
         assert ahead._thread is not None
         ahead._thread.join()
         known = server_of(run)
@@ -34,10 +33,13 @@ def test_a_task_finds_the_server_that_was_started_ahead() -> None:
     until(lambda: gone(known))
 
 
-def test_servers_of_another_layout_go() -> None:
+def test_they_go_at_the_end() -> None:
     run = uuid4().hex[:12]
-    ahead = ServersAhead(run, LOCAL, ONE)
-    ahead.only(TWO)
+    ahead = ServersAhead(run, LOCAL, TWO)
+    assert ahead._thread is not None
+    ahead._thread.join()
+    assert len(list(socket_dir(run).glob("*.socket"))) == 2
+    ahead.end()
     assert not socket_dir(run).exists()
 
 

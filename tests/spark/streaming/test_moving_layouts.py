@@ -1,0 +1,137 @@
+"""Runs whose shards change in number, and in what divides them: at a start, and for a query that needs it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skws.data.record import Record
+from skws.jobs.control import Command, ControlFolder
+from skws.queries.partitioning import Partitioning
+from skws.results.model import LiveResult
+from skws.spark.streaming.layout import Wanted
+from skws.spec.job import Job
+from skws.spec.query import PATTERN
+from skws_schema.errors import UsageError
+from skws_windows.window import TimeWindow
+from tests.formats.replays import write_replay
+from tests.jobs.watching import Collected, opened, steps
+from tests.spark.streaming.spark_runs import Running, running
+from tests.spark.streaming.test_oracle_moving import SCHEMA
+from tests.spark.streaming.test_oracle_shards import PAIRS, random_records, random_row
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+QUERIES = {"a": "alpha beta -no", "b": "alpha"}
+
+
+def asked(folder: Path, **changes: Any) -> Job:
+    source, checkpoint = str(folder / "in.jsonl"), folder / "checkpoint"
+    job = Job(QUERIES, SCHEMA, source, window=TimeWindow(60), max_size=4, checkpoint=checkpoint)
+    return replace(job, **changes)
+
+
+def written(folder: Path, parts: int, seed: int) -> list[list[Record]]:
+    """Records of a stream in parts, the first of which are in the file already."""
+    rng = random.Random(seed)
+    tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
+    records = random_records(rng, 100 * parts)
+    write_replay(folder / "in.jsonl", SCHEMA, [*tables, *records[:100]])
+    return [records[at : at + 100] for at in range(0, len(records), 100)]
+
+
+def appended(folder: Path, records: list[Record]) -> None:
+    write_replay(folder / "more.jsonl", SCHEMA, records)
+    with (folder / "in.jsonl").open("ab") as file:
+        file.write((folder / "more.jsonl").read_bytes())
+
+
+def expected(folder: Path) -> list[bytes]:
+    sink = Collected()
+    watch = opened(asked(folder, source=f"replay:{folder / 'in.jsonl'}?speed=1000000", checkpoint=None), sink)
+    steps(watch)
+    watch.close()
+    return sorted(result.to_json() for result in sink.results)
+
+
+def seen(run: Running, records: list[Record]) -> None:
+    """Wait until the sinks have what came of the records so far."""
+    run.until(lambda: run.watch.event_time == records[-1].time)
+
+
+@pytest.mark.slow
+def test_other_numbers_of_shards_at_each_start(tmp_path: Path) -> None:
+    starts = [
+        Wanted(1),
+        Wanted(3),
+        Wanted(2),
+        Wanted(2, Partitioning.ROOTS),
+        Wanted(2),
+        Wanted(2, Partitioning.QUERIES),
+        Wanted(4, Partitioning.KEYS),
+        Wanted(1),
+    ]
+    found: list[LiveResult] = []
+    layouts: list[str] = []
+    for number, (wanted, records) in enumerate(zip(starts, written(tmp_path, len(starts), 5), strict=True)):
+        if number:
+            appended(tmp_path, records)
+        with running(asked(tmp_path), wanted) as run:
+            seen(run, records)
+        found += run.sink.results
+        layouts += [line for line in run.notes.lines if "the state moves" in line]
+    told = ["3 shards, divided by keys", "2 shards, divided by keys", "2 shards, divided by roots"]
+    told += ["2 shards, divided by queries", "4 shards, divided by keys", "1 shard, divided by roots"]
+    assert [line.partition("moves to ")[2] for line in layouts] == told
+    assert sorted(result.to_json() for result in found) == expected(tmp_path)
+    assert len(found) > 300
+    assert sorted(path.name for path in (tmp_path / "checkpoint").glob("spark*")) == ["spark-5", "spark-6"]
+
+
+def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -> None:
+    first, second, third = written(tmp_path, 3, 6)
+    folder = ControlFolder(tmp_path / "control")
+    with running(asked(tmp_path, control=folder.folder, checkpoint=None), Wanted(2)) as run:
+        seen(run, first)
+        assert not [line for line in run.notes.lines if "the state moves" in line]
+        folder.send(Command("add", "pairs", PAIRS, kind=PATTERN))
+        run.until(lambda: len(folder.answers()) >= 1)
+        assert [answer.error for answer in folder.answers()] == [""]
+        appended(tmp_path, second)
+        seen(run, second)
+        assert [line.partition("moves to ")[2] for line in run.notes.lines if "the state moves" in line] == [
+            "2 shards, divided by roots"
+        ]
+        folder.send(Command("remove", "pairs"))
+        run.until(lambda: len(folder.answers()) >= 2)
+        appended(tmp_path, third)
+        seen(run, third)
+    found = [result for result in run.sink.results if result.query != PAIRS]
+    assert sorted(result.to_json() for result in found) == expected(tmp_path)
+    assert len(found) > 100
+    assert len(run.sink.results) > len(found) + 10
+
+
+def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
+    first, _ = written(tmp_path, 2, 7)
+    folder = ControlFolder(tmp_path / "control")
+    wanted = Wanted(2, Partitioning.KEYS)
+    with running(asked(tmp_path, control=folder.folder), wanted) as run:
+        seen(run, first)
+        folder.send(Command("add", "pairs", PAIRS, kind=PATTERN))
+        run.until(lambda: len(folder.answers()) >= 1)
+        (answer,) = folder.answers()
+        assert answer.error == (
+            "spark.skws.partitioning keys: no key divides the tuples: a query of its kind depends on the"
+            " order of all tuples"
+        )
+
+
+def test_too_many_shards_are_refused_before_anything_begins(tmp_path: Path) -> None:
+    written(tmp_path, 1, 8)
+    with pytest.raises(UsageError, match="expected 1 to 256"), running(asked(tmp_path), Wanted(257)) as run:
+        run.end()

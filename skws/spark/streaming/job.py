@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
@@ -26,7 +26,6 @@ from skws.spark.streaming.faults import told_briefly
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.live_source import NAME, source_of
 from skws.spark.streaming.moving import last_offset, moved
-from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_log import Told, in_order
 from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
@@ -34,6 +33,9 @@ from skws.spark.streaming.restarting import RestartingQuery
 from skws.spark.streaming.run_directory import RunDirectory
 from skws.spark.streaming.servers_ahead import ServersAhead
 from skws_schema.model import sourced
+
+if TYPE_CHECKING:
+    from skws.spark.streaming.output_committer import OutputCommitter
 
 STATE: Final = "spark.skws.stateLocation"
 SETTINGS: Final = {

@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_packages_of_the_prefix_alone(wheel: Path) -> None:
     names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     packages = {name for name in names if not name.endswith(".dist-info")}
-    assert packages == {"skws"} | {
+    assert packages == {"skws", "pyspark_skws"} | {
         f"skws_{member}" for member in ("schema", "purging", "windows", "mesh", "patterns", "bounds", "tui")
     }
 

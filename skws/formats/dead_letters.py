@@ -146,8 +146,8 @@ class Late(NamedTuple):
     reached: int
 
 
-def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
-    """``record`` as a JSON line of a replay; ``lateness``: the allowed lateness, in microseconds."""
+def record_line(record: Record, schema: Schema) -> bytes:
+    """A record as JSON, as replays have it."""
     relation = schema.relations[record.relation]
     line = {
         "relation": relation.name,
@@ -155,8 +155,13 @@ def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
         "op": "-" if record.delete else "+",
         "row": json_row(relation, record.row),
     }
+    return orjson.dumps(line)
+
+
+def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
+    """``record`` as a JSON line of a replay; ``lateness``: the allowed lateness, in microseconds."""
     reason = f"late: more than the allowed {lateness / 1e6:g} seconds behind the latest record"
-    return BadRecord("late", 0, 0, orjson.dumps(line), reason)
+    return BadRecord("late", 0, 0, record_line(record, schema), reason)
 
 
 def late_letters(late: Sequence[Late], schema: Schema, lateness: int) -> list[BadRecord]:

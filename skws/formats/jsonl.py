@@ -15,7 +15,7 @@ import orjson
 
 from skws.data.record import BadRecord, Record
 from skws.formats.debezium import ChangeReader, changed_table, is_change
-from skws.formats.files import BOM, Advance, Split, ignore, line_count, not_json, opened
+from skws.formats.files import BOM, END, Advance, Format, Split, ignore, line_count, not_json, opened
 from skws.formats.rows import FIELDS, BareRowReader, RecordReader
 from skws.formats.values import MalformedError
 from skws_schema.model import Schema
@@ -170,6 +170,19 @@ class LineReader:
         return BadRecord(
             str(self._split.path), self._lines_before + number, offset, line.rstrip(b"\r\n"), reason
         )
+
+
+class StreamedLines(LineReader):
+    """A line reader that cannot look ahead: tombstones are ignored once there was a change event."""
+
+    def __init__(self, name: str, schema: Schema) -> None:
+        super().__init__(Split(Path(name), Format.JSON_LINES, None, 0, END, 0, 0), schema)
+        self._of_changes = False
+
+    def _changed(self, item: Any, error: MalformedError) -> list[Record]:
+        records = super()._changed(item, error)
+        self._of_changes = True
+        return records
 
 
 def skip_to(file: IO[bytes], start: int) -> int:

@@ -9,9 +9,10 @@ same records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from io import BytesIO
 from operator import attrgetter, or_
 from typing import IO, Any, Final, Literal
 
@@ -109,6 +110,32 @@ class ChunkReader:
             else:
                 columns.append(column)
         return ColumnBlock(number, columns, relation.search_columns)
+
+
+class TextReader:
+    """Reads JSON texts that are no lines of a file: records that name their relation, and change events."""
+
+    def __init__(self, name: str, schema: Schema) -> None:
+        self._columns = ChunkReader(schema)
+        self._lines = jsonl.StreamedLines(name, schema)
+
+    def read(self, texts: Iterable[bytes]) -> Iterator[Chunk]:
+        """The records of texts, in their order; what is none is bad."""
+        lines: list[bytes] = []
+        size = 0
+        for text in texts:
+            line = text.replace(b"\n", b" ") + b"\n"  # between the tokens of JSON they mean the same
+            lines.append(line)
+            size += len(line)
+            if size >= CHUNK_BYTES:
+                yield self._chunk(lines)
+                lines, size = [], 0
+        if lines:
+            yield self._chunk(lines)
+
+    def _chunk(self, lines: list[bytes]) -> Chunk:
+        plain = self._columns.plain(lines)
+        return Chunk.of(self._lines.items(BytesIO(b"".join(lines)))) if plain is None else Chunk(plain)
 
 
 def _lines(file: IO[bytes], size: int) -> list[bytes]:

@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import chain
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import BadRecord, Item, Record
-from skws.formats.files import END, Format, Split
-from skws.formats.jsonl import LineReader
-from skws.formats.values import MalformedError
+from skws.formats.jsonl import StreamedLines
 from skws.sources.feed import Batch, Feed, Offset, Source, readable
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
@@ -23,19 +20,6 @@ from skws_schema.model import Schema
 NAME: Final = "standard input"
 _BLOCK: Final = 1 << 16
 _PORTION: Final = 10_000  # lines
-
-
-class _Lines(LineReader):
-    """A line reader that cannot look ahead: tombstones are ignored once there was a change event."""
-
-    def __init__(self, split: Split, schema: Schema) -> None:
-        super().__init__(split, schema)
-        self._of_changes = False
-
-    def _changed(self, item: Any, error: MalformedError) -> list[Record]:
-        records = super()._changed(item, error)
-        self._of_changes = True
-        return records
 
 
 class StdinFeed(Feed):
@@ -58,7 +42,7 @@ class StdinFeed(Feed):
     def change_schema(self, schema: Schema) -> None:
         self._schema = schema
         self._static = frozenset(i for i, r in enumerate(schema.relations) if r.table and r.source is None)
-        self._reader = _Lines(Split(Path(NAME), Format.JSON_LINES, None, 0, END, 0, 0), schema)
+        self._reader = StreamedLines(NAME, schema)
 
     def start(self) -> Offset:
         return {"lines": self._lines}

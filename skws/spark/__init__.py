@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from skws.extras import missing_extra
 
 if TYPE_CHECKING:
-    from skws.spark.library import search
+    from skws.spark.library import RECORDS, search
 
-__all__ = ["search"]
+__all__ = ["RECORDS", "search"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "search":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from skws.spark.library import search  # noqa: PLC0415 - see above
+        from skws.spark import library  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
-    return search
+    return getattr(library, name)

@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from skws.data.batch import NO_RECORDS, together
+from skws.data.batch import NO_RECORDS, Chunk, together
 from skws.formats.frames import frame_chunks, has_time
+from skws.formats.jsonl_columns import TextReader
 from skws.formats.pieces import Holds, Packer, Piece, unpack
 from skws.library import (
     Queries,
@@ -60,17 +62,21 @@ COLUMNS: Final = (
 )
 """The columns of results, as in ``skws.results.frames.COLUMNS``."""
 
+RECORDS: Final = "*"
+"""In place of the name of a relation, for a DataFrame of records of any relation."""
+
 _PARTS: Final = 1_000_000  # partitions of one relation: its pieces come before those of the next
 _PROBE: Final = 1_000
 _LATE: Final = Path("late")  # has late rows come as dead letters, which become rows of the results
 _SHARED_OUT: Final = f"{PIECES}, shard int"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
+_EXCERPT: Final = 100  # bytes of a bad record
 
 
 def search(
     spark: SparkSession,
-    data: Mapping[str, DataFrame],
+    data: Mapping[str, DataFrame] | DataFrame,
     query: Queries,
     *,
     schema: SchemaLike,
@@ -86,6 +92,9 @@ def search(
     schema does not name are left out. ``window``: None for the schema's. ``max_size``: the most tuples of a
     result. The data is read once, by this call; results are found when they are asked for.
 
+    A DataFrame by itself, or under the name ``RECORDS``, has records of any relation as JSON in its column
+    ``value``, as replay files and topics have them (``docs/replay.md``): lines of text, messages of Kafka.
+
     If a DataFrame is streaming, so is the one with the results, and every DataFrame with times has to be.
     ``lateness``: how late rows of streams may come, such as "5 s"; those that come later are left out, each
     with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session. A
@@ -97,6 +106,7 @@ def search(
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
+    data = data if isinstance(data, Mapping) else {RECORDS: data}
     described = _timed(schema_of(schema), data)
     live = any(frame.isStreaming for frame in data.values())
     if lateness is not None and not live:
@@ -139,11 +149,13 @@ def _streaming(
     from skws.spark.streaming.dataframes import searched  # noqa: PLC0415
     from skws.spark.streaming.processor import STATE_STORE  # noqa: PLC0415
 
-    static = {name: frame for name, frame in data.items() if job.schema.relation(name).table}
+    static = {
+        name: frame for name, frame in data.items() if name != RECORDS and job.schema.relation(name).table
+    }
     for name, frame in data.items():
         if frame.isStreaming == (name in static):
             raise UsageError(
-                f"{name}: a streaming DataFrame needs times"
+                f"{name}: a streaming DataFrame needs times, and is of no static table"
                 if frame.isStreaming
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
@@ -156,7 +168,7 @@ def _streaming(
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [batch for row in tables for batch in unpack(row.packed)]
     streams = {name: frame for name, frame in data.items() if name not in static}
-    pieces = _all_pieces(streams, job.schema, memory, layout)
+    pieces = _all_pieces(streams, job.schema, memory, layout, live=True)
     names = names_by_text(job.named())
     return searched(
         pieces,
@@ -201,11 +213,22 @@ _UNDIVIDED: Final = Layout(Partitioning.KEYS, (0,))
 
 
 def _all_pieces(
-    data: Mapping[str, DataFrame], schema: Schema, memory: MemoryShare, layout: Layout = _UNDIVIDED
+    data: Mapping[str, DataFrame],
+    schema: Schema,
+    memory: MemoryShare,
+    layout: Layout = _UNDIVIDED,
+    *,
+    live: bool = False,
 ) -> DataFrame:
+    """The rows of all DataFrames as packed pieces, in the order of their partitions; columns _SHARED_OUT."""
     return reduce(
         DataFrame.unionAll,
-        (_pieces(frame, schema.index[name], schema, memory, layout) for name, frame in data.items()),
+        (
+            _record_pieces(frame, schema, memory, layout, live=live)
+            if name == RECORDS
+            else _pieces(frame, schema.index[name], schema, memory, layout)
+            for name, frame in data.items()
+        ),
     )
 
 
@@ -217,10 +240,11 @@ def _release(run: BatchRun) -> None:
 
 def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
     """The schema, in which relations whose DataFrames have no times are static tables."""
-    for name in data:
+    named = {name: frame for name, frame in data.items() if name != RECORDS}
+    for name in named:
         if name not in schema.index:
             raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
-    static = {name for name, frame in data.items() if not has_time(frame.columns, schema.relation(name))}
+    static = {name for name, frame in named.items() if not has_time(frame.columns, schema.relation(name))}
     relations = (replace(r, table=r.table or r.name in static) for r in schema.relations)
     return replace(schema, relations=tuple(relations))
 
@@ -228,16 +252,50 @@ def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
 def _pieces(
     frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare, layout: Layout
 ) -> DataFrame:
-    """The rows of a DataFrame as packed pieces, in the order of its partitions; columns _SHARED_OUT."""
     known = schema.relations[relation].columns
     kept = [name for name in frame.columns if name in known or name in ("time", "op")]
+
+    def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
+        return frame_chunks(pa.Table.from_batches([batch]), relation, schema)
+
     return frame.select(*(sf.col(f"`{name}`") for name in kept)).mapInArrow(
-        _packer(relation, schema, memory, layout), _SHARED_OUT
+        _packer(chunks, relation, schema, memory, layout), _SHARED_OUT
+    )
+
+
+def _record_pieces(
+    frame: DataFrame, schema: Schema, memory: MemoryShare, layout: Layout, *, live: bool
+) -> DataFrame:
+    """Those of a DataFrame whose column ``value`` has records as JSON. Raises UsageError without one."""
+    if "value" not in frame.columns:
+        raise UsageError(
+            "a DataFrame of records needs a column value with JSON; it has "
+            + (", ".join(frame.columns) or "none")
+        )
+    tables = [number for number, relation in enumerate(schema.relations) if relation.table]
+
+    def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
+        texts = (b"null" if text is None else text for text in batch.column("value").to_pylist())
+        for chunk in TextReader("value", schema).read(texts):
+            for bad in chunk.bad:
+                raise SourceError(f"value {bad.raw[:_EXCERPT].decode(errors='replace')}: {bad.reason}")
+            static = chunk.records.relation[np.isin(chunk.records.relation, tables)]
+            if live and len(static):
+                name = schema.relations[int(static[0])].name
+                raise SourceError(f"{name} is a static table: give its rows as a DataFrame of their own")
+            yield chunk
+
+    return frame.select(sf.col("value").cast("binary").alias("value")).mapInArrow(
+        _packer(chunks, len(schema.relations), schema, memory, layout), _SHARED_OUT
     )
 
 
 def _packer(
-    relation: int, schema: Schema, memory: MemoryShare, layout: Layout
+    chunks: Callable[[pa.RecordBatch], Iterator[Chunk]],
+    relation: int,
+    schema: Schema,
+    memory: MemoryShare,
+    layout: Layout,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -247,7 +305,7 @@ def _packer(
         latest: int | None = None
         with memory.kept():
             for batch in batches:
-                for chunk in frame_chunks(pa.Table.from_batches([batch]), relation, schema):
+                for chunk in chunks(batch):
                     for bad in chunk.bad:
                         raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
                     if len(chunk.records):

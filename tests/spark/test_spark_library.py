@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -62,6 +65,44 @@ def test_data_frames_are_searched_as_in_process(spark: SparkSession) -> None:
     ]
     counted = found.groupBy("network").count().collect()
     assert sum(row["count"] for row in counted) == len(expected)
+
+
+def texts(frames: Mapping[str, pd.DataFrame], part: slice | None = None) -> list[str]:
+    """The rows as JSON records by time, those of the table first; every third is spread over lines."""
+    records: list[dict[str, Any]] = []
+    for name, frame in frames.items():
+        attributes = [one for one in frame.columns if one not in ("time", "unread")]
+        for row in frame.to_dict("records"):
+            record = {"relation": name, "row": {one: row[one] for one in attributes}}
+            records.append(record | ({"time": row["time"].timestamp()} if "time" in row else {}))
+    records.sort(key=lambda record: record.get("time", 0))
+    if part is not None:
+        records = [record for record in records if "time" in record][part]
+    return [json.dumps(record, indent=1 if n % 3 else None) for n, record in enumerate(records)]
+
+
+def test_records_of_any_relation_as_json(spark: SparkSession) -> None:
+    frames = shop(300)
+    expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)
+    assert len(expected) > 10
+    values = spark.createDataFrame([(text,) for text in texts(frames)], "value string")
+    schema = SHOP.replace("key: [id]", "key: [id]\n    table: true")
+    found = skws.spark.search(spark, values, "byron leaks", schema=schema, window="2 minutes", max_size=3)
+    assert {row.id for row in found.collect()} == {result.id for result in expected}
+    bytes_of = values.selectExpr("cast(value as binary) as value")
+    data = {"customer": spark.createDataFrame(frames["customer"]), skws.spark.RECORDS: bytes_of}
+    again = skws.spark.search(spark, data, "byron leaks", schema=SHOP, window="2 minutes", max_size=3)
+    assert {row.id for row in again.collect()} == {result.id for result in expected}
+
+
+def test_what_is_no_record_is_told(spark: SparkSession) -> None:
+    values = spark.createDataFrame(
+        [('{"relation": "complaint", "time": 1, "row": {"id": "x"}}',)], "value string"
+    )
+    with pytest.raises(Exception, match=r'value \{"relation": "complaint".*purchase_id is missing'):
+        skws.spark.search(spark, values, "ada", schema=SHOP).collect()
+    with pytest.raises(UsageError, match="needs a column value with JSON; it has key, line"):
+        skws.spark.search(spark, spark.createDataFrame([(1, "")], "key int, line string"), "ada", schema=SHOP)
 
 
 def test_several_queries_over_static_data_frames(spark: SparkSession) -> None:

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import skws
 import skws.spark
+from skws.spark import RECORDS
 from skws_schema.errors import UsageError
-from tests.spark.test_spark_library import shop
+from tests.spark.test_spark_library import shop, texts
 from tests.test_library import SHOP
 
 pytestmark = pytest.mark.spark
@@ -79,7 +80,10 @@ class Stream:
 
     def run(self, query: Any, customers: pd.DataFrame, **options: Any) -> None:
         """Until all that has arrived is worked through."""
-        data = {"customer": self.spark.createDataFrame(customers), **self.frames()}
+        self.search({"customer": self.spark.createDataFrame(customers), **self.frames()}, query, **options)
+
+    def search(self, data: Mapping[str, DataFrame], query: Any, **options: Any) -> None:
+        """Until all that there is is worked through."""
         found = skws.spark.search(self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options)
         assert found.isStreaming
         started = (
@@ -115,6 +119,39 @@ def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
     assert [{**row, "tuples": len(row["tuples"])} for row in told] == [
         {**row, "tuples": len(row["tuples"])} for row in known
     ]
+
+
+def test_a_stream_of_records_of_any_relation(spark_one: SparkSession, tmp_path: Path) -> None:
+    frames = shop(240)
+    expected = skws.search("byron leaks", frames, schema=SHOP, window=WINDOW, max_size=3)
+    stream = Stream(spark_one, tmp_path)
+    (tmp_path / "records").mkdir()
+    records = [line.replace("\n", " ") for line in texts(frames, slice(None))]
+    for number, part in enumerate((slice(0, 200), slice(200, 201), slice(201, None))):
+        (tmp_path / "records" / f"{number}.jsonl").write_text("\n".join(records[part]) + "\n")
+        values = spark_one.readStream.text(str(tmp_path / "records"))
+        stream.search(
+            {"customer": spark_one.createDataFrame(frames["customer"]), RECORDS: values}, "byron leaks"
+        )
+    assert len(expected) > 10
+    assert [row["id"] for row in stream.results()] == sorted(result.id for result in expected)
+
+
+def test_rows_of_a_table_in_a_stream_of_records_are_refused(spark_one: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "0.jsonl").write_text(
+        '{"relation": "service", "row": {"name": "a", "text": "b"}}\n'
+    )
+    values = spark_one.readStream.text(str(tmp_path / "records"))
+    started = (
+        skws.spark.search(spark_one, values, "timeout", schema=SPANS, window=WINDOW)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="service is a static table: give its rows"):
+        started.awaitTermination()
 
 
 def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Path) -> None:

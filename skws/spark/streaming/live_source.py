@@ -14,7 +14,7 @@ from skws.spark.streaming.lazy_pickle import LazyPickle
 if TYPE_CHECKING:
     from skws.spark.streaming.reader import FeedReader, Reading
 
-NAME: Final = "skws"
+NAME: Final = "skws_live"
 INPUT: Final = "shard int, sequence long, parcel binary"
 
 

@@ -1,0 +1,66 @@
+"""Sources of skws as streaming DataFrames, which Spark finds by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+import skws
+import skws.spark
+from tests.jobs.watching import QUERY, YAML, append, customer, order
+
+pytestmark = pytest.mark.spark
+
+
+def records(spark: SparkSession, **options: object) -> Any:
+    return spark.readStream.format("skws").options(**{name: str(value) for name, value in options.items()})
+
+
+def run(spark: SparkSession, folder: Path, frame: Any) -> None:
+    """Until what there is now is worked through, and a little longer."""
+    started = (
+        frame.writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        started.processAllAvailable()
+    finally:
+        started.stop()
+
+
+def test_a_source_is_searched_from_start_to_start(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1), customer(2, 2, "eve"), order(3, 1, "a lamp"))
+    for more in ([], [order(4, 2), order(5.000001, 1)], [order(5.5, 1, op="-"), order(6, 1, "two lamps")]):
+        append(source, *more)
+        frame = records(spark, source=source, schema=YAML).load()
+        assert frame.isStreaming
+        run(spark, tmp_path, skws.spark.search(spark, frame, QUERY, schema=YAML))
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    expected = skws.search(QUERY, source, schema=YAML)
+    # A run tells a result when it comes, and takes it back; a search of the whole knows its end.
+    assert {(row.id, row.op) for row in found if row.op == "+"} == {(one.id, "+") for one in expected}
+    assert sum(row.op == "-" for row in found) == 1
+    assert len(expected) == 4
+
+
+def test_bad_options_and_records_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, {"relation": "order", "time": 1, "row": {"cid": "x", "item": "lamp"}})
+    for options, told in (
+        ({"source": source, "schema": YAML, "sourse": "x"}, "no option 'sourse'"),
+        ({"source": source}, "the option schema is missing"),
+        ({"source": source, "schema": YAML, "records": "few"}, "records few: expected a number above 0"),
+        ({"source": source, "schema": YAML}, "in.jsonl:1: order.cid expected an integer"),
+        ({"source": "ftp://x", "schema": YAML}, "no source is called ftp://"),
+    ):
+        with pytest.raises((StreamingQueryException, PySparkException), match=told):
+            run(spark, tmp_path / told.replace("/", ""), records(spark, **options).load())

@@ -1,8 +1,9 @@
 """Streaming DataFrames: ``python -m bench.frames``.
 
-The load that a key divides, as folders of Parquet files, one for each relation. A streaming query of Spark
-reads one file of each folder in a micro-batch; how many tuples a second it searches with so many cores and
-shards, beside the search of the same files in this process. Each run is a process of its own.
+The load that a key divides, as folders of Parquet files, one for each relation, and as lines of JSON records
+of all of them. A streaming query of Spark reads one file of each folder, or one of lines, in a micro-batch;
+how many tuples a second it searches with so many cores and shards, beside the search of the same files in
+this process. Each run is a process of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -26,7 +28,9 @@ import skws
 from bench.load import KEY, KEYED, START
 from skws_schema.show import to_yaml
 
-_WAYS: Final = ((1, 1), (2, 1), (2, 2))  # cores, shards
+_WAYS: Final = tuple((form, *way) for form in ("relations", "records") for way in ((1, 1), (2, 1), (2, 2)))
+"""How rows come, cores, shards."""
+_Way: TypeAlias = tuple[str, int, int]
 _TYPES: Final = f"words string, {KEY} long, time timestamp"
 
 
@@ -46,9 +50,15 @@ def write(folder: Path, hours: float, files: int) -> int:
 
 
 def _flush(folder: Path, rows: Sequence[list[tuple[int, str, int]]], number: int) -> None:
+    lines: list[tuple[int, dict[str, object]]] = []
     for relation, held in enumerate(rows):
         target = folder / f"r{relation}"
         target.mkdir(parents=True, exist_ok=True)
+        name = f"r{relation}"
+        lines += (
+            (moment, {"relation": name, "time": moment / 1e6, "row": {"words": words, KEY: key}})
+            for moment, words, key in held
+        )
         times, words, keys = zip(*held, strict=True)
         columns = {
             "words": pa.array(words),
@@ -57,6 +67,10 @@ def _flush(folder: Path, rows: Sequence[list[tuple[int, str, int]]], number: int
         }
         pq.write_table(pa.table(columns), target / f"{number:05}.parquet")
         held.clear()
+    (folder / "records").mkdir(exist_ok=True)
+    lines.sort(key=itemgetter(0))
+    with (folder / "records" / f"{number:05}.jsonl").open("wb") as file:
+        file.writelines(orjson.dumps(line) + b"\n" for _, line in lines)
 
 
 def in_process(folder: Path) -> tuple[float, int]:
@@ -70,9 +84,9 @@ def in_process(folder: Path) -> tuple[float, int]:
     return time.perf_counter() - began, found
 
 
-def on_spark(folder: Path, cores: int, shards: int) -> tuple[list[float], int]:
+def on_spark(folder: Path, form: str, cores: int, shards: int) -> tuple[list[float], int]:
     """Seconds of each micro-batch, the first of which is slow, and the number of results."""
-    given = [sys.executable, "-m", "bench.frames", "--folder", str(folder), f"--run={cores},{shards}"]
+    given = [sys.executable, "-m", "bench.frames", "--folder", str(folder), f"--run={form},{cores},{shards}"]
     settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         given, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=settings
@@ -81,7 +95,7 @@ def on_spark(folder: Path, cores: int, shards: int) -> tuple[list[float], int]:
     return seconds, found
 
 
-def _run(folder: Path, cores: int, shards: int) -> tuple[list[float], int]:
+def _run(folder: Path, form: str, cores: int, shards: int) -> tuple[list[float], int]:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is for its own process
 
     import skws.spark  # noqa: PLC0415
@@ -90,10 +104,16 @@ def _run(folder: Path, cores: int, shards: int) -> tuple[list[float], int]:
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(shards))
+        .config("spark.sql.files.maxPartitionBytes", "16m")
         .getOrCreate()
     )
-    rows = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1)
-    data = {f"r{number}": rows.parquet(str(folder / f"r{number}")) for number in range(KEYED.relations)}
+    if form == "records":
+        data = {
+            skws.spark.RECORDS: spark.readStream.option("maxFilesPerTrigger", 1).text(f"{folder}/records")
+        }
+    else:
+        rows = spark.readStream.schema(_TYPES).option("maxFilesPerTrigger", 1)
+        data = {f"r{number}": rows.parquet(f"{folder}/r{number}") for number in range(KEYED.relations)}
     with TemporaryDirectory() as kept:
         schema = to_yaml(KEYED.schema())
         query = (
@@ -120,16 +140,16 @@ def main() -> None:
     parser.add_argument("--run", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run:
-        cores, shards = map(int, given.run.split(","))
-        print(orjson.dumps(_run(given.folder, cores, shards)).decode())
+        form, cores, shards = given.run.split(",")
+        print(orjson.dumps(_run(given.folder, form, int(cores), int(shards))).decode())
         return
     with TemporaryDirectory() as path:
         folder = Path(path)
         tuples = write(folder, given.hours, given.files)
         print(f"{tuples:,} tuples, {tuples // given.files:,} in a micro-batch, load {os.getloadavg()[0]:.1f}")
         alone: list[float] = []
-        wholes: dict[tuple[int, int], list[float]] = {}
-        lasts: dict[tuple[int, int], list[float]] = {}
+        wholes: dict[_Way, list[float]] = {}
+        lasts: dict[_Way, list[float]] = {}
         results: set[int] = set()
         for _ in range(given.runs):
             seconds, found = in_process(folder)
@@ -143,13 +163,13 @@ def main() -> None:
         if len(results) != 1:
             raise SystemExit(f"different numbers of results: {results}")
         base = statistics.median(alone)
-        print(f"{'':26}{'all, s':>10}{'a late batch, s':>18}{'its tuples/s':>14}")
-        print(f"{'in process':26}{base:10.1f}{'':18}{tuples / base:14,.0f}")
-        for (cores, shards), times in wholes.items():
-            late = statistics.median(lasts[cores, shards])
-            name = f"local[{cores}], shards={shards}"
+        print(f"{'':34}{'all, s':>10}{'a late batch, s':>18}{'its tuples/s':>14}")
+        print(f"{'in process':34}{base:10.1f}{'':18}{tuples / base:14,.0f}")
+        for way, times in wholes.items():
+            late = statistics.median(lasts[way])
+            name = "{}, local[{}], shards={}".format(*way)
             speed = tuples / given.files / late
-            print(f"{name:26}{statistics.median(times):10.1f}{late:18.2f}{speed:14,.0f}")
+            print(f"{name:34}{statistics.median(times):10.1f}{late:18.2f}{speed:14,.0f}")
 
 
 if __name__ == "__main__":

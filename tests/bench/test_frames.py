@@ -13,6 +13,7 @@ from bench.frames import in_process, on_spark, write
 def test_both_find_the_same(tmp_path: Path) -> None:
     assert write(tmp_path, 0.2, 2) == 14_400
     seconds, found = in_process(tmp_path)
-    batches, on_two = on_spark(tmp_path, 2, 2)
-    assert found == on_two > 0 < seconds
-    assert len(batches) == 2
+    for form in ("relations", "records"):
+        batches, on_two = on_spark(tmp_path, form, 2, 2)
+        assert found == on_two > 0 < seconds
+        assert len(batches) == 2

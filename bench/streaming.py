@@ -29,7 +29,7 @@ from threading import Thread, Timer
 
 import orjson
 
-from bench.load import HEAVY
+from bench.load import HEAVY, KEYED, Load
 from bench.processes import processor_seconds
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
@@ -67,13 +67,13 @@ class Clocked:
         """Nothing to close."""
 
 
-def request(source: str, cores: int, window: TimeWindow | None = None) -> Job:
-    load = HEAVY
+def request(source: str, cores: int, window: TimeWindow | None = None, load: Load = HEAVY) -> Job:
     return Job(
         {load.query: load.query},
         load.schema(),
         source,
         window=window,
+        max_size=load.max_size,
         engine=EngineName.SPARK,
         master=f"local[{cores}]",
     )
@@ -141,7 +141,7 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
         print(f"  {part}: {1000 * each:.0f} ms of processor time a batch")
 
 
-def throughput(minutes: int, shards: int, cores: int) -> None:
+def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
     batches: list[tuple[float, int, float]] = []  # delivered when, tuples so far, seconds since it was read
     spent: list[dict[str, float]] = []  # processor time by then
 
@@ -153,9 +153,9 @@ def throughput(minutes: int, shards: int, cores: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
-        HEAVY.write(path, minutes * 60)
+        load.write(path, minutes * 60)
         sink = Clocked()
-        asked = request(f"replay:{path}?speed=1000000000", cores)
+        asked = request(f"replay:{path}?speed=1000000000", cores, load=load)
         watch = SparkWatch(asked, Log(quiet=True), sinks=[sink], wanted=Wanted(shards), each_step=note)
         watch.run()
     (began, before, _), (ended, tuples, _) = batches[SKIPPED - 1], batches[-1]
@@ -179,13 +179,14 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000, help="tuples a second")
     parser.add_argument("--seconds", type=float, default=60, help="measured, behind the warm-up")
     parser.add_argument("--minutes", type=int, default=300, help="of the load's time, 1,200 tuples each")
+    parser.add_argument("--keyed", action="store_true", help="throughput of the load that a key divides")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
     given = parser.parse_args()
     if given.what == "latency":
         latency(given.rate, given.seconds, given.shards, given.cores)
     else:
-        throughput(given.minutes, given.shards, given.cores)
+        throughput(given.minutes, given.shards, given.cores, KEYED if given.keyed else HEAVY)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long
     import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
-_Values: TypeAlias = Sequence[Value] | Ints | Texts
+Values: TypeAlias = Sequence[Value] | Ints | Texts
+"""A column of a block."""
 _NUMBERS = {"int64", "double", "bool"}
 
 
@@ -112,7 +113,7 @@ class ColumnBlock(_OfValues):
     __slots__ = ("_columns", "_searched", "relation")
 
     def __init__(
-        self, relation: int, columns: Sequence[_Values], searched: Collection[int] = frozenset()
+        self, relation: int, columns: Sequence[Values], searched: Collection[int] = frozenset()
     ) -> None:
         self.relation = relation
         self._columns = columns
@@ -131,6 +132,16 @@ class ColumnBlock(_OfValues):
 
     def __len__(self) -> int:
         return len(self._columns[0])
+
+    @property
+    def columns(self) -> Sequence[Values]:
+        """As they are held."""
+        return self._columns
+
+    @property
+    def searched(self) -> Collection[int]:
+        """Those that are searched and rarely read."""
+        return self._searched
 
     def moved(self, relation: int) -> ColumnBlock:
         return ColumnBlock(relation, self._columns, self._searched)
@@ -157,7 +168,7 @@ class ColumnBlock(_OfValues):
         values = self._columns[column]
         return values if isinstance(values, Texts) else super().texts(column)
 
-    def _some(self, places: Ints) -> Iterator[_Values]:
+    def _some(self, places: Ints) -> Iterator[Values]:
         chosen = places.tolist()
         for column in self._columns:
             if isinstance(column, np.ndarray):
@@ -168,11 +179,11 @@ class ColumnBlock(_OfValues):
                 yield list(map(column.__getitem__, chosen))
 
 
-def _listed(column: _Values) -> Sequence[Value]:
+def _listed(column: Values) -> Sequence[Value]:
     return column.tolist() if isinstance(column, np.ndarray | Texts) else column
 
 
-def _concatenated(parts: Sequence[_Values], *, as_texts: bool) -> _Values:
+def _concatenated(parts: Sequence[Values], *, as_texts: bool) -> Values:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
@@ -183,7 +194,7 @@ def _concatenated(parts: Sequence[_Values], *, as_texts: bool) -> _Values:
     return list(chain.from_iterable(map(_listed, parts)))
 
 
-def _texts(parts: Sequence[_Values]) -> Texts | None:
+def _texts(parts: Sequence[Values]) -> Texts | None:
     """Texts one after the other; None if some are NULL, or something else."""
     found: list[Texts] = []
     for kind, some in groupby(parts, key=type):

@@ -1,7 +1,7 @@
-"""Long JSON texts compressed, parcels and results: Spark copies them some ten times, and writes what is left.
+"""Long blobs compressed, parcels and results: Spark copies them some ten times, and writes what is left.
 
 By Arrow's zstd, which takes less time than what is saved in any two of the
-copies. A short text stays as it is, so that who only has such, in a stream at
+copies. A short one stays as it is, so that who only has such, in a stream at
 some hundred records a second, never waits until Arrow is loaded.
 """
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONG: Final = 64 << 10  # bytes
-_MARK: Final = b"\0"  # no JSON text begins with it
+_MARK: Final = b"\0"  # nothing that is compressed begins with it
 _LENGTH: Final = Struct("<Q")
 _LEVEL: Final = 1  # on rows of words: a third of the bytes; the next ones take longer for a tenth less
 
 
 def compressed(text: bytes) -> bytes:
-    """JSON texts, or empty."""
+    """What does not begin with 0."""
     if len(text) < _LONG:
         return text
     return b"".join((_MARK, _LENGTH.pack(len(text)), _codec().compress(text, asbytes=True)))

@@ -65,7 +65,7 @@ class Layout:
         """As JSON, for the manifest of the checkpoint."""
         return {
             "spread": self.spread,
-            "keys": self.groups,  # the name of version 7 for groups
+            "groups": self.groups,
             "columns": None if self.keys is None else self.keys.columns,
             "generation": self.generation,
             "before": self.before,
@@ -75,17 +75,17 @@ class Layout:
     @classmethod
     def of(cls, told: dict[str, Any]) -> Layout:
         """Inverse of ``shown``."""
-        columns = told.get("columns")
+        columns = told["columns"]
         keys = None
         if columns is not None:
             keys = KeyPartitioning(tuple(None if one is None else tuple(one) for one in columns))
-        previous = told.get("previous")
+        previous = told["previous"]
         return cls(
             Partitioning(told["spread"]),
-            tuple(told["keys"]),
+            tuple(told["groups"]),
             keys,
-            told.get("generation", 0),
-            told.get("before", 0),
+            told["generation"],
+            told["before"],
             None if previous is None else cls.of(previous),
         )
 

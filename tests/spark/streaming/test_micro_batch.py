@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import RecordBatch, Rows
+from skws.data.blocks import ColumnBlock
 from skws.data.record import Record
+from skws.data.texts import Texts
 from skws.jobs.control import Command
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed, unpacked
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed, rejoined, unpacked
 from skws.spark.streaming.output_log import OutputLog, Told
 
 RECORDS = [
@@ -90,3 +92,29 @@ def test_half_a_batch_at_the_end_is_none(tmp_path: Path, lost: int) -> None:
     again.put(told(2))
     again.close()
     assert reopened(tmp_path)[1] == [told(1), told(2)]
+
+
+@pytest.mark.parametrize("names", range(1, 60))
+def test_heads_of_any_length(names: int) -> None:
+    """No blob is taken for a compressed one."""
+    records = RecordBatch.of([Record(0, 1, (1, *["x"] * names))])
+    assert list(unpacked(packed(records)).records()) == list(records.records())
+
+
+def test_columns_keep_their_types() -> None:
+    block = ColumnBlock(
+        1,
+        [["a", "é"], np.array([1, -1]), [True, False], [None, 2], [1.0, 2.5], ["k", None]],
+        frozenset({0, 5}),
+    )
+    relation = np.array([1, 1])
+    batch = RecordBatch(relation, np.array([3, 4]), Rows.in_order(relation, [block]), None)
+    again = unpacked(packed(batch))
+    assert list(again.records()) == list(batch.records())
+    assert [type(value) for value in again.rows.row(0)] == [str, int, bool, type(None), float, str]
+    (read,) = again.rows.blocks
+    assert isinstance(read, ColumnBlock)
+    assert [type(column) for column in read.columns] == [Texts, np.ndarray, list, list, list, list]
+    assert read.searched == {0, 5}
+    parts = [packed(batch.taken(np.array([place])), np.array([place])) for place in (1, 0)]
+    assert list(rejoined([*parts, b""]).records()) == list(batch.records())

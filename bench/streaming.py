@@ -9,8 +9,9 @@ to when a sink has it. The window is as long as makes the live tuples those of
 the heavy load, 24,000.
 
 Throughput: a replay as fast as it goes, from its second micro-batch to its
-last; ``stage`` counts only the time from when a batch was read to when its
-results were delivered, not that in which the source read and decoded.
+last (``in-process``: all of it, by the loop of one process); ``stage`` counts only
+the time from when a batch was read to when its results were delivered, not that in
+which the source read and decoded.
 
 Both tell the processor time of each process meanwhile, which other work on
 the machine changes less than the clock.
@@ -22,7 +23,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 from threading import Thread, Timer
@@ -31,6 +32,7 @@ import orjson
 
 from bench.load import HEAVY, KEYED, Load
 from bench.processes import processor_seconds
+from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
 from skws.sinks.base import Run
@@ -171,11 +173,28 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
         print(f"  {part}: {1e6 * each:.1f} us of processor time a tuple")
 
 
+def in_process(minutes: int, load: Load) -> None:
+    """The same replay by the loop of one process: what Spark is held against."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "load.jsonl"
+        tuples = load.write(path, minutes * 60)
+        asked = request(f"replay:{path}?speed=1000000000", 1, load=load)
+        sink = Clocked()
+        watch = LocalWatch(replace(asked, engine=EngineName.LOCAL, master=None), [sink], Log(quiet=True))
+        began, spent = time.perf_counter(), time.process_time()
+        watch.run()
+        seconds, spent = time.perf_counter() - began, time.process_time() - spent
+    print(
+        f"in process: {tuples:,} tuples, {tuples / seconds:,.0f} tuples/s, {len(sink.given):,} results, "
+        f"{1e6 * spent / tuples:.1f} us of processor time a tuple"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("latency", "throughput"))
+    parser.add_argument("what", choices=("latency", "throughput", "in-process"))
     parser.add_argument("--rate", type=int, default=1000, help="tuples a second")
     parser.add_argument("--seconds", type=float, default=60, help="measured, behind the warm-up")
     parser.add_argument("--minutes", type=int, default=300, help="of the load's time, 1,200 tuples each")
@@ -183,10 +202,13 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
     given = parser.parse_args()
+    load = KEYED if given.keyed else HEAVY
     if given.what == "latency":
         latency(given.rate, given.seconds, given.shards, given.cores)
+    elif given.what == "in-process":
+        in_process(given.minutes, load)
     else:
-        throughput(given.minutes, given.shards, given.cores, KEYED if given.keyed else HEAVY)
+        throughput(given.minutes, given.shards, given.cores, load)
 
 
 if __name__ == "__main__":

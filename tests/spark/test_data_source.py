@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 import skws
 import skws.spark
-from tests.jobs.watching import QUERY, YAML, append, customer, order
+from tests.jobs.watching import LAMP, QUERY, TABLES, YAML, append, customer, order
+from tests.postgres import Database
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -20,8 +22,8 @@ def records(spark: SparkSession, **options: object) -> Any:
     return spark.readStream.format("skws").options(**{name: str(value) for name, value in options.items()})
 
 
-def run(spark: SparkSession, folder: Path, frame: Any) -> None:
-    """Until what there is now is worked through, and a little longer."""
+def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
+    """Until what there is now is worked through, and so many rows have come."""
     started = (
         frame.writeStream.format("parquet")
         .option("path", str(folder / "out"))
@@ -31,6 +33,8 @@ def run(spark: SparkSession, folder: Path, frame: Any) -> None:
     )
     try:
         started.processAllAvailable()
+        if rows:
+            until(lambda: spark.read.parquet(str(folder / "out")).count() >= rows)
     finally:
         started.stop()
 
@@ -50,6 +54,25 @@ def test_a_source_is_searched_from_start_to_start(spark: SparkSession, tmp_path:
     assert {(row.id, row.op) for row in found if row.op == "+"} == {(one.id, "+") for one in expected}
     assert sum(row.op == "-" for row in found) == 1
     assert len(expected) == 4
+
+
+def test_the_snapshot_and_the_changes_of_a_database(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    database.run(*TABLES, LAMP)
+    changes = {"ANALYZE customer": 1, LAMP.replace("lamp", "green lamp"): 2, 'DELETE FROM "order"': 4}
+    for change, rows in changes.items():
+        database.run(change)
+        frame = records(spark, source=database.uri(), schema=YAML).load()
+        run(spark, tmp_path, skws.spark.search(spark, frame, QUERY, schema=YAML, window="1 hour"), rows)
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted((row.op, row.tuples[-1].row["item"]) for row in found) == [
+        ("+", "green lamp"),
+        ("+", "lamp"),
+        ("-", "green lamp"),
+        ("-", "lamp"),
+    ]
 
 
 def test_bad_options_and_records_are_told(spark: SparkSession, tmp_path: Path) -> None:

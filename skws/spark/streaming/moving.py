@@ -70,19 +70,14 @@ def moved(
         )
     )
     chunks = old.where("kind = 'chunk'")
-    if before.keys is None:  # all shards have the same
-        chunks = chunks.where(sf.col("shard") == before.groups[0])
     rest = [_blob(row) for row in old.where("kind <> 'chunk'").collect()]
-    heads = [
-        (row.shard, Chunk(**orjson.loads(bytes(row.head))))
-        for row in chunks.select("shard", "head").collect()
-    ]
+    heads = [Chunk(**orjson.loads(bytes(row.head))) for row in chunks.select("head").collect()]
     marks = {group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"}
     position = (
         sum(mark.position for mark in marks.values()) if before.keys else marks[before.groups[0]].position
     )
     own = session.createDataFrame(list(rest_of(rest, marks, position, before, layout)), _COLUMNS)
-    whole = together_again(heads, position)
+    whole = together_again(heads, position, before)
     divided = chunks.groupBy("name").applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
     return own.unionAll(divided).groupBy("shard")
 
@@ -128,14 +123,17 @@ def _fronts(states: Sequence[bytes]) -> bytes:
     return orjson.dumps([max(tick for tick, _ in told), [front for _, fronts in told for front in fronts]])
 
 
-def together_again(heads: Iterable[tuple[int, Chunk]], position: int) -> dict[int, Chunk]:
-    """The heads of whole chunks, by number, from those of shards; behind them is ``position``."""
+def together_again(heads: Iterable[Chunk], position: int, before: Layout) -> dict[int, Chunk]:
+    """The heads of whole chunks, by number, from those of the shards; behind them is ``position``.
+
+    Shards that read the same have the same chunks, but one whose queries look further back has more of them.
+    """
     parts: defaultdict[int, list[Chunk]] = defaultdict(list)
-    for _, chunk in heads:
+    for chunk in heads:
         parts[chunk.number].append(chunk)
     found: dict[int, Chunk] = {}
     for number in sorted(parts, reverse=True):
-        some = parts[number]
+        some = parts[number] if before.keys else parts[number][:1]
         begin = position - sum(chunk.after - chunk.position for chunk in some)
         now, latest = max(chunk.now for chunk in some), max(chunk.latest for chunk in some)
         found[number] = Chunk(number, begin, now, latest, position)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.formats.dead_letters import Late, dead_letter, late_letters, late_notice
 from skws.jobs.control import Command
@@ -137,11 +137,9 @@ class Shard:
         batch = unpacked(parcel.records)
         chunk = None
         before = live.position, live.now
-        ended, reached = parcel.head.ended, parcel.head.reached
-        results += live.take(batch, ended=ended and reached is None)
-        if reached is not None:  # others have seen later records, which settle what waits here
-            live.seek(live.position, reached)
-            results += live.take(NO_RECORDS, ended=ended)
+        results += live.take(batch, ended=parcel.head.ended)
+        if parcel.head.reached is not None:
+            live.seek(live.position, parcel.head.reached)
         if len(batch):
             latest = int(batch.time.max())
             chunk = Chunk(parcel.head.number, *before, latest, live.position, len(parcel.records))

@@ -72,15 +72,10 @@ class Moving:
         by_key = self.layout.keys is not None
         position = sum(one.position for one in marks.values()) if by_key else marks[first].position
         kept = list(rest_of(rest, marks, position, self.layout, layout))
-        old = [
-            (group, chunk, body)
-            for group, shard in self.shards.items()
-            if by_key or group == first
-            for chunk, body in shard.chunks.values()
-        ]
-        whole = together_again([(group, chunk) for group, chunk, _ in old], position)
+        old = [(chunk, body) for shard in self.shards.values() for chunk, body in shard.chunks.values()]
+        whole = together_again([chunk for chunk, _ in old], position, self.layout)
         for number, chunk in whole.items():
-            bodies = [body for _, one, body in old if one.number == number]
+            bodies = [body for one, body in old if one.number == number]
             kept += divided(chunk, bodies, self.layout, layout, self.lateness)
         self.layout = layout
         self.shards = {
@@ -221,6 +216,19 @@ def test_records_out_of_order(seed: int) -> None:
     results, _, spreads = compare(asked(TimeWindow(30), 5), records, seed, 5)
     assert results > 20
     assert Partitioning.KEYS in spreads
+
+
+@seeds(3, 4)
+def test_a_pattern_that_looks_further_back_than_the_window(seed: int) -> None:
+    """One shard has it, and a longer log than the others; its positions are those of one engine."""
+    job = asked(TimeWindow(12))
+    # Neither of two nor of three shards has it first.
+    longer = Query("keyed k ; link l within 60 us", kind=PATTERN)
+    job = replace(job, queries={**job.queries, "longer": longer})
+    records = random_records(random.Random(seed), 400)
+    results, _, spreads = compare(job, records, seed)
+    assert results > 100
+    assert spreads == {Partitioning.ROOTS, Partitioning.QUERIES}
 
 
 @seeds(2, 4)

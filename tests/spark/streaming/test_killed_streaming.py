@@ -90,6 +90,15 @@ class Run:
         for process in processes if kind == "planners" else [rng.choice(processes)]:
             os.kill(process, signal.SIGKILL)
 
+    def kill_all(self, kind: str) -> None:
+        """All processes of a kind, which may be starting one after the other, until the run has ended."""
+        while self.process.poll() is None:
+            for process in self.processes(kind):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.1)
+        self.end()
+
     def helpers(self) -> list[int]:
         """All processes but the driver and Java."""
         ending = {process for kind in ENDING for process in self.processes(kind)}
@@ -217,8 +226,7 @@ def test_killed_while_its_state_moves(tmp_path: Path) -> None:
             if rng.random() < 0.5:
                 run.until(more_than_now(tmp_path / "out.jsonl"))
             time.sleep(rng.uniform(0, 12))
-            run.kill(rng.choice(["driver", "java"]), rng)
-            run.end()
+            run.kill_all(rng.choice(["driver", "java"]))
     run = Run(tmp_path, 5 - shards, "local[2,4]", patterns=())
     all_told(tmp_path, run, writer.results, (QUERY,))
     run.process.send_signal(signal.SIGINT)

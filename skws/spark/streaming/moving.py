@@ -72,21 +72,29 @@ def moved(
     chunks = old.where("kind = 'chunk'")
     rest = [_blob(row) for row in old.where("kind <> 'chunk'").collect()]
     heads = [Chunk(**orjson.loads(bytes(row.head))) for row in chunks.select("head").collect()]
-    marks = {group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"}
-    position = (
-        sum(mark.position for mark in marks.values()) if before.keys else marks[before.groups[0]].position
-    )
-    own = session.createDataFrame(list(rest_of(rest, marks, position, before, layout)), _COLUMNS)
-    whole = together_again(heads, position, before)
+    own, whole = planned(rest, heads, before, layout)
     divided = chunks.groupBy("name").applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
-    return own.unionAll(divided).groupBy("shard")
+    return session.createDataFrame(own, _COLUMNS).unionAll(divided).groupBy("shard")
 
 
 def _blob(row: Any) -> Blob:
     return row.shard, row.kind, row.name, bytes(row.head), bytes(row.body)
 
 
-def rest_of(
+def planned(
+    rest: Sequence[Blob], heads: Iterable[Chunk], before: Layout, layout: Layout
+) -> tuple[list[Blob], dict[int, Chunk]]:
+    """All but the chunks, for each shard of ``layout``, and the heads of whole chunks by number.
+
+    ``rest`` and ``heads``: of all shards ``before``.
+    """
+    marks = {group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"}
+    positions = [mark.position for mark in marks.values()]
+    position = sum(positions) if before.keys else max(positions)
+    return list(_rest(rest, marks, position, before, layout)), _together_again(heads, position, before)
+
+
+def _rest(
     rest: Iterable[Blob], marks: Mapping[int, ShardProgress], position: int, before: Layout, layout: Layout
 ) -> Iterator[Blob]:
     """All but the chunks, for each shard of ``layout``. ``position``: that of the stream."""
@@ -123,7 +131,7 @@ def _fronts(states: Sequence[bytes]) -> bytes:
     return orjson.dumps([max(tick for tick, _ in told), [front for _, fronts in told for front in fronts]])
 
 
-def together_again(heads: Iterable[Chunk], position: int, before: Layout) -> dict[int, Chunk]:
+def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> dict[int, Chunk]:
     """The heads of whole chunks, by number, from those of the shards; behind them is ``position``.
 
     Shards that read the same have the same chunks, but one whose queries look further back has more of them.

@@ -20,27 +20,22 @@ from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Layout, Wanted, keys_for
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed, unpacked
-from skws.spark.streaming.moving import Blob, divided, rest_of, together_again
+from skws.spark.streaming.moving import Blob, divided, planned
 from skws.spark.streaming.processor import ShardProgress
 from skws.spark.streaming.record_log import Chunk
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query
 from skws_schema.errors import UsageError
-from skws_schema.model import Join, Relation, Schema
+from skws_schema.model import Join
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.spark.streaming.shard_runs import KeptShard, lines
 from tests.spark.streaming.test_oracle_shards import PAIRS, cut, random_records, random_row, shuffled
-from tests.strategies import COLUMNS, seeds
+from tests.spark.streaming.test_oracle_shards import SCHEMA as UNDIVIDED
+from tests.strategies import seeds
 
-SCHEMA = Schema(
-    "streams",
-    (
-        Relation("plain", COLUMNS, search=("t",)),
-        Relation("keyed", COLUMNS, key=("x",), search=("t",)),
-        Relation("link", COLUMNS),
-        Relation("fixed", COLUMNS, search=("t",), table=True),
-    ),
-    (
+SCHEMA = replace(
+    UNDIVIDED,
+    joins=(
         Join("pk", "plain", "keyed", (("x", "x"),)),
         Join("pl", "plain", "link", (("x", "x"),)),
         Join("ft", "fixed", "plain", (("x", "x"),)),
@@ -65,15 +60,8 @@ class Moving:
     def move(self, layout: Layout) -> None:
         """As ``moving.moved``, without Spark."""
         rest = list(self._rest())
-        marks = {
-            group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"
-        }
-        first = self.layout.groups[0]
-        by_key = self.layout.keys is not None
-        position = sum(one.position for one in marks.values()) if by_key else marks[first].position
-        kept = list(rest_of(rest, marks, position, self.layout, layout))
         old = [(chunk, body) for shard in self.shards.values() for chunk, body in shard.chunks.values()]
-        whole = together_again([chunk for chunk, _ in old], position, self.layout)
+        kept, whole = planned(rest, [chunk for chunk, _ in old], self.layout, layout)
         for number, chunk in whole.items():
             bodies = [body for one, body in old if one.number == number]
             kept += divided(chunk, bodies, self.layout, layout, self.lateness)

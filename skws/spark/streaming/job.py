@@ -189,7 +189,6 @@ class ShardedJob:
 
     def close(self) -> None:
         """No start comes any more."""
-        self.stop()
         self._servers.end()
 
     @property
@@ -224,26 +223,29 @@ class ShardedJob:
         """
         if self._committer.last != self.layout.before + 1:
             return True
-        state = self._place.state(self.layout.generation, self._spark.conf.get(STATE, None))
-        path, files = _files(self._spark, f"{state}/commits/0")
+        path, files = _files(self._spark, f"{self._state(self.layout.generation)}/commits/0")
         return bool(files.exists(path))
+
+    def _state(self, generation: int) -> str:
+        """Where Spark keeps the checkpoint of a layout, a URL."""
+        return self._place.state(generation, self._spark.conf.get(STATE, None))
 
     def _start(self) -> StreamingQuery:
         """Raises StateError if Spark's checkpoint does not know the last micro-batch that was done."""
         spark, last = self._spark, self._committer.last
-        place, layout, given = self._place, self.layout, spark.conf.get(STATE, None)
-        state, previous = place.state(layout.generation, given), layout.previous
+        place, layout, previous = self._place, self.layout, self.layout.previous
+        state = self._state(layout.generation)
         session = streaming_session(spark, layout.shards, state)
         first, initial, kept = beginning(place.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
-            old, batches = place.state(previous.generation, given), layout.before - previous.before
+            old, batches = self._state(previous.generation), layout.before - previous.before
             check_state(spark, old, batches)
             first = last_offset(session, old, batches - 1)
             initial = moved(session, old, batches - 1, previous, layout, place.request.stream.lateness)
             kept = {layout.generation, previous.generation}
         for generation in set(range(layout.generation)) - kept:
-            path, files = _files(spark, place.state(generation, given))
+            path, files = _files(spark, self._state(generation))
             files.delete(path, True)
         check_state(spark, state, last - layout.before)
         reading = Reading(place.request, place.folder, self._name, layout, first, place.checkpoint.id)

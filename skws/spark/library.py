@@ -160,9 +160,8 @@ def _streaming(
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
     for name, value in STATE_STORE.items():
-        if (
-            spark.conf.get(name, None) != value
-        ):  # a declarative pipeline says it in its spec, and allows no change
+        # A declarative pipeline says it in its spec, and allows no change.
+        if spark.conf.get(name, None) != value:
             spark.conf.set(name, value)
     layout = _layout(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
@@ -200,8 +199,10 @@ def _layout(spark: SparkSession, job: Job, shards: int | None) -> Layout:
             " every micro-batch looks after so many states",
             stacklevel=4,
         )
-    divided = None if isinstance(keys, str) or number == 1 else keys
-    return Layout(Partitioning.KEYS, keys_for(partitions)[:number], divided)
+    groups = keys_for(partitions)[:number]
+    if isinstance(keys, str) or number == 1:
+        return Layout(Partitioning.ROOTS, groups)
+    return Layout(Partitioning.KEYS, groups, keys)
 
 
 def _shown(layout: Layout, schema: Schema) -> str:
@@ -209,7 +210,7 @@ def _shown(layout: Layout, schema: Schema) -> str:
     return "shards=1" if layout.keys is None else f"shards={layout.shards}, by {layout.keys.shown(schema)}"
 
 
-_UNDIVIDED: Final = Layout(Partitioning.KEYS, (0,))
+_UNDIVIDED: Final = Layout(Partitioning.ROOTS, (0,))
 
 
 def _all_pieces(

@@ -112,7 +112,8 @@ def packed(batch: RecordBatch, places: Ints | None = None) -> bytes:
             "blocks": blocks,
         }
     )
-    padded = [part + bytes(-len(part) % _WORD) for part in (_LENGTHS.pack(_FORM, len(head)) + head, *parts)]
+    parts.insert(0, _LENGTHS.pack(_FORM, len(head)) + head)
+    padded = chain.from_iterable((part, bytes(-len(part) % _WORD)) for part in parts)
     return compressed(b"".join(padded))
 
 
@@ -136,7 +137,7 @@ def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], C
 def _column(column: Values, parts: list[bytes], *, text: bool) -> int | list[int]:
     """Add a column to the parts: integers, texts, or other values as JSON; gives the sizes of what varies."""
     if isinstance(column, np.ndarray):
-        parts.append(column.astype(np.int64).tobytes())
+        parts.append(column.tobytes())
         return []
     texts = column if isinstance(column, Texts) else Texts.of_strings(column) if text else None
     if texts is None:

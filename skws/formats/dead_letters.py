@@ -159,7 +159,7 @@ def record_line(record: Record, schema: Schema) -> bytes:
 
 
 def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
-    """``record`` as a JSON line of a replay; ``lateness``: the allowed lateness, in microseconds."""
+    """A late record as a dead letter. ``lateness``: the allowed lateness, in microseconds."""
     reason = f"late: more than the allowed {lateness / 1e6:g} seconds behind the latest record"
     return BadRecord("late", 0, 0, record_line(record, schema), reason)
 

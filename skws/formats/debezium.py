@@ -18,8 +18,8 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from skws.data.record import Record
+from skws.data.values import MalformedError, Micros, shown, within_calendar
 from skws.formats.rows import RowReader, no_relation, readers, refuse_deletion
-from skws.formats.values import MalformedError, Micros, shown, within_calendar
 from skws_schema.model import AttributeType, Schema
 
 Decode: TypeAlias = Callable[[Any], Any]

@@ -14,10 +14,10 @@ from typing import IO, Any, Final
 import orjson
 
 from skws.data.record import BadRecord, Record
+from skws.data.values import MalformedError
 from skws.formats.debezium import ChangeReader, changed_table, is_change
 from skws.formats.files import BOM, END, Advance, Format, Split, ignore, line_count, not_json, opened
 from skws.formats.rows import FIELDS, BareRowReader, RecordReader
-from skws.formats.values import MalformedError
 from skws_schema.model import Schema
 
 PEEK_LINES: Final = 1000

@@ -21,10 +21,10 @@ import numpy as np
 
 from skws.data.batch import Chunk, Ints, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, packed_integers
+from skws.data.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 from skws.formats import jsonl
 from skws.formats.files import Advance, Format, Split, ignore, opened
 from skws.formats.rows import needed
-from skws.formats.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
 CHUNK_BYTES = 300_000  # larger chunks leave the processor's caches

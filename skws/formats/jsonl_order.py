@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from skws.data.values import EXACT, MalformedError, timestamp
 from skws.formats import jsonl
 from skws.formats.debezium import is_change
 from skws.formats.files import BOM, Split, opened
 from skws.formats.jsonl_columns import TIME, UNDECODABLE, one_a_line
-from skws.formats.values import EXACT, MalformedError, timestamp
 
 ORDER_BLOCK = 1 << 18
 # A quoted `time` inside a text does not match: its quote is escaped by a backslash.

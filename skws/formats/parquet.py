@@ -28,9 +28,7 @@ from skws.data.arrow import STORED, integers
 from skws.data.batch import Ints, RecordBatch, Rows
 from skws.data.blocks import ArrowBlock
 from skws.data.record import BadRecord, Record
-from skws.formats.files import Advance, Split, ignore
-from skws.formats.tabular import ColumnReader
-from skws.formats.values import (
+from skws.data.values import (
     EARLIEST,
     LATEST,
     Convert,
@@ -40,6 +38,8 @@ from skws.formats.values import (
     timestamp,
     within_calendar,
 )
+from skws.formats.files import Advance, Split, ignore
+from skws.formats.tabular import ColumnReader
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
 

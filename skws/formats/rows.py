@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from skws.data.record import Record
-from skws.formats.values import (
+from skws.data.values import (
     LARGEST,
     SMALLEST,
     Convert,

@@ -23,9 +23,9 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from skws.data.record import BadRecord, Record
+from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
 from skws.formats.files import BOM, Advance, Split, ignore, opened
 from skws.formats.rows import RowReader, is_deletion, no_relation, readers, refuse_deletion
-from skws.formats.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
 from skws_schema.errors import nearest
 from skws_schema.model import Attribute, Row, Schema, Value
 

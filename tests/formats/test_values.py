@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.formats.values import TEXT_CONVERSIONS, MalformedError, conversion, timestamp
+from skws.data.values import TEXT_CONVERSIONS, MalformedError, conversion, timestamp
 from skws_schema.model import AttributeType as T
 from skws_schema.model import Value
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import orjson
 
 from skws.data.record import BadRecord, Item, Record
+from skws.data.values import MalformedError, shown
 from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.files import not_json
 from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
-from skws.formats.values import MalformedError, shown
 from skws.sources.kafka.address import Form
 from skws_schema.errors import SourceError
 from skws_schema.model import Relation, Schema

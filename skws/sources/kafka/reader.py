@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
 from skws.data.record import BadRecord, Item, Record
-from skws.formats.values import EARLIEST
+from skws.data.values import EARLIEST
 from skws.sources.kafka.address import Address
 from skws.sources.kafka.client import Client, Partition
 from skws.sources.kafka.messages import TopicReader, relation_of

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import orjson
 
 from skws.data.record import BadRecord, Item, Record
+from skws.data.values import MalformedError
 from skws.formats.rows import RowReader
-from skws.formats.values import MalformedError
 from skws.sources.postgres.catalog import MatchedTables, advice, identifies
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,

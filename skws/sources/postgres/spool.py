@@ -28,11 +28,11 @@ from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.data.batch import Ints
 from skws.data.record import BadRecord, Item
+from skws.data.values import EARLIEST, timestamp
 from skws.durable.files import PRIVATE, summed
 from skws.durable.frames import checked, unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
-from skws.formats.values import EARLIEST, timestamp
 from skws.sources.postgres.catalog import Table
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema

@@ -110,3 +110,23 @@ def cases(draw: st.DrawFn, max_records: int = 14) -> Case:
     """A schema, how many words its tuples hold, rows of its tables, and a stream."""
     schema, words = draw(schemas(tables=True)), draw(st.integers(1, 3))
     return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records))
+
+
+_KEYWORDS = ("alpha", "beta", "gamma", "alhpa~", "gama~", "batta~2", "b*a", "al*", "g?mma", '"alpha pad"')
+_EITHER = ("(alpha OR betta~)", "(gamma OR be*)", "(alpha OR !r0.x=1)", "(g*mma OR !r1.y<1 OR beta)")
+_SCOPED = ("r0:alpha", "t:beta", "r1.t:be?a", "r0:gamm~")
+_WANTED = ("!r0.x=1", "!r1.y<2", "!r0.y:1..", "!r1.x!=0", "!r0.x:(0 OR 2)")
+_RESTRICTING = ("r0.x<2", "r1.y!=0", "r0.x:1..", "(r0.x=0 OR r0.y=1)", "r0.t<b", "r1.t!=pad", "r1.x>=1")
+_EXCLUDING = ("-gamma", "-r0.x>1", "-al?ha", "-(r0:beta OR r1.y=0)", "-gamam~")
+
+
+@st.composite
+def query_texts(draw: st.DrawFn, words: int = 2) -> str:
+    """Queries with all of the language over ``schemas`` of at least two relations; some cannot be read.
+
+    Of at most ``words`` keywords, and conditions and exclusions.
+    """
+    keyword = st.sampled_from((*_KEYWORDS, *_KEYWORDS, *_EITHER, *_SCOPED, *_WANTED))
+    more = st.sampled_from((*_RESTRICTING, *_EXCLUDING))
+    parts = [*draw(st.lists(keyword, min_size=1, max_size=words)), *draw(st.lists(more, max_size=2))]
+    return " ".join(draw(st.permutations(parts)))

@@ -26,7 +26,8 @@ from skws_schema.yaml.load import load_schema
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
 
 QUERY_HELP = (
-    "Keywords: words, '\"phrases\"', prefix*, relation.attribute:word, (one OR other), -word and "
+    "Keywords: words, '\"phrases\"', prefix*, wild*card, mistyped~, relation.attribute:word, "
+    "(one OR other), attribute<value to restrict, !attribute<value to look for, -word and "
     "-relation: to leave out (after --), first ; then. Several arguments are one query, joined by blanks."
 )
 Format = TypeVar("Format", bound=StrEnum)

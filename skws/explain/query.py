@@ -9,7 +9,7 @@ from typing import Final
 
 from skws.explain.branch import Branch
 from skws.keywords.plan import Plan
-from skws.keywords.query import Alternative, Phrase, Prefix, Slot
+from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.queries.keys import key_partitioning, why_not_by_key
 from skws.queries.keywords.bounded_networks import network_verdict
 from skws.queries.keywords.memory_guard import memory_of, repairs, told
@@ -32,7 +32,7 @@ def query_branch(plan: Plan) -> Branch:
     """Keywords with their stems and places, exclusions, and ignored parts of the query."""
     query = plan.query
     below = [_slot(plan.schema, slot, f"keyword {n}: {slot.text}") for n, slot in enumerate(query.slots, 1)]
-    below += [_slot(plan.schema, slot, f"excluded: tuples with {slot.text}") for slot in query.exclusions]
+    below += [_exclusion(plan.schema, slot) for slot in query.exclusions]
     if query.without:
         names = [plan.schema.relations[relation].name for relation in sorted(query.without)]
         below.append(Branch(f"left out, also as a connection: {', '.join(names)}"))
@@ -59,6 +59,15 @@ def _carried(plan: Plan, bitmap: int) -> str:
     return ", ".join(word for n, word in enumerate(plan.keywords) if bitmap >> n & 1) or "none"
 
 
+def _exclusion(schema: Schema, slot: Slot) -> Branch:
+    (first, *_) = slot.alternatives
+    if isinstance(first, Condition) and first.failing and first.scope is not None:
+        return Branch(
+            f"restricted: of {schema.relations[first.scope.relation].name} only tuples with {slot.text}"
+        )
+    return _slot(schema, slot, f"excluded: tuples with {slot.text}")
+
+
 def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
     """Alternatives that differ only in scope share a line."""
     places: dict[str, list[str]] = {}
@@ -71,14 +80,27 @@ def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
 def _meaning(alternative: Alternative) -> str:
     match alternative:
         case Phrase():
-            return f"phrase of the stems {' '.join(alternative.stems)}"
+            meaning = f"phrase of the stems {' '.join(alternative.stems)}"
         case Prefix():
-            return f"words that begin with {alternative.start}"
-        case _:
-            return f"stem {alternative.stem}"
+            meaning = f"words that begin with {alternative.start}"
+        case Fuzzy():
+            meaning = f"words within {counted(alternative.distance, 'typing error')} of {alternative.word}"
+        case Wildcard():
+            meaning = f"words of the form {alternative.form}"
+        case Condition():
+            meaning = "a value that satisfies the condition"
+        case Term():
+            meaning = f"stem {alternative.stem}"
+    return meaning
 
 
 def _places(schema: Schema, alternative: Alternative) -> Iterator[str]:
+    if isinstance(alternative, Condition):
+        if alternative.relation is not None:
+            relation = schema.relations[alternative.relation]
+            columns = dict.fromkeys(column for column, _ in alternative.tests)
+            yield from (f"{relation.name}.{relation.attributes[column].name}" for column in columns)
+        return
     for position, relation in enumerate(schema.relations):
         for name, column in zip(relation.search, relation.search_columns, strict=True):
             if alternative.applies(position, column):

@@ -6,6 +6,7 @@ when the index is built, by the analysis of all engines.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,8 @@ import pyarrow.compute as pc
 from skws.data.arrow import integers
 from skws.index.file import IndexFile, save, written
 from skws.keywords.analysis import tokens
-from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.likeness import has_form, parts, within
+from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard, WordAlternative
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 
 Pairs = npt.NDArray[np.uint64]
@@ -92,21 +94,26 @@ class Postings:
         self._chunks = file.array(f"{prefix}term_chunks")
 
     def containing(self, alternative: Alternative) -> Ints:
-        """The rows that may satisfy a predicate, in order; the matcher decides."""
+        """The rows that may satisfy a predicate on texts, in order; the matcher decides."""
+        if isinstance(alternative, Condition):
+            return NOTHING
         if isinstance(alternative, Phrase):
             stems = (Term(stem) for stem in alternative.stems)
             return reduce(np.intersect1d, map(self.containing, stems))
-        parts = [NOTHING, *self._rows(alternative)]
-        return distinct(np.concatenate(parts))
+        return distinct(np.concatenate([NOTHING, *self._rows(alternative)]))
 
     def mark(self, alternative: Alternative, found: Flags) -> None:
         """Flag the rows that may satisfy a predicate, a piece at a time: few words may have many rows."""
-        parts = [self.containing(alternative)] if isinstance(alternative, Phrase) else self._rows(alternative)
-        for rows in parts:
+        if isinstance(alternative, Phrase | Condition):
+            found[self.containing(alternative)] = True
+            return
+        for rows in self._rows(alternative):
             found[rows] = True
 
     def bound(self, alternative: Alternative) -> int:
-        """An upper bound on the number of rows that may satisfy a predicate."""
+        """An upper bound on the number of rows that may satisfy a predicate on texts."""
+        if isinstance(alternative, Condition):
+            return 0
         if isinstance(alternative, Phrase):
             return min(self.bound(Term(stem)) for stem in alternative.stems)
         chunks = self._chunks_with(alternative)
@@ -124,7 +131,7 @@ class Postings:
                 rows = len(distinct(self._chunk_rows[ranges(begins, counts)]))
             yield self._term(number)[1:].decode(), rows
 
-    def _rows(self, alternative: Term | Prefix) -> Iterator[Ints]:
+    def _rows(self, alternative: WordAlternative) -> Iterator[Ints]:
         """Pieces of the rows, unordered, with repetitions."""
         chunks = self._chunks_with(alternative)
         begins = self._chunk_first[chunks]
@@ -135,17 +142,45 @@ class Postings:
         for some in np.split(np.arange(len(chunks)), pieces):
             yield self._chunk_rows[ranges(begins[some], counts[some])].astype(np.int64)
 
-    def _chunks_with(self, alternative: Term | Prefix) -> Ints:
+    def _chunks_with(self, alternative: WordAlternative) -> Ints:
         """The chunks of text with a word."""
-        exact = isinstance(alternative, Term)
-        term = f"s{alternative.stem}" if isinstance(alternative, Term) else f"w{alternative.start}"
-        letters = term.encode()
-        first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
-        if exact:
-            last = first + (first < len(self._first) - 1 and self._term(first) == letters)
-        else:
-            last = bisect_left(range(len(self._first) - 1), letters + b"\xff", key=self._term)
+        match alternative:
+            case Term(stem=stem):
+                letters = f"s{stem}".encode()
+                first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
+                last = first + (first < len(self._first) - 1 and self._term(first) == letters)
+            case Prefix(start=start):
+                first, last = self._beginning(start)
+            case _:
+                found = [self._chunks[self._first[n] : self._first[n + 1]] for n in self._alike(alternative)]
+                return distinct(np.concatenate([NOTHING, *found])).astype(np.int64)
         return distinct(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
+
+    def _beginning(self, start: str) -> tuple[int, int]:
+        """The numbers of the terms that are words with a beginning: the first, and the one after the last."""
+        every = range(len(self._first) - 1)
+        letters = f"w{start}".encode()
+        return bisect_left(every, letters, key=self._term), bisect_left(
+            every, letters + b"\xff", key=self._term
+        )
+
+    def _alike(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
+        """The terms that are words like another, or of a form; all words that may be are looked at."""
+        if isinstance(alternative, Wildcard):
+            form = alternative.form
+            first, last = self._beginning(re.split(r"[*?]", form, maxsplit=1)[0])
+            yield from (n for n in range(first, last) if has_form(self._term(n)[1:].decode(), form))
+            return
+        word, distance = alternative.word, alternative.distance
+        some = parts(alternative)
+        first, last = self._beginning("")
+        # A letter takes one byte to four.
+        sizes = np.diff(self._bounds[first : last + 1]).astype(np.int64) - 1
+        near = (sizes >= len(word) - distance) & (sizes <= 4 * (len(word) + distance))
+        for number in (np.flatnonzero(near) + first).tolist():
+            its = self._term(number)[1:].decode()
+            if any(part in its for part in some) and within(word, its, distance):
+                yield number
 
     def _term(self, number: int) -> bytes:
         return self._letters[self._bounds[number] : self._bounds[number + 1]].tobytes()

@@ -233,15 +233,14 @@ class KeywordRows:
 
     def with_keywords(self, matcher: Matcher) -> Iterator[tuple[int, list[Row]]]:
         """All rows that contain keywords of a query: their relation, and a part of them at a time."""
-        for relation, block, bitmaps in self._bitmaps(matcher, ALL):
+        keywords = matcher.excluding - 1
+        for relation, block, bitmaps in self._bitmaps(matcher, keywords):
             yield relation, block.rows(np.flatnonzero(bitmaps > 0))
 
     def _bitmaps(self, matcher: Matcher, bits: int) -> Iterator[tuple[int, ArrowBlock, Ints]]:
         """The rows that may have some keywords of a query, a part at a time, with the bitmaps of all."""
         for relation, table in self._tables.items():
             numbers = np.flatnonzero(table.carrying(matcher, bits))
-            searched = matcher.schema.relations[relation].search_columns
             for first in range(0, len(numbers), PART):
                 block = table.rows(numbers[first : first + PART])
-                texts = [block.texts(column) for column in searched]
-                yield relation, block, matcher.bitmaps(relation, texts, rows=len(block)).astype(np.int64)
+                yield relation, block, matcher.bitmaps_of([block])[0].astype(np.int64)

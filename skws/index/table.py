@@ -19,13 +19,15 @@ from skws.data.blocks import ArrowBlock
 from skws.index.file import IndexFile
 from skws.index.postings import Postings
 from skws.index.values import join_values
+from skws.keywords.conditions import satisfying
 from skws.keywords.match import Matcher
-from skws.keywords.query import Alternative
+from skws.keywords.query import Alternative, Condition
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 from skws_schema.model import Relation, Row, Schema
 
 PART: Final = 1 << 16  # rows
 _FEW: Final = 64  # rows
+_CONDITIONS: Final = 16  # whose rows are remembered
 
 
 def arrow_schema(relation: Relation) -> pa.Schema:
@@ -162,6 +164,7 @@ class TableIndex:
         self._rows = TableRows(file.data(f"{prefix}rows"), relation)
         self._postings = Postings(file, prefix)
         self._gone: Ints = file.array(f"{prefix}gone")
+        self._satisfying: dict[Condition, Flags] = {}
         self._occurrences: Ints = file.array(f"{prefix}occurrences")
         self._joined = {
             tuple(described.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
@@ -222,24 +225,50 @@ class TableIndex:
             found[self._gone] = False
             return found
         for alternative in self._alternatives(matcher, bits):
-            self._postings.mark(alternative, found)
+            if isinstance(alternative, Condition):
+                found |= self.satisfying(alternative)
+            else:
+                self._postings.mark(alternative, found)
         return found
 
     def bound(self, matcher: Matcher, bits: int = ALL) -> int:
         """An upper bound on the number of rows of ``carrying``."""
         if matcher.named(self.relation) & bits:
             return len(self)
-        return sum(self._postings.bound(each) for each in self._alternatives(matcher, bits))
+        return sum(
+            int(self.satisfying(each).sum()) if isinstance(each, Condition) else self._postings.bound(each)
+            for each in self._alternatives(matcher, bits)
+        )
 
     def _alternatives(self, matcher: Matcher, bits: int) -> Iterator[Alternative]:
         for bit, alternative in matcher.alternatives():
-            if bit & bits and any(alternative.applies(self.relation, column) for column in self.texts):
+            if bit & bits and self._concerned(alternative):
                 yield alternative
+
+    def _concerned(self, alternative: Alternative) -> bool:
+        if isinstance(alternative, Condition):
+            return alternative.relation == self.relation
+        return any(alternative.applies(self.relation, column) for column in self.texts)
+
+    def satisfying(self, condition: Condition) -> Flags:
+        """Exactly the rows that satisfy a condition on this relation, not to be changed."""
+        known = self._satisfying.get(condition)
+        if known is not None:
+            return known
+        if len(self._satisfying) >= _CONDITIONS:
+            self._satisfying.clear()
+        found = self._satisfying[condition] = np.zeros(self._size, dtype=bool)
+        for first, block in self._rows.parts():
+            found[first : first + len(block)] = satisfying(condition, block)
+        found[self._gone] = False
+        return found
 
     def containing(self, alternative: Alternative) -> Ints:
         """The rows that may satisfy a predicate, in order."""
-        if not any(alternative.applies(self.relation, column) for column in self.texts):
+        if not self._concerned(alternative):
             return NOTHING
+        if isinstance(alternative, Condition):
+            return np.flatnonzero(self.satisfying(alternative))
         return self._postings.containing(alternative)
 
     def words(self) -> Iterator[tuple[str, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Slot, Term
+from skws.keywords.likeness import satisfies
+from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws_schema.model import Schema
 
 Span = tuple[int, int, int]
@@ -43,16 +44,16 @@ def occurrences(slot: Slot, relation: int, column: int, text: str) -> int:
 
 def _spans(alternative: Alternative, words: Sequence[Token]) -> Iterator[tuple[int, int]]:
     match alternative:
-        case Term(stem=stem):
-            yield from ((w.start, w.end) for w in words if w.searchable and w.stem == stem)
-        case Prefix(start=start):
-            yield from ((w.start, w.end) for w in words if w.searchable and w.word.startswith(start))
         case Phrase(stems=stems):
             pieces = [w for w in words if not w.whole]
             for i in range(len(pieces) - len(stems) + 1):
                 run = pieces[i : i + len(stems)]
                 if tuple(piece.stem for piece in run) == stems:
                     yield run[0].start, run[-1].end
+        case Condition():
+            return
+        case _:
+            yield from ((w.start, w.end) for w in words if satisfies(w, alternative))
 
 
 def _without_overlaps(spans: list[Span]) -> list[Span]:

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from skws.data.blocks import Block
 from skws.keywords.analysis import analyse, stems
+from skws.keywords.conditions import satisfying
 from skws.keywords.match import EXCLUDED, Matcher
-from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.query import Alternative, Condition, Phrase
 from skws.keywords.table import ChunkMemory, contains
+from skws.keywords.words import WordPredicates
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 from skws_schema.model import Schema
@@ -27,20 +30,26 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._terms: defaultdict[str, list[int]] = defaultdict(list)
-        self._starts: defaultdict[str, list[int]] = defaultdict(list)
+        self._words = WordPredicates()
         self._longest: defaultdict[str, list[int]] = defaultdict(list)
         self._phrases: dict[int, tuple[str, ...]] = {}
 
     def add(self, predicate: int, alternative: Alternative) -> None:
         """``predicate`` is positive."""
-        self._change(alternative).append(predicate)
+        self.clear()
         if isinstance(alternative, Phrase):
+            self._longest[max(alternative.stems, key=len)].append(predicate)
             self._phrases[predicate] = alternative.stems
+        elif not isinstance(alternative, Condition):
+            self._words.add(alternative, predicate)
 
     def remove(self, predicate: int, alternative: Alternative) -> None:
-        self._change(alternative).remove(predicate)
-        self._phrases.pop(predicate, None)
+        self.clear()
+        if isinstance(alternative, Phrase):
+            self._longest[max(alternative.stems, key=len)].remove(predicate)
+            del self._phrases[predicate]
+        elif not isinstance(alternative, Condition):
+            self._words.remove(alternative, predicate)
 
     def find(self, text: str) -> Sequence[int]:
         """The predicates that a text satisfies, perhaps several times."""
@@ -54,22 +63,9 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
     def look_up(self, chunk: str) -> tuple[int, ...]:
         return tuple(self._satisfied(chunk))
 
-    def _change(self, alternative: Alternative) -> list[int]:
-        self.clear()
-        match alternative:
-            case Term(stem=stem):
-                return self._terms[stem]
-            case Prefix(start=start):
-                return self._starts[start]
-            case Phrase(stems=words):
-                return self._longest[max(words, key=len)]
-
     def _satisfied(self, chunk: str) -> Iterator[int]:
         for token in analyse(chunk).tokens:
-            if token.searchable:
-                yield from self._terms.get(token.stem, ())
-                for end in range(1, len(token.word) + 1) if self._starts else ():
-                    yield from self._starts.get(token.word[:end], ())
+            yield from self._words.of(token)
             if not token.whole:
                 yield from (-phrase for phrase in self._longest.get(token.stem, ()))
 
@@ -89,6 +85,7 @@ class JointMatcher:
         self._matchers: dict[int, Matcher] = {}
         self._unscoped = PredicateTable()
         self._scoped: dict[tuple[int, int], PredicateTable] = {}
+        self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
         self._users: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._named: list[dict[int, int]] = [{} for _ in schema.relations]
@@ -110,6 +107,8 @@ class JointMatcher:
             if predicate is None:
                 predicate = self._predicates[alternative] = len(self._predicates) + 1
             if not self._users[predicate]:
+                if isinstance(alternative, Condition) and alternative.relation is not None:
+                    self._conditions[alternative.relation][alternative] = predicate
                 for table in self._tables(alternative):
                     table.add(predicate, alternative)
             self._users[predicate].append((query, bit))
@@ -124,22 +123,31 @@ class JointMatcher:
             predicate = self._predicates[alternative]
             self._users[predicate].remove((query, bit))
             if not self._users[predicate]:
+                if isinstance(alternative, Condition) and alternative.relation is not None:
+                    del self._conditions[alternative.relation][alternative]
                 for table in self._tables(alternative):
                     table.remove(predicate, alternative)
 
-    def bitmaps(self, relation: int, columns: Sequence[Sequence[str | None]], rows: int) -> KeywordBitmaps:
-        """The rows with keywords of some query, given their relation's search columns in order."""
+    def bitmaps(self, block: Block) -> KeywordBitmaps:
+        """The rows with keywords of some query."""
+        relation = block.relation
         found: list[int] = []
         row: list[int] = []
-        for column, texts in zip(self.schema.relations[relation].search_columns, columns, strict=True):
+        for column in self.schema.relations[relation].search_columns:
             tables = [t for t in (self._unscoped, self._scoped.get((relation, column))) if t is not None]
-            for number, text in enumerate(texts):
-                if text is not None:
+            for number, value in enumerate(block.values(column)):
+                if value is not None:
+                    text = value if value.__class__ is str else str(value)
                     for table in tables:
                         hits = table.find(text)
                         found += hits
                         row += [number] * len(hits)
-        return self._combined(relation, np.array(row, dtype=np.int64), np.array(found, dtype=np.int64), rows)
+        rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
+        for condition, predicate in self._conditions[relation].items():
+            places = np.flatnonzero(satisfying(condition, block))
+            rows.append(places)
+            predicates.append(np.full(len(places), predicate, dtype=np.int64))
+        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(block))
 
     def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
         first, query, bit = self._spread or self._spread_out()

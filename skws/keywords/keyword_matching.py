@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from skws.data.batch import Rows
-from skws.data.blocks import Block
 from skws.keywords.joint import JointMatcher
 from skws.keywords.match import Matcher
-from skws.keywords.table import Bitmaps
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 
@@ -52,8 +48,7 @@ class KeywordMatching:
     def _jointly(self, joint: JointMatcher, rows: Rows) -> KeywordBitmaps:
         places, queries, labels = [], [], []
         for block, mine, at in rows.by_block():
-            searched = joint.schema.relations[block.relation].search_columns
-            found = joint.bitmaps(block.relation, [_texts(block, c) for c in searched], len(block))
+            found = joint.bitmaps(block)
             # Rows that are not asked for belong to another batch.
             number = np.full(len(block), -1, dtype=np.int64)
             number[at] = mine
@@ -70,25 +65,13 @@ class KeywordMatching:
         # Where each row stands among all of the blocks: cheaper than to go block by block.
         at = first.take(rows.block) + rows.place
         for query, matcher in self._matchers.items():
-            found = self._bitmaps(matcher, rows.blocks)
+            found = matcher.bitmaps_of(rows.blocks)
             here = np.concatenate(found).take(at) if found else np.zeros(0, dtype=np.int64)
             carrying = np.flatnonzero(here)
             places.append(carrying)
             labels.append(here[carrying].astype(np.int64))
             queries.append(np.full(len(carrying), query, dtype=np.int64))
         return in_order(places, queries, labels)
-
-    def _bitmaps(self, matcher: Matcher, blocks: Sequence[Block]) -> list[Bitmaps]:
-        searched = [matcher.schema.relations[block.relation].search_columns for block in blocks]
-        parts = [
-            (block.relation, [block.texts(column) for column in columns], len(block))
-            for block, columns in zip(blocks, searched, strict=True)
-        ]
-        return matcher.bitmaps_of(parts)
-
-
-def _texts(block: Block, column: int) -> list[str | None]:
-    return [None if value is None else str(value) for value in block.values(column)]
 
 
 def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> KeywordBitmaps:

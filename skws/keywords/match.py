@@ -14,8 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from skws.data.blocks import Block
 from skws.data.texts import Column
-from skws.keywords.query import Alternative, KeywordQuery
+from skws.keywords.conditions import satisfied, satisfying
+from skws.keywords.query import Alternative, Condition, KeywordQuery
 from skws.keywords.table import Bitmaps, ChunkTable, Numbered
 from skws_schema.model import Row, Schema
 
@@ -47,6 +49,14 @@ class Matcher:
             tuple((column, table(self._numbered(relation, column))) for column in described.search_columns)
             for relation, described in enumerate(schema.relations)
         )
+        self._conditions = tuple(
+            tuple(
+                (bit, each)
+                for bit, each in self.alternatives()
+                if isinstance(each, Condition) and each.relation == relation
+            )
+            for relation in range(len(schema.relations))
+        )
         names = table(self._unscoped() if query.match_names else ())
         self._names = tuple(
             0
@@ -65,17 +75,35 @@ class Matcher:
             value = row[column]
             if value is not None:
                 found |= table.find(value if value.__class__ is str else str(value))
+        for bit, condition in self._conditions[relation]:
+            if satisfied(condition, row):
+                found |= bit
         return EXCLUDED if found & self._excluded or found in self._torn else found
 
     def bitmaps(self, relation: int, columns: Sequence[Column], *, rows: int = 0) -> Bitmaps:
-        """The bitmap of each row of an Arrow batch, given the relation's search columns in order.
+        """The bitmap of each row, given the relation's search columns in order.
 
-        ``rows`` is the length of the batch if the relation has no search column.
+        ``rows`` is the number of rows if the relation has no search column.
+        Raises ValueError if the query has conditions on other columns of the relation.
         """
-        return self.bitmaps_of([(relation, columns, rows)])[0]
+        if self._conditions[relation]:
+            raise ValueError("a query with conditions needs whole rows")
+        return self._settled(self._of_texts([(relation, columns, rows)]))[0]
 
-    def bitmaps_of(self, batches: Sequence[tuple[int, Sequence[Column], int]]) -> list[Bitmaps]:
-        """The same for several batches of any relations; columns that mean the same are searched as one."""
+    def bitmaps_of(self, blocks: Sequence[Block]) -> list[Bitmaps]:
+        """The bitmap of each row of some blocks; columns that mean the same are searched as one."""
+        searched = [self.schema.relations[block.relation].search_columns for block in blocks]
+        parts = [
+            (block.relation, [block.texts(column) for column in columns], len(block))
+            for block, columns in zip(blocks, searched, strict=True)
+        ]
+        found = self._of_texts(parts)
+        for block, bitmaps in zip(blocks, found, strict=True):
+            for bit, condition in self._conditions[block.relation]:
+                bitmaps[satisfying(condition, block)] |= bit
+        return self._settled(found)
+
+    def _of_texts(self, batches: Sequence[tuple[int, Sequence[Column], int]]) -> list[Bitmaps]:
         by_table: dict[int, tuple[ChunkTable, list[tuple[Column, Bitmaps]]]] = {}
         found = []
         for relation, columns, rows in batches:
@@ -88,6 +116,10 @@ class Matcher:
                 by_table.setdefault(id(table), (table, []))[1].append((column, bitmaps))
         for table, parts in by_table.values():
             table.find_in(parts)
+        return found
+
+    def _settled(self, found: list[Bitmaps]) -> list[Bitmaps]:
+        """The bitmaps with those that exclude a tuple in one form."""
         for bitmaps in found:
             bitmaps[(bitmaps & self._excluded) != 0] = EXCLUDED
             if self._torn:
@@ -99,6 +131,8 @@ class Matcher:
         found = self._names[relation]
         for _, table in self._columns[relation]:
             found |= table.possible
+        for bit, _ in self._conditions[relation]:
+            found |= bit
         return found & (self._excluded - 1)
 
     def _numbered(self, relation: int, column: int) -> Numbered:
@@ -128,7 +162,7 @@ class Matcher:
         return self._names[relation]
 
     def alternatives(self) -> Iterator[tuple[int, Alternative]]:
-        """All that texts can satisfy, each with the bit it sets."""
+        """All that texts and values can satisfy, each with the bit it sets."""
         bits = [(1 << i, slot) for i, slot in enumerate(self.query.slots)]
         bits += [(self._excluded, slot) for slot in self.query.exclusions]
         return ((bit, alternative) for bit, slot in bits for alternative in slot.alternatives)

@@ -8,11 +8,14 @@ from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.alphabet import APOSTROPHES
-from skws.keywords.analysis import Token, tokens
-from skws.keywords.query import Alternative, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
-from skws.keywords.scope import left_out, resolve
+from skws.keywords.analysis import tokens
+from skws.keywords.comparison import compare, in_range
+from skws.keywords.leaves import alternatives_of
+from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
+from skws.keywords.scope import Compared, compared, left_out, resolve
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
+from skws_schema.comparison import Op
 from skws_schema.errors import QueryError
 from skws_schema.model import Schema
 
@@ -35,7 +38,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         raise QueryError(
             f"a query may have {MAX_CHARACTERS:,} characters at most; this one has {len(text):,}"
         )
-    reader = _Reader(text)
+    reader = _Reader(text, schema)
     groups = [_read_part(reader, schema, part) for part in parts(text)]
     _check(reader, text)
     without = frozenset(reader.without)
@@ -59,7 +62,7 @@ def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
     reader.scopes = {name: _resolve(name, schema, text, at) for name, at in places.items()}
     for node in _conjuncts(tree):
         if isinstance(node, syntax.Without):
-            reader.leave_out(node, schema)
+            reader.leave_out(node)
         else:
             reader.read(node, first)
     if len(reader.slots) == first and part.semicolon >= 0:
@@ -67,11 +70,18 @@ def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
     return (1 << len(reader.slots)) - (1 << first)
 
 
-def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...]:
+def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...] | Compared:
+    must = name.startswith("!")
     try:
-        return resolve(name, schema)
+        found = resolve(name.removeprefix("!") if must else name, schema)
     except QueryError as error:
         raise fault(str(error), text, position) from None
+    if must and not isinstance(found, Compared):
+        message = (
+            "'!' goes before a condition on an attribute that is not searched; an exclusion begins with '-'"
+        )
+        raise fault(message, text, position)
+    return found
 
 
 def _conjuncts(node: syntax.Node) -> Iterator[syntax.Node]:
@@ -90,26 +100,31 @@ def _unwrap(node: syntax.Node) -> syntax.Node:
 
 
 class _Leaf(NamedTuple):
+    """``restricts``: a condition without '!', which is no keyword."""
+
     text: str
     alternatives: tuple[Alternative, ...]
+    restricts: bool = False
 
 
 class _Reader:
     """Collects the slots and exclusions of a tree."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, schema: Schema) -> None:
         self.text = text
-        self.scopes: dict[str, tuple[Scope, ...]] = {}
+        self.schema = schema
+        self.scopes: dict[str, tuple[Scope, ...] | Compared] = {}
         self.slots: list[Slot] = []
         self.exclusions: list[Slot] = []
         self.dropped: list[str] = []
         self.ignored: list[str] = []
         self.without: dict[int, int] = {}  # relations, with the places where they are named
+        self.restricted: dict[int, str] = {}  # relations, with conditions on them
 
-    def leave_out(self, node: syntax.Without, schema: Schema) -> None:
+    def leave_out(self, node: syntax.Without) -> None:
         """Leave out the relation that a node names."""
         try:
-            self.without[left_out(node.text, schema)] = node.startchar
+            self.without[left_out(node.text, self.schema)] = node.startchar
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
 
@@ -119,27 +134,59 @@ class _Reader:
         Keywords before the slot ``first`` come before it in time.
         """
         negated = isinstance(node, syntax.Not)
-        slot = self._slot(_unwrap(node[0] if negated else node), negated=negated)
-        into = self.exclusions if negated else self.slots
-        if slot is None:
+        found = [
+            self._leaf(leaf) for leaf in self._leaves(_unwrap(node[0] if negated else node), negated=negated)
+        ]
+        self.dropped += [leaf.text for leaf in found if not leaf.alternatives]
+        leaves = [leaf for leaf in found if leaf.alternatives]
+        if not leaves:
             return
-        if not negated and any(slot.same(other) for other in into[:first]):
+        if negated:
+            self._exclude(node, leaves)
+        elif any(leaf.restricts for leaf in leaves):
+            self._restrict(node, leaves)
+        else:
+            self._look_for(node, _slot(leaves), first)
+
+    def _look_for(self, node: syntax.Node, slot: Slot, first: int) -> None:
+        if any(slot.same(other) for other in self.slots[:first]):
             message = f"{slot.text!r} stands before ';' as well: no tuple comes before itself"
             raise fault(message, self.text, node.startchar)
-        if not any(slot.same(other) for other in into):
-            into.append(slot)
+        if not any(slot.same(other) for other in self.slots):
+            self.slots.append(slot)
 
-    def _slot(self, node: syntax.Node, *, negated: bool) -> Slot | None:
-        leaves = [self._leaf(leaf) for leaf in self._leaves(node, negated=negated)]
-        self.dropped += [leaf.text for leaf in leaves if not leaf.alternatives]
-        kept = [leaf for leaf in leaves if leaf.alternatives]
-        if not kept:
-            return None
-        alternatives = dict.fromkeys(alternative for leaf in kept for alternative in leaf.alternatives)
-        return Slot("|".join(dict.fromkeys(leaf.text for leaf in kept)), tuple(alternatives))
+    def _exclude(self, node: syntax.Node, leaves: list[_Leaf]) -> None:
+        if any(leaf.text.startswith("!") for leaf in leaves if isinstance(leaf.alternatives[0], Condition)):
+            raise fault(
+                "'!' asks for a tuple, which '-' excludes; write one of them", self.text, node.startchar
+            )
+        slot = _slot(leaves)
+        if not any(slot.same(other) for other in self.exclusions):
+            self.exclusions.append(slot)
+
+    def _restrict(self, node: syntax.Node, leaves: list[_Leaf]) -> None:
+        """Exclude the tuples of a relation that satisfy none of some conditions."""
+        if not all(leaf.restricts for leaf in leaves):
+            message = (
+                "a condition that is an alternative to keywords begins with '!', as in (sale OR !price<500)"
+            )
+            raise fault(message, self.text, node.startchar)
+        conditions = [each for leaf in leaves for each in leaf.alternatives if isinstance(each, Condition)]
+        relations = {each.scope.relation for each in conditions if each.scope is not None}
+        if len(relations) > 1:
+            names = ", ".join(sorted(self.schema.relations[relation].name for relation in relations))
+            message = f"conditions joined by OR restrict one relation; these are on {names}"
+            raise fault(message, self.text, node.startchar)
+        (relation,) = relations
+        tests = tuple(dict.fromkeys(test for each in conditions for test in each.tests))
+        failing = Condition(tests, failing=True, scope=Scope(relation, None))
+        slot = Slot(_slot(leaves).text, (failing,))
+        self.restricted.setdefault(relation, slot.text)
+        if not any(slot.same(other) for other in self.exclusions):
+            self.exclusions.append(slot)
 
     def _leaves(self, node: syntax.Node, *, negated: bool) -> Iterator[syntax.Node]:
-        """The words, phrases and prefixes of a disjunction."""
+        """The terms of a disjunction."""
         node = _unwrap(node)
         if isinstance(node, syntax.Either):
             for child in node:
@@ -160,23 +207,54 @@ class _Reader:
             )
             if not negated:
                 message = (
-                    "OR joins single words, phrases and prefixes; put parentheses around the alternatives"
+                    "OR joins single words, phrases and conditions; put parentheses around the alternatives"
                 )
             raise fault(message, self.text, node.startchar)
         else:
             yield node
 
     def _leaf(self, node: syntax.Node) -> _Leaf:
-        scopes: tuple[Scope | None, ...] = self.scopes[node.fieldname] if node.fieldname else (None,)
-        scoped = f"{node.fieldname.lower()}:" if node.fieldname else ""
+        name = node.name if isinstance(node, syntax.Range) else node.fieldname or ""
+        known = self.scopes[name] if name else (None,)
+        if isinstance(node, syntax.Comparison) or isinstance(known, Compared):
+            return self._condition(node, name, known)
+        scoped = f"{name.lower()}:" if name else ""
+        alternatives = alternatives_of(node, self.text, known)
+        return _Leaf(scoped + self._spelled(node), tuple(alternatives))
+
+    def _spelled(self, node: syntax.Node) -> str:
         match node:
             case syntax.Phrase():
-                text, alternatives = f'"{" ".join(node.text.lower().split())}"', _phrase(node.text, scopes)
+                return f'"{" ".join(node.text.lower().split())}"'
             case syntax.Prefix():
-                text, alternatives = f"{self._typed(node.text)}*", self._prefix(node, scopes)
+                return f"{self._typed(node.text)}*"
+            case syntax.Fuzzy():
+                return f"{self._typed(node.text)}~{node.distance}"
+            case syntax.Wildcard():
+                return str(node.text).lower()
             case _:
-                text, alternatives = self._typed(node.text), _word(node.text, scopes)
-        return _Leaf(scoped + text, tuple(alternatives))
+                return self._typed(node.text)
+
+    def _condition(self, node: syntax.Node, name: str, attribute: object) -> _Leaf:
+        spelled = self.text[node.startchar : node.endchar]
+        try:
+            condition = self._compared(node, name.removeprefix("!"), attribute)
+        except QueryError as error:
+            raise fault(str(error), self.text, node.startchar) from None
+        if isinstance(node, syntax.Comparison):
+            return _Leaf(spelled, (condition,), restricts=not node.must)
+        whole = spelled if isinstance(node, syntax.Range) else f"{name}:{spelled}"
+        return _Leaf(whole, (condition,), restricts=not name.startswith("!"))
+
+    def _compared(self, node: syntax.Node, name: str, attribute: object) -> Condition:
+        if isinstance(node, syntax.Comparison):
+            return compare(compared(node.name, self.schema), node.sign, node.text, self.schema)
+        assert isinstance(attribute, Compared)  # noqa: S101 - the caller has looked
+        if isinstance(node, syntax.Range):
+            return in_range(attribute, node.low, node.high, self.schema)
+        if not isinstance(node, syntax.Word | syntax.Phrase):
+            raise QueryError(f"{name} is compared as a whole: it takes no '*', '?' or '~'")
+        return compare(attribute, Op.EQUAL, node.text, self.schema)
 
     def _typed(self, text: str) -> str:
         """A word as typed, in lower case, without the punctuation around it, which is noted."""
@@ -188,44 +266,14 @@ class _Reader:
         self.ignored += [part for part in around if part]
         return text[start:end].lower()
 
-    def _prefix(self, node: syntax.Prefix, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
-        found = list(tokens(node.text))
-        pieces = [token for token in found if not token.whole]
-        if not pieces:
-            raise fault("'*' needs at least one letter or digit before it", self.text, node.startchar)
-        if found[-1].width == len(pieces):
-            return (Prefix(found[-1].word, scope=scope) for scope in scopes)
-        if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
-            return _phrase(node.text, scopes)  # unspaced script: whatever follows, the phrase is there
-        raise fault("a prefix is one word; put quotes around several", self.text, node.startchar)
+
+def _uncomparable(name: str) -> QueryError:
+    return QueryError(f"{name.removeprefix('!')} is compared as a whole: it takes no '*', '?' or '~'")
 
 
-def _word(text: str, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
-    """A typed word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so."""
-    found = list(tokens(text))
-    pieces = [token for token in found if not token.whole]
-    wholes = [token for token in found if token.whole]
-    if len(wholes) == 1 and wholes[0].width == len(pieces):
-        yield from (Term(wholes[0].stem, scope=scope) for scope in scopes)
-        if wholes[0].word != "".join(piece.word for piece in pieces):
-            return  # what joins the pieces counts: AT&T is not "at t"
-    elif len(pieces) == 1 and pieces[0].searchable:
-        yield from (Term(pieces[0].stem, scope=scope) for scope in scopes)
-    if len(pieces) > 1 and any(piece.searchable for piece in pieces):
-        yield from _consecutive(pieces, scopes)
-
-
-def _phrase(text: str, scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
-    """A quoted phrase. Quotes make stop words count, so that films called "It" can be found."""
-    pieces = [token for token in tokens(text) if not token.whole]
-    if len(pieces) == 1 and pieces[0].searchable:
-        return (Term(pieces[0].stem, scope=scope) for scope in scopes)
-    return _consecutive(pieces, scopes)
-
-
-def _consecutive(pieces: list[Token], scopes: tuple[Scope | None, ...]) -> Iterator[Alternative]:
-    stems = tuple(piece.stem for piece in pieces)
-    return (Phrase(stems, scope=scope) for scope in scopes if stems)
+def _slot(leaves: list[_Leaf]) -> Slot:
+    alternatives = dict.fromkeys(alternative for leaf in leaves for alternative in leaf.alternatives)
+    return Slot("|".join(dict.fromkeys(leaf.text for leaf in leaves)), tuple(alternatives))
 
 
 def _reason(dropped: list[str]) -> str:
@@ -249,6 +297,9 @@ def _check_left_out(reader: _Reader, schema: Schema) -> None:
             ):
                 message = f"nothing can match: {slot.text!r} is looked for in what is left out"
                 raise fault(message, reader.text, place)
+        if relation in reader.restricted:
+            message = f"{reader.restricted[relation]!r} restricts {name!r}, which is left out"
+            raise fault(message, reader.text, place)
         if len(reader.without) + len(gone - reader.without.keys()) == len(schema.relations):
             raise fault(f"nothing can match: with {name!r} every relation is left out", reader.text, place)
 
@@ -256,6 +307,11 @@ def _check_left_out(reader: _Reader, schema: Schema) -> None:
 def _check(reader: _Reader, text: str) -> None:
     slots, exclusions, dropped = reader.slots, reader.exclusions, reader.dropped
     if not slots:
+        if reader.restricted:
+            raise QueryError(
+                f"the query {text!r} only restricts; add a keyword, or '!' before a condition that some tuple"
+                f" of a result is to satisfy{_reason(dropped)}"
+            )
         if exclusions or reader.without:
             raise QueryError(f"the query {text!r} only excludes; add a keyword to look for{_reason(dropped)}")
         if dropped:

@@ -3,7 +3,8 @@
 Most texts hold no keyword, and one pass of a regular expression over an Arrow
 column rules them out at a tenth of the cost of analysis. It may let texts
 pass in vain, never hold one back: a word can only match if it begins with
-the same letters, save for characters beyond ASCII, which may fold to anything.
+the same letters (or holds some of them, if it may have typing errors or is of a form
+with wildcards), save for characters beyond ASCII, which may fold to anything.
 The pattern is understood alike by Python and by RE2 (Arrow).
 """
 
@@ -17,7 +18,8 @@ from typing import Final
 from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.alphabet import JOINERS
-from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.likeness import literals, parts
+from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
 
 _LONGEST: Final = 10  # letters compared; more rule out little and make the automaton larger
 # Letters in all: RE2 becomes a thousand times slower once its automaton outgrows its memory.
@@ -46,14 +48,20 @@ def condition(alternatives: Iterable[Alternative]) -> str | None:
 
     A text that it is not found in satisfies none of the alternatives.
     """
-    starts = {_start(alternative) for alternative in alternatives}
-    if "" in starts or not starts:
+    alternatives = list(alternatives)
+    starts = {start for each in alternatives if (start := _start(each)) is not None}
+    inside = {part for each in alternatives for part in _inside(each)}
+    every = starts | inside
+    if "" in every or not every:
         return None
-    plain = {start for start in starts if start[0].isascii()}
+    plain = {part for part in every if part[0].isascii()}
     # Without a beginning: an ideograph is a word even after a letter.
-    patterns = [_ANY_FOREIGN] if plain < starts else []
-    if plain:
-        patterns.append(_BEGIN + _pattern(_trie(plain, max(2, _ALL_LETTERS // len(plain))), _FOREIGN))
+    patterns = [_ANY_FOREIGN] if plain < every else []
+    longest = max(2, _ALL_LETTERS // max(1, len(plain)))
+    if plain & starts:
+        patterns.append(_BEGIN + _pattern(_trie(plain & starts, longest), _FOREIGN))
+    if plain & inside:
+        patterns.append(_pattern(_trie(plain & inside, longest), _FOREIGN))
     return "|".join(patterns)
 
 
@@ -101,10 +109,13 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
 
 def substrings(alternatives: Iterable[Alternative]) -> tuple[str, ...] | None:
     """What ASCII texts, in lower case and without joiners, must contain any of; None if that is nothing."""
-    starts = {_without_joiners(_start(alternative)) for alternative in alternatives}
-    if "" in starts or not starts:
+    alternatives = list(alternatives)
+    needed = {_start(each) for each in alternatives} - {None}
+    needed |= {part for each in alternatives for part in _inside(each)}
+    bare = {_without_joiners(part) for part in needed if part is not None}
+    if "" in bare or not bare:
         return None
-    return tuple(sorted(start for start in starts if start.isascii()))
+    return tuple(sorted(part for part in bare if part.isascii()))
 
 
 def _without_joiners(text: str) -> str:
@@ -115,9 +126,22 @@ def _without_joiners(text: str) -> str:
     return text
 
 
-def _start(alternative: Alternative) -> str:
-    """What some word begins with, folded, in every text that satisfies the alternative."""
+def _inside(alternative: Alternative) -> Iterable[str]:
+    """Parts of which some word holds one, folded, in every text that satisfies the alternative."""
     match alternative:
+        case Fuzzy():
+            return [part[:_LONGEST] for part in parts(alternative)]
+        case Wildcard(form=form):
+            return [max(literals(form), key=len)[:_LONGEST]]
+        case _:
+            return ()
+
+
+def _start(alternative: Alternative) -> str | None:
+    """What some word begins with, folded, in every text that satisfies the alternative; None if nothing."""
+    match alternative:
+        case Fuzzy() | Wildcard() | Condition():
+            return None
         case Term(stem=stem):
             start = _unstemmed(stem)
         case Prefix(start=start):

@@ -2,8 +2,8 @@
 
 A query is a conjunction of slots; each becomes one bit of the keyword bitmaps
 that the expanded schema is made of (S-KWS paper, Section 4). A slot is a
-disjunction of words, phrases and prefixes, each perhaps limited to a relation
-or attribute.
+disjunction of words, phrases, prefixes, likenesses, wildcards and conditions,
+each perhaps limited to a relation or attribute.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
+from skws_schema.model import Value
 
 
 class Scope(NamedTuple):
@@ -63,12 +64,71 @@ class Prefix(_Scoped):
     start: str
 
 
-Alternative: TypeAlias = Term | Phrase | Prefix
+@dataclass(frozen=True, slots=True)
+class Fuzzy(_Scoped):
+    """Any searchable word at most ``distance`` typing errors away (``likeness.within``), before stemming."""
+
+    word: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard(_Scoped):
+    """Any searchable word of this form, before stemming: ``*`` is any characters or none, ``?`` is one."""
+
+    form: str
+
+
+class Interval(NamedTuple):
+    """Values between two ends, None for no end; with ``outside`` all other values. Never NULL."""
+
+    low: Value
+    high: Value
+    low_open: bool = False
+    high_open: bool = False
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition(_Scoped):
+    """Tuples of the scope's relation, of which any of some columns has a value in an interval.
+
+    ``failing``: the other tuples of the relation, those with NULL among them.
+    """
+
+    tests: tuple[tuple[int, Interval], ...]
+    failing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scope is None:
+            raise ValueError("a condition is on one relation")
+
+    def applies(self, relation: int, column: int) -> bool:  # noqa: ARG002 - same signature as its siblings
+        """False: no text satisfies a condition."""
+        return False
+
+    @property
+    def everywhere(self) -> bool:
+        return False
+
+    @property
+    def relation(self) -> int | None:
+        """The relation whose tuples can satisfy it; None if the query leaves that out."""
+        assert self.scope is not None  # noqa: S101 - as checked
+        return None if self.scope.relation in self.without else self.scope.relation
+
+
+WordAlternative: TypeAlias = Term | Prefix | Fuzzy | Wildcard
+"""One word is enough to satisfy it."""
+Alternative: TypeAlias = WordAlternative | Phrase | Condition
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One predicate on one tuple: any of the alternatives. ``text`` is what the user typed, in lower case."""
+    """One predicate on one tuple: any of the alternatives.
+
+    ``text`` is what the user typed, in lower case but for conditions.
+    """
 
     text: str
     alternatives: tuple[Alternative, ...]
@@ -85,6 +145,8 @@ class Slot:
 @dataclass(frozen=True, slots=True)
 class KeywordQuery:
     """A parsed query. Tuples that satisfy one of the ``exclusions`` take no part in any result.
+
+    A condition that restricts a relation excludes those of its tuples that fail it.
 
     ``dropped`` are the terms that analysis left nothing of, ``ignored`` is the
     punctuation around the others, for display.

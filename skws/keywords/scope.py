@@ -1,21 +1,32 @@
-"""Where a term may stand: ``actor``, ``actor.name`` or ``name`` before a colon, resolved on the schema."""
+"""What names in a query stand for, resolved on the schema.
+
+Before a colon: ``actor``, ``actor.name`` or ``name``. Before a comparison: ``movie.year`` or ``year``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from skws.keywords.query import Scope
 from skws_schema.errors import QueryError, nearest
-from skws_schema.model import Relation, Schema, meant
+from skws_schema.model import AttributeType, Relation, Schema, meant
 
 
-def resolve(name: str, schema: Schema) -> tuple[Scope, ...]:
+class Compared(NamedTuple):
+    """An attribute whose values are compared, by position of its relation and in a row."""
+
+    relation: int
+    column: int
+
+
+def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | Compared:
     """The scopes that ``name`` stands for: one, or one for each relation that searches such an attribute.
 
-    Raises ``QueryError`` if there is no such relation or attribute, or if no
-    keyword is ever looked for in it.
+    An attribute that is no text is compared, if no relation searches one of its name.
+    Raises ``QueryError`` if there is no such relation or attribute, if no
+    keyword is ever looked for in it, or if several could be compared.
     """
     relation = meant(name, schema.index)
     if relation is not None:
@@ -23,14 +34,47 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...]:
     head, dot, tail = name.rpartition(".")
     owner = meant(head, schema.index) if dot else None
     if owner is not None:
-        return (_one_column(schema, owner, tail),)
+        return _one_column(schema, owner, tail)
     return _every_column(name, schema)
+
+
+def compared(name: str, schema: Schema) -> Compared:
+    """The attribute that ``name`` stands for in a comparison.
+
+    Raises ``QueryError`` if there is none, or if there are several.
+    """
+    head, dot, tail = name.rpartition(".")
+    known = _present(schema)
+    owner = meant(head, [relation.name for relation in known]) if dot else None
+    if owner is not None:
+        relation = schema.relation(owner)
+        attribute = meant(tail, relation.columns)
+        if attribute is None:
+            raise QueryError(f"relation {owner!r} has no attribute {tail!r}{nearest(tail, relation.columns)}")
+        return Compared(schema.index[owner], relation.columns[attribute])
+    attribute = meant(name, list(dict.fromkeys(a.name for r in known for a in r.attributes)))
+    if attribute is None:
+        hint = nearest(name, [a.name for r in known for a in r.attributes])
+        hint = hint or "; to search for the text itself, put quotes around it"
+        raise QueryError(f"no attribute {name!r}, which would be compared{hint}")
+    return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
+
+
+def _only(schema: Schema, attribute: str, owners: list[Relation]) -> Compared:
+    if len(owners) > 1:
+        names = ", ".join(f"{relation.name}.{attribute}" for relation in owners)
+        raise QueryError(f"{attribute!r} is in {len(owners)} relations; write one of {names}")
+    return Compared(schema.index[owners[0].name], owners[0].columns[attribute])
+
+
+def _present(schema: Schema) -> list[Relation]:
+    gone = schema.evolution.removed_relations
+    return [relation for number, relation in enumerate(schema.relations) if number not in gone]
 
 
 def left_out(name: str, schema: Schema) -> int:
     """The position of a relation that a query leaves out. Raises ``QueryError`` if there is none."""
-    gone = schema.evolution.removed_relations
-    known = [relation.name for number, relation in enumerate(schema.relations) if number not in gone]
+    known = [relation.name for relation in _present(schema)]
     relation = meant(name, known)
     if relation is not None:
         return schema.index[relation]
@@ -47,14 +91,20 @@ def _whole_relation(schema: Schema, name: str) -> Scope:
     return Scope(schema.index[name], None)
 
 
-def _one_column(schema: Schema, owner: str, name: str) -> Scope:
+def _one_column(schema: Schema, owner: str, name: str) -> tuple[Scope] | Compared:
     relation = schema.relation(owner)
     attribute = meant(name, relation.columns)
     if attribute is None:
         raise QueryError(f"relation {owner!r} has no attribute {name!r}{nearest(name, relation.columns)}")
-    if attribute not in relation.search:
-        raise QueryError(f"attribute {owner}.{attribute} is not searched; {_searched(relation)}")
-    return Scope(schema.index[owner], relation.columns[attribute])
+    column = relation.columns[attribute]
+    if attribute in relation.search:
+        return (Scope(schema.index[owner], column),)
+    if relation.attributes[column].type is AttributeType.TEXT:
+        raise QueryError(
+            f"attribute {owner}.{attribute} is not searched; {_searched(relation)} "
+            f"(to compare the whole text, write {owner}.{attribute}=...)"
+        )
+    return Compared(schema.index[owner], column)
 
 
 def _searched(relation: Relation) -> str:
@@ -62,7 +112,7 @@ def _searched(relation: Relation) -> str:
     return f"searched are: {names}" if names else f"no attribute of {relation.name!r} is"
 
 
-def _every_column(name: str, schema: Schema) -> tuple[Scope, ...]:
+def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | Compared:
     attribute = meant(name, list(dict.fromkeys(a.name for r in schema.relations for a in r.attributes)))
     owners = [relation for relation in schema.relations if attribute in relation.columns]
     if attribute is None:
@@ -73,9 +123,16 @@ def _every_column(name: str, schema: Schema) -> tuple[Scope, ...]:
         for owner in owners
         if attribute in owner.search
     )
-    if not scopes:
-        raise QueryError(f"attribute {attribute!r} is searched in no relation (it is in {_listed(owners)})")
-    return scopes
+    if scopes:
+        return scopes
+    owners = [relation for relation in owners if relation in _present(schema)]
+    typed = [r for r in owners if r.attributes[r.columns[attribute]].type is not AttributeType.TEXT]
+    if typed:
+        return _only(schema, attribute, owners)
+    raise QueryError(
+        f"attribute {attribute!r} is searched in no relation (it is in {_listed(owners)}); "
+        f"to compare the whole text, write {attribute}=..."
+    )
 
 
 def _listed(relations: list[Relation]) -> str:
@@ -84,7 +141,12 @@ def _listed(relations: list[Relation]) -> str:
 
 def _names(schema: Schema) -> list[str]:
     """What may stand before a colon."""
-    attributes = [(r.name, a) for r in schema.relations for a in r.search]
+    attributes = [
+        (r.name, a.name)
+        for r in schema.relations
+        for a in r.attributes
+        if a.name in r.search or a.type is not AttributeType.TEXT
+    ]
     return [*schema.index, *(a for _, a in attributes), *(f"{r}.{a}" for r, a in attributes)]
 
 

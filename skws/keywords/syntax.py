@@ -5,7 +5,7 @@ repairs whatever is malformed by silently dropping it, which for a standing
 query is worse than an error, so the tags are checked in between: what passes
 is well-formed, and Whoosh has nothing to repair.
 
-Analysis drops punctuation, so ``timeout~`` would be searched as ``timeout``. A
+Analysis drops punctuation, so ``timeout^`` would be searched as ``timeout``. A
 sign that another search engine, SQL or a shell takes for an operator is
 therefore an error whose message says what to write instead.
 """
@@ -46,6 +46,34 @@ class Prefix(syntax.TextNode):  # type: ignore[misc]  # untyped base
     """A word with a star at its end; ``text`` lacks the star."""
 
 
+class Fuzzy(syntax.TextNode):  # type: ignore[misc]  # untyped base
+    """A word with ``~``, ``~1`` or ``~2`` at its end; ``text`` lacks it, ``distance`` may be empty."""
+
+    def __init__(self, text: str, distance: str) -> None:
+        super().__init__(text)
+        self.distance = distance
+
+
+class Wildcard(syntax.TextNode):  # type: ignore[misc]  # untyped base
+    """A word with stars or question marks, but for a single star at its end."""
+
+
+class Comparison(syntax.TextNode):  # type: ignore[misc]  # untyped base
+    """``price<500``, or ``!price<500``: ``text`` is the value, without quotes around it."""
+
+    def __init__(self, must: str, name: str, sign: str, text: str) -> None:
+        super().__init__(text.strip(QUOTES))
+        self.must, self.name, self.sign = bool(must), name, sign
+
+
+class Range(syntax.TextNode):  # type: ignore[misc]  # untyped base
+    """``price:100..500``: ``text`` is what follows the colon; either end may be empty."""
+
+    def __init__(self, name: str, low: str, high: str) -> None:
+        super().__init__(f"{low}..{high}")
+        self.name, self.low, self.high = name, low.strip(QUOTES), high.strip(QUOTES)
+
+
 class Negation(syntax.PrefixOperator):  # type: ignore[misc]  # untyped base
     """``-`` or ``NOT``, before the node it excludes."""
 
@@ -58,6 +86,10 @@ class Connective(syntax.InfixOperator):  # type: ignore[misc]  # untyped base
     """``AND`` or ``OR``, between two nodes."""
 
 
+WORDS: Final = Word | Prefix | Fuzzy | Wildcard
+"""Nodes that are one word."""
+TERMS: Final = WORDS | Phrase | Comparison | Range
+"""What is looked for."""
 Open = plugins.GroupPlugin.OpenBracket
 Close = plugins.GroupPlugin.CloseBracket
 Scope = syntax.FieldnameNode
@@ -84,6 +116,27 @@ def _operators() -> Any:
     )
 
 
+class _FuzzyPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
+    nodetype = Fuzzy
+
+
+class _WildcardPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
+    nodetype = Wildcard
+
+
+class _ComparisonPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
+    nodetype = Comparison
+
+
+class _RangePlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
+    nodetype = Range
+
+
+_NOT_WITHIN: Final = r"(?<![^\s(:\-])"  # where a name may begin
+_END: Final = r"(?=[\s)]|$)"
+_VALUE: Final = rf"(?:[{QUOTES}][^{QUOTES}]*[{QUOTES}]|[^\s(){QUOTES}]+)"
+_LOW: Final = rf"(?:[{QUOTES}][^{QUOTES}]*[{QUOTES}]|(?:(?!\.\.)[^\s(){QUOTES}])*)"
+
 _PARSER: Final[Any] = QueryParser(
     None,
     None,
@@ -92,7 +145,20 @@ _PARSER: Final[Any] = QueryParser(
         plugins.GroupPlugin(),
         _WithoutPlugin(rf"{_START}(?:-|NOT\s+){_NAME}:(?=[\s)]|$)"),
         _operators(),
-        plugins.FieldsPlugin(rf"(?<![^\s(:\-]){_NAME}:(?=\S)", remove_unknown=False),
+        _ComparisonPlugin(
+            rf"{_NOT_WITHIN}(?P<must>!?)(?P<name>[^\s():*<>=!{QUOTES}-][^\s():*<>=!{QUOTES}]*)"
+            rf"(?P<sign>[<>=!]*[<>=][<>=!]*)(?P<text>(?![<>=!]){_VALUE}){_END}"
+        ),
+        _RangePlugin(
+            rf"{_NOT_WITHIN}{_NAME.replace('<text>', '<name>')}:"
+            rf"(?!\.\.{_END})(?P<low>{_LOW})\.\.(?P<high>{_VALUE}|){_END}"
+        ),
+        plugins.FieldsPlugin(rf"{_NOT_WITHIN}{_NAME}:(?=\S)", remove_unknown=False),
+        _FuzzyPlugin(rf"(?P<text>[^\s()*~{QUOTES}]+)~(?P<distance>\d*){_END}"),
+        _WildcardPlugin(
+            rf"(?!\W*\*?{_END})(?![^*?\s(){QUOTES}]*\*{_END})(?=[^\s(){QUOTES}]*\w)"
+            rf"(?P<text>[^\s(){QUOTES}*?]*[*?][^\s(){QUOTES}]*){_END}"
+        ),
         _PrefixPlugin(rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
     ],
 )
@@ -118,20 +184,24 @@ class _Fault(NamedTuple):
 _ANYWHERE: Final = (
     (r"&&", "AND is written AND, or left out"),
     (r"[|\uff5c]", "alternatives are joined by OR"),
-    (r"[<>=]", "keywords are not compared; attribute:word looks in one attribute"),
-    (r"[\[\]{}]", "there are no ranges and no classes of characters"),
+    (r"[<>=]", "a condition is an attribute, a comparison and a value without blanks: price<500"),
+    (r"[\[\]{}]", "a range is written price:100..500, and there are no classes of characters"),
 )
 _AT_WORDS: Final = (
-    (r"[~\uff5e]", "words are not matched by likeness or nearness: there is no '~'"),
-    (r"[?\uff1f]", "no character stands for others but '*' at the end of a word (trav*)"),
+    (r"[~\uff5e]", "'~' stands only at the end of a word, for typing errors (travlota~ or travlota~2)"),
+    (r"\?$", "'?' stands for one character inside of a word (t?avolta); leave it out at the end"),
+    (r"\uff1f", "this sign is full-width, which makes it no operator"),
     (r"\^", "no word weighs more than others: there is no '^'"),
     (r"^[+\uff0b](?=[\w(])", "all keywords are looked for, without '+'"),
-    (r"^[!\uff01](?=[\w(])", "an exclusion begins with '-', not with '!'"),
+    (
+        r"^[!\uff01](?=[\w(])",
+        "an exclusion begins with '-', not with '!', which goes before a condition (!price<500)",
+    ),
     (r"^-(?=[\w(])", "an exclusion needs a blank before its '-'"),
     (rf"^[{_DASHES}](?=[\w(])", "an exclusion begins with '-'; this is another dash"),
     (r"^:", "there is nothing before this colon"),
     (r"\\", "'\\' changes no meaning of what follows it"),
-    (r"(?<=[^\W\d])%|%(?=\w)", "no character stands for others but '*' at the end of a word (trav*)"),
+    (r"(?<=[^\W\d])%|%(?=\w)", "'*' stands for any characters of a word (tra*ta), and '?' for one"),
     (r"^/(?=.*/$)", "there are no regular expressions"),
     (rf"[{''.join(_WIDE)}]", "this sign is full-width, which makes it no operator"),
 )
@@ -182,8 +252,8 @@ def _literally(word: str) -> str:
 def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
     """The tree of a query and the position of each scope in it. Errors show ``shown``, else the text.
 
-    The tree's leaves are ``Word``, ``Phrase``, ``Prefix`` and ``Without`` (with ``fieldname``,
-    ``text``, ``startchar``), its groups ``All``, ``Either`` and ``Not``. Raises
+    The tree's leaves are ``TERMS`` and ``Without`` (with ``fieldname``, ``text``, ``startchar``,
+    ``endchar``), its groups ``All``, ``Either`` and ``Not``. Raises
     ``QueryError`` for what the grammar does not allow.
     """
     tagged = _PARSER.tag(text)
@@ -193,7 +263,11 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
         for before, node, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
             check(before, node, after, shown or text)
     _check_quotes(tags, shown or text)
-    scopes = {node.fieldname: node.startchar for node in reversed(tags) if isinstance(node, Scope)}
+    scopes = {
+        node.fieldname if isinstance(node, Scope) else node.name: node.startchar
+        for node in reversed(tags)
+        if isinstance(node, Scope | Range)
+    }
     return _PARSER.filterize(tagged), scopes
 
 
@@ -211,11 +285,17 @@ def _check_balance(tags: list[Node], text: str) -> None:
                 raise fault("this parenthesis closes nothing", text, node.startchar)
             opened.pop()
             scoped.pop()
-        elif isinstance(node, Scope | Without) and any(scoped):
-            name = node.fieldname if isinstance(node, Scope) else node.text
+        elif isinstance(node, Scope | Without | Comparison | Range) and any(scoped):
+            name = _name(node)
             raise fault(f"{name!r} stands inside a group that has a scope already", text, node.startchar)
     if opened:
         raise fault("this parenthesis is never closed", text, opened[-1])
+
+
+def _name(node: Node) -> str:
+    if isinstance(node, Scope):
+        return str(node.fieldname)
+    return str(node.text if isinstance(node, Without) else node.name)
 
 
 def _check_word(_before: Node | None, node: Node, _after: Node | None, text: str) -> None:
@@ -225,7 +305,7 @@ def _check_word(_before: Node | None, node: Node, _after: Node | None, text: str
         if char in QUOTES:
             raise fault("this quotation mark has no partner", text, node.startchar + offset)
         if char == "*":
-            message = "'*' stands for the end of a word only (trav*); put quotes around a literal one"
+            message = "'*' goes with the letters of a word (trav*, tra*ta); put quotes around a literal one"
             raise fault(message, text, node.startchar + offset)
 
 
@@ -235,9 +315,11 @@ def _check_group(_before: Node | None, node: Node, after: Node | None, text: str
 
 
 def _check_scope(_before: Node | None, node: Node, after: Node | None, text: str) -> None:
-    if isinstance(node, Scope) and not isinstance(after, Word | Phrase | Prefix | Open):
+    if isinstance(node, Scope) and not isinstance(after, WORDS | Phrase | Open):
         hint = ""
-        if isinstance(after, Scope | Negation | Without):
+        if isinstance(after, Comparison):
+            hint = f" (a condition is written {node.fieldname}.{after.name}{after.sign}...)"
+        elif isinstance(after, Scope | Range | Negation | Without):
             hint = " (a scope goes after the minus and before one term; literal colons go in quotes)"
         raise fault(f"{node.fieldname}: is followed by no term{hint}", text, node.startchar)
 
@@ -255,7 +337,7 @@ def _check_connective(before: Node | None, node: Node, after: Node | None, text:
     if not isinstance(node, Connective):
         return
     sides = (
-        isinstance(before, Word | Phrase | Prefix | Close),
+        isinstance(before, TERMS | Close),
         not (after is None or isinstance(after, Connective | Close)),
     )
     if not all(sides):
@@ -268,7 +350,7 @@ def _check_connective(before: Node | None, node: Node, after: Node | None, text:
 
 
 def _check_foreign(before: Node | None, node: Node, after: Node | None, text: str) -> None:
-    if not isinstance(node, Word | Prefix):
+    if not isinstance(node, WORDS):
         return
     follows = isinstance(before, Phrase | Close) and before.endchar == node.startchar
     leads = isinstance(after, Phrase | Open | Scope) and node.endchar == after.startchar
@@ -277,8 +359,8 @@ def _check_foreign(before: Node | None, node: Node, after: Node | None, text: st
         message = f"{found.message}; {_literally(text[node.startchar : node.endchar])}"
         raise fault(message, text, node.startchar + found.place)
     sides = (
-        isinstance(before, Word | Phrase | Prefix | Close),
-        isinstance(after, Word | Phrase | Prefix | Open),
+        isinstance(before, TERMS | Close),
+        isinstance(after, TERMS | Open),
     )
     if all(sides) and _is_foreign_connective(node.text):
         message = f'there is no {node.text} between keywords (to search for the word, write "{node.text}")'

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from skws.data.texts import Column, Places, Texts
 from skws.keywords.analysis import MEMORABLE, analyse, stems
 from skws.keywords.prefilter import ASCII_JOINERS, condition, hopeless, substrings
-from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.query import Alternative, Condition, Phrase
+from skws.keywords.words import WordPredicates
 from skws_mesh.columnar.columns import distinct
 
 _REMEMBERED: Final = 500_000  # chunks
@@ -119,8 +120,7 @@ class ChunkTable(ChunkMemory[int]):
     def __init__(self, numbered: Numbered) -> None:
         super().__init__()
         self.possible = 0
-        self._terms: dict[str, int] = {}
-        self._prefixes: list[tuple[str, int]] = []
+        self._words = WordPredicates()
         self._phrases: list[tuple[tuple[str, ...], int]] = []
         self._flags: dict[str, int] = {}
         for bit, alternative in numbered:
@@ -156,24 +156,21 @@ class ChunkTable(ChunkMemory[int]):
 
     def _add(self, alternative: Alternative, bit: int) -> None:
         match alternative:
-            case Term(stem=stem):
-                self._terms[stem] = self._terms.get(stem, 0) | bit
-            case Prefix(start=start):
-                self._prefixes.append((start, bit))
             case Phrase(stems=words):
                 flag = 1 << (_FIRST_FLAG + len(self._phrases))
                 longest = max(words, key=len)
                 self._flags[longest] = self._flags.get(longest, 0) | flag
                 self._phrases.append((words, bit))
+            case Condition():
+                raise ValueError("no text satisfies a condition")
+            case _:
+                self._words.add(alternative, bit)
 
     def look_up(self, chunk: str) -> int:
         found = 0
         for token in () if self._hopeless(chunk) else analyse(chunk).tokens:
-            if token.searchable:
-                found |= self._terms.get(token.stem, 0)
-                for start, bit in self._prefixes:
-                    if token.word.startswith(start):
-                        found |= bit
+            for bit in self._words.of(token):
+                found |= bit
             if not token.whole:
                 found |= self._flags.get(token.stem, 0)
         return found

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 import skws.data.batch
@@ -30,9 +30,10 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws.spec.ranking import RankingChoice
+from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.strategies import WORDS, examples, schemas, seeds, static_rows, streams
+from tests.strategies import WORDS, examples, query_texts, schemas, seeds, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
 KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
@@ -178,6 +179,42 @@ def test_equal_to_tables_loaded_whole(
     assert probing.counts == whole.counts
 
 
+@given(
+    cases(),
+    st.sampled_from(WINDOWS),
+    query_texts(),
+    st.booleans(),
+    st.integers(1, 5),
+    st.sampled_from(KEPT),
+    st.sampled_from(FEW),
+)
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_for_all_that_queries_have(
+    monkeypatch: pytest.MonkeyPatch,
+    case: tuple[Schema, int, list[Record], list[Record]],
+    window: Window,
+    text: str,
+    ranked: bool,
+    most: int,
+    kept: int,
+    few: int,
+) -> None:
+    monkeypatch.setattr(skws.data.batch, "BATCH", 4)
+    monkeypatch.setattr(skws.index.reach, "FEW", few)
+    let_go_after(monkeypatch, kept)
+    schema, _, static, stream = case
+    ranking = RankingChoice(explain=True) if ranked else None
+    try:
+        query = parse_query(text, schema)
+    except QueryError:
+        assume(False)
+    whole = ColumnarEngine.of(Plan(schema, query, window, most, ranking=ranking))
+    apart = indexed(monkeypatch, schema, static)
+    probing = ColumnarEngine.of(Plan(apart, query, window, most, ranking=ranking))
+    assert told(probing, [], stream) == told(whole, static, stream)
+    assert probing.counts == whole.counts
+
+
 @given(cases(), st.sampled_from(WINDOWS), st.sampled_from(KEPT), st.sampled_from(FEW), st.data())
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_for_queries_that_come_and_go(
@@ -192,9 +229,9 @@ def test_equal_for_queries_that_come_and_go(
     let_go_after(monkeypatch, kept)
     schema, words, static, stream = case
     texts = [*WORDS[:words], " ".join(WORDS[:words]), f"{WORDS[0]} -gamma"]
-    texts += ["alp*", '"alpha pad"', "(alpha OR gamma)"]
+    texts += ["alp*", '"alpha pad"', "(alpha OR gamma)", "alhpa~", "be*a"]
     if len(schema.relations) > 1:
-        texts += [f"{' '.join(WORDS[:words])} -r1:", "alpha -r0:"]
+        texts += [f"{' '.join(WORDS[:words])} -r1:", "alpha -r0:", "alpha r0.y!=1", "alpha !r0.x:0..1"]
     change = st.tuples(st.integers(0, len(stream)), st.sampled_from(texts), st.integers(1, 5))
     changes = data.draw(st.lists(change, max_size=6))
     apart = indexed(monkeypatch, schema, static)
@@ -283,6 +320,9 @@ QUERIES = [
     "alpha -gamma",
     "beta t:alpha",
     "gam* beta",
+    "gmama~ beta u.x<10",
+    "alpha !t.y<5",
+    "b*a v.x>=3 t.y!=2",
 ]
 
 

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws.data.blocks import RowBlock
 from skws.keywords.joint import JointMatcher
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
-from tests.keywords.texts_and_queries import SCHEMA, queries, rows
+from tests.keywords.texts_and_queries import ACTOR, SCHEMA, queries, rows
 from tests.strategies import examples
 
 
 def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:
-    columns = [[row[c] for row in some] for c in SCHEMA.relations[relation].search_columns]
-    found = joint.bitmaps(relation, columns, len(some))  # type: ignore[arg-type]
+    found = joint.bitmaps(RowBlock(relation, some))
     listed = list(zip(found.tuple.tolist(), found.query.tolist(), found.bitmap.tolist(), strict=True))
     assert listed == sorted(listed)
     return {(row, query): bitmap for row, query, bitmap in listed}
@@ -49,15 +49,14 @@ def test_equal_to_each_querys_own(
         assert bitmaps(joint, relation, [tuple(row) for row in some]) == expected
 
 
-@pytest.mark.parametrize("text", ["pulp fiction", '"pulp fiction" trav*'])
+@pytest.mark.parametrize("text", ["pulp fiction", '"pulp fiction" trav*', "travlota~2 p?lp !actor.aid:1"])
 def test_a_query_that_is_gone_is_found_no_more(text: str) -> None:
     joint = JointMatcher(SCHEMA)
     for number in (3, 7):
         joint.add(number, Matcher(parse_query(text, SCHEMA), SCHEMA))
-    texts = ["Pulp Fiction with Travolta"]
-    relation = next(i for i, r in enumerate(SCHEMA.relations) if len(r.search_columns) == 1)
-    assert joint.bitmaps(relation, [texts], 1).query.tolist() == [3, 7]
+    block = RowBlock(ACTOR, [(1, "Pulp Fiction with Travolta")])
+    assert joint.bitmaps(block).query.tolist() == [3, 7]
     joint.remove(3)
-    assert joint.bitmaps(relation, [texts], 1).query.tolist() == [7]
+    assert joint.bitmaps(block).query.tolist() == [7]
     joint.remove(7)
-    assert not len(joint.bitmaps(relation, [texts], 1).query)
+    assert not len(joint.bitmaps(block).query)

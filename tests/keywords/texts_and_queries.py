@@ -87,15 +87,35 @@ def _leaves() -> st.SearchStrategy[str]:
     )
     phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"')
     scope = st.sampled_from(("", "", "", "movie:", "movie.plot:", "name:", "actor:"))
-    leaf = st.one_of(word, word, phrase, st.sampled_from(WORDS).map(lambda some: some[:3] + "*"))
+    form = st.sampled_from(("*ino", "t*v*ta", "f?ction", "s*n*", "*i?y", "?ulp"))
+    mistyped = st.sampled_from(
+        ("travlota~", "tarrantinos~2", "pilp~", "reltae~2", "fine~1", "the~", "t-ulp~")
+    )
+    prefix = st.sampled_from(WORDS).map(lambda some: some[:3] + "*")
+    leaf = st.one_of(word, word, phrase, prefix, form, mistyped)
     return st.tuples(scope, leaf).map("".join)
 
 
-def queries() -> st.SearchStrategy[str]:
-    """Texts of queries, most of them well-formed."""
-    either = st.lists(_leaves(), min_size=2, max_size=3).map(lambda some: f"({' OR '.join(some)})")
-    slot = st.one_of(_leaves(), _leaves(), either)
+CONDITIONS = (
+    *("movie.mid<5", "movie.mid>=3", "movie.mid:2..7", "movie.mid!=4", "movie.mid:(1 OR 3)", "movie.mid<4.5"),
+    *("studio:pulp", "studio>m", "studio!=the", "studio:..s", "movie.studio=it", 'title="pulp"', "plot<t"),
+)
+"""Of ``movie``."""
+
+
+def queries(*, conditions: bool = False) -> st.SearchStrategy[str]:
+    """Texts of queries, most of them well-formed; with ``conditions`` on ``movie``."""
+    wanted = st.sampled_from(CONDITIONS).map("!{}".format)
+    leaf = st.one_of(_leaves(), _leaves(), wanted) if conditions else _leaves()
+    either = st.lists(leaf, min_size=2, max_size=3).map(lambda some: f"({' OR '.join(some)})")
+    slot = st.one_of(leaf, leaf, either)
     excluded = st.one_of(_leaves(), either).map("-{}".format)
+    if conditions:
+        restricting = st.sampled_from(CONDITIONS)
+        alternatives = st.lists(restricting, min_size=2, max_size=2).map(
+            lambda some: f"({' OR '.join(some)})"
+        )
+        excluded = st.one_of(excluded, restricting, restricting, alternatives, restricting.map("-{}".format))
     return st.tuples(
         st.lists(slot, min_size=1, max_size=4), st.one_of(st.just([]), st.lists(excluded, max_size=2))
     ).map(lambda parts: " ".join((*parts[0], *parts[1])))

@@ -40,7 +40,8 @@ from tests.strategies import examples
 KEYWORDS = Query("alpha beta -no", 4)
 PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
 RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
-QUERIES = (KEYWORDS, Query("beta ; alpha", 3), PATTERN, RANKED)
+LIKE = Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 -n?e -link.x=0", 4)
+QUERIES = (KEYWORDS, Query("beta ; alpha", 3), LIKE, PATTERN, RANKED)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +115,7 @@ def insertions(records: Sequence[Record]) -> list[Record]:
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "pattern", "scores"])
+@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "scores"])
 @given(
     seed=st.integers(0, 10_000),
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
@@ -314,7 +315,7 @@ def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
     assert counted[0] == counted[1] == counted[2] > 4
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "pattern", "scores"])
+@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "scores"])
 def test_json_lines_are_those_of_results(tmp_path: Path, query: Query) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))
     lines = []

@@ -28,6 +28,7 @@ Packed = list[tuple[Piece, bytes]]
 QUERIES = (
     Query("alpha beta -no", 4),
     Query("beta ; alpha", 3),
+    Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 -n?e -link.x=0", 4),
     Query.of_pattern("plain a ; keyed b where a.x = b.y"),
 )
 
@@ -75,7 +76,7 @@ def in_slices(
 
 
 @pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=["streams", "tables"])
-@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "pattern"])
+@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern"])
 @given(
     seed=st.integers(0, 10_000),
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),

@@ -102,6 +102,14 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
     assert sum(result.start is None for result in found) > 5
 
 
+def test_likenesses_wildcards_and_conditions(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_replay(
+        tmp_path / "r.jsonl", TABLES, without_dequeues(TABLES, random_stream(TABLES, 5, 600, 5))
+    )
+    query = Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 fixed.x<4 -n?e -link.x=0", 4)
+    assert both(spark, path, TABLES, query, window=TimeWindow(25)) > 1
+
+
 def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(
         tmp_path / "r.jsonl", STREAMS, without_dequeues(STREAMS, random_stream(STREAMS, 5, 400, 5))

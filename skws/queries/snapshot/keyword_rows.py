@@ -14,7 +14,9 @@ from skws.index.table import TableIndex
 from skws.keywords.highlight import occurrences
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
+from skws.keywords.query import Condition
 from skws.ranking.rankings import Match, keyword_weight
+from skws_mesh.columnar.columns import Flags
 from skws_schema.model import Row
 
 NAMED = "relation's name"
@@ -31,12 +33,14 @@ class _Counted(NamedTuple):
 
 
 class KeywordRows:
-    """The rows of tables with keywords of a query. ``labels[r]``: bitmaps by row, but ``usual`` ones."""
+    """The rows of tables with keywords of a query."""
 
     def __init__(self, plan: Plan, tables: Sequence[TableIndex]) -> None:
         self.plan = plan
         self._tables = tables
-        self.labels: list[dict[int, int]] = [{} for _ in plan.schema.relations]
+        # Bitmaps by row, without the usual ones, and without rows that a condition rules out.
+        self._labels: list[dict[int, int]] = [{} for _ in plan.schema.relations]
+        self._ruled_out: dict[int, Flags] = {}
         self._rows: dict[tuple[int, int], Row] = {}
         self._others: dict[tuple[int, int], Row] = {}
         self._counted: dict[tuple[int, int], tuple[_Counted, ...]] = {}
@@ -50,40 +54,49 @@ class KeywordRows:
 
     def label(self, relation: int, number: int) -> int:
         """The bitmap of a row; EXCLUDED if the query leaves it out."""
-        return self.labels[relation].get(number, self.usual(relation))
+        if number in self._labels[relation]:
+            return self._labels[relation][number]
+        return self.usual(relation) if self.unlabelled(relation, [number]) else EXCLUDED
+
+    def unlabelled(self, relation: int, numbers: Iterable[int]) -> list[int]:
+        """Those among some rows that have the usual bitmap."""
+        labels, out = self._labels[relation], self._ruled_out.get(relation)
+        return [n for n in numbers if n not in labels and not (out is not None and out[n])]
 
     def carrying(self, relation: int, bitmap: int) -> Iterator[int]:
         """The rows with exactly the keywords of a bitmap."""
-        labels = self.labels[relation]
         if bitmap == self.usual(relation):
-            return (number for number in self._tables[relation].every().tolist() if number not in labels)
-        return (number for number, label in labels.items() if label == bitmap)
+            return iter(self.unlabelled(relation, self._tables[relation].every().tolist()))
+        return (number for number, label in self._labels[relation].items() if label == bitmap)
 
     def weighed(self, relation: int, bitmap: int) -> Iterator[int]:
         """As ``carrying``, with one row for all that have keywords by their relation's name alone."""
         if bitmap != self.usual(relation):
             yield from self.carrying(relation, bitmap)
             return
-        labels = self.labels[relation]
-        yield from (n for r, n in self._counted if r == relation and n not in labels)
+        yield from self.unlabelled(relation, [n for r, n in self._counted if r == relation])
         plain = (n for n in self.carrying(relation, bitmap) if (relation, n) not in self._counted)
         yield from islice(plain, 1)
 
     def bitmaps(self, relation: int) -> set[int]:
         """The bitmaps of a relation's rows, perhaps 0."""
-        found = {label for label in self.labels[relation].values() if label != EXCLUDED}
-        if self.size(relation) > len(self.labels[relation]):
+        found = {label for label in self._labels[relation].values() if label != EXCLUDED}
+        if self._usual_rows(relation):
             found.add(self.usual(relation))
         return found
 
     def count(self, slot: int) -> int:
         """The number of rows that contain a keyword."""
         total = 0
-        for relation, labels in enumerate(self.labels):
+        for relation, labels in enumerate(self._labels):
             total += sum(label >= 0 and label >> slot & 1 for label in labels.values())
             if self.usual(relation) >> slot & 1:
-                total += self.size(relation) - len(labels)
+                total += self._usual_rows(relation)
         return total
+
+    def _usual_rows(self, relation: int) -> int:
+        out = self._ruled_out.get(relation)
+        return self.size(relation) - len(self._labels[relation]) - (0 if out is None else int(out.sum()))
 
     def size(self, relation: int) -> int:
         return len(self._tables[relation])
@@ -146,17 +159,33 @@ class KeywordRows:
 
     def _find(self) -> None:
         candidates: dict[int, set[int]] = defaultdict(set)
-        for _, alternative in self.plan.matcher.alternatives():
+        excluding = self.plan.matcher.excluding
+        for bit, alternative in self.plan.matcher.alternatives():
+            if isinstance(alternative, Condition) and bit == excluding:
+                self._rule_out(alternative)
+        for bit, alternative in self.plan.matcher.alternatives():
+            if isinstance(alternative, Condition) and bit == excluding:
+                continue
             for table in self._tables:
-                candidates[table.relation].update(table.containing(alternative).tolist())
+                found = table.containing(alternative)
+                out = self._ruled_out.get(table.relation)
+                candidates[table.relation].update((found if out is None else found[~out[found]]).tolist())
         for relation, numbers in candidates.items():
             for number, row in self._read(relation, numbers):
                 bitmap = self.plan.matcher.bitmap(relation, row)
                 if bitmap != self.usual(relation):
-                    self.labels[relation][number] = bitmap
+                    self._labels[relation][number] = bitmap
                 if bitmap > 0:
                     self._rows[relation, number] = row
                     self._count(relation, number, row)
+
+    def _rule_out(self, condition: Condition) -> None:
+        """Exclude rows by a condition, which needs no look at their words."""
+        for table in self._tables:
+            if condition.relation == table.relation:
+                found = table.satisfying(condition)
+                known = self._ruled_out.get(table.relation)
+                self._ruled_out[table.relation] = found if known is None else found | known
 
     def _read(self, relation: int, numbers: Collection[int]) -> Iterator[tuple[int, Row]]:
         wanted = np.fromiter(numbers, dtype=np.int64, count=len(numbers))

@@ -308,9 +308,8 @@ class NetworkResults:
         """The partners of values, with exactly the keywords of a bitmap."""
         if bitmap != self._keyword_rows.usual(edge.target):
             return self._indexed(edge, bitmap)
-        labels = self._keyword_rows.labels[edge.target]
         known = self._probes.partners(edge, values)
-        return {value: [n for n in known[value] if n not in labels] for value in values}
+        return {value: self._keyword_rows.unlabelled(edge.target, known[value]) for value in values}
 
     def _indexed(self, edge: Edge, bitmap: int) -> dict[JoinValue, list[int]]:
         """Rows with exactly the keywords of a bitmap, by join value; few, so the index is not used."""

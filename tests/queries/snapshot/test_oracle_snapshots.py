@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -23,9 +23,10 @@ from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
 from skws.sources.databases import all_tables
 from skws.spec.ranking import RankingChoice
+from skws_schema.errors import QueryError
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
-from tests.strategies import COLUMNS, WORDS, examples, schemas, seeds, static_rows
+from tests.strategies import COLUMNS, WORDS, examples, query_texts, schemas, seeds, static_rows
 
 
 @st.composite
@@ -83,6 +84,25 @@ def test_all_results_in_order_of_score(
     expected = in_engine(plan, records)
     found = in_store(plan, records)
     assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
+    plainly = [replace(each, place=None) for each in found]
+    assert plainly == [replace(each, tick=None, expires=None) for each in expected]
+    assert in_store(plan, records, most) == found[:most]
+
+
+@pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
+@given(snapshots(), query_texts(3), st.integers(1, 4), st.booleans(), st.integers(1, 8))
+@examples(100)
+def test_all_that_queries_have(
+    rank: str, case: tuple[Schema, int, list[Record]], text: str, max_size: int, names: bool, most: int
+) -> None:
+    schema, _, records = case
+    try:
+        query = parse_query(f"{text}{' r0' if names else ''}", schema, match_names=names)
+    except QueryError:
+        assume(False)
+    plan = Plan(schema, query, Unbounded(), max_size, ranking=RankingChoice(rank))
+    expected = in_engine(plan, records)
+    found = in_store(plan, records)
     plainly = [replace(each, place=None) for each in found]
     assert plainly == [replace(each, tick=None, expires=None) for each in expected]
     assert in_store(plan, records, most) == found[:most]

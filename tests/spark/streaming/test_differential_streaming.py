@@ -27,6 +27,9 @@ from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records, ran
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
+NAME = SCHEMA.relations[0].name
+
+
 def replayed(folder: Path, seed: int) -> str:
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -36,7 +39,8 @@ def replayed(folder: Path, seed: int) -> str:
 
 @pytest.mark.parametrize(("shards", "window"), [(1, CountWindow(30)), (2, TimeWindow(30))])
 def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int, window: Window) -> None:
-    queries = {"a": "alpha beta -no", "b": "alpha"}
+    like = f"alhpa~ (b*ta OR !{NAME}.x=1) {NAME}.y!=2"
+    queries = {"a": "alpha beta -no", "b": "alpha", "c": like}
     asked = Job(queries, SCHEMA, replayed(tmp_path, 3), window=window, max_size=4)
     local = Collected()
     watch = opened(asked, local)

@@ -1,0 +1,104 @@
+"""Keyword bitmaps by plain loops over the analysed words of each value, and over edits of mistyped words."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from skws.keywords.analysis import tokens
+from skws.keywords.match import EXCLUDED
+from skws.keywords.query import Condition, Fuzzy, KeywordQuery, Phrase, Prefix, Slot, Term, Wildcard
+from skws_schema.model import Row, Schema
+
+
+def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
+    """Whether a row satisfies a slot, by the definition of words, prefixes and phrases."""
+    if any(compares(each, relation, row) for each in slot.alternatives if isinstance(each, Condition)):
+        return True
+    for column in schema.relations[relation].search_columns:
+        value = row[column]
+        if value is None:
+            continue
+        found = list(tokens(str(value)))
+        pieces = [token for token in found if not token.whole]
+        for alternative in slot.alternatives:
+            scope = alternative.scope
+            if scope and (scope.relation != relation or scope.column not in (None, column)):
+                continue
+            match alternative:
+                case Term():
+                    hit = any(t.searchable and t.stem == alternative.stem for t in found)
+                case Prefix():
+                    hit = any(t.searchable and t.word.startswith(alternative.start) for t in found)
+                case Fuzzy():
+                    near = edits(alternative.word, alternative.distance)
+                    hit = any(t.searchable and _is_near(t.word, alternative, near) for t in found)
+                case Wildcard():
+                    form = re.escape(alternative.form).replace(r"\*", ".*").replace(r"\?", ".")
+                    hit = any(t.searchable and re.fullmatch(form, t.word, re.DOTALL) for t in found)
+                case Condition():
+                    hit = False
+                case Phrase():
+                    size = len(alternative.stems)
+                    hit = any(
+                        [piece.stem for piece in pieces[i : i + size]] == list(alternative.stems)
+                        for i in range(len(pieces))
+                    )
+            if hit:
+                return True
+    return False
+
+
+GAP = "\0"
+"""Any one letter, in the words of ``edits``."""
+
+
+@cache
+def edits(word: str, most: int) -> frozenset[str]:
+    """What a word becomes by typing errors that touch different letters; GAP is any letter."""
+    if not most or not word:
+        return frozenset({word, *(["".join(GAP * n) for n in range(1, most + 1)] if not word else [])})
+    rest = word[1:]
+    found = {word[0] + after for after in edits(rest, most)}
+    found |= {GAP + after for after in edits(rest, most - 1)}
+    found |= edits(rest, most - 1)
+    found |= {GAP + after for after in edits(word, most - 1)}
+    if len(word) > 1:
+        found |= {word[1] + word[0] + after for after in edits(word[2:], most - 1)}
+    return frozenset(found)
+
+
+def _is_near(word: str, fuzzy: Fuzzy, near: frozenset[str]) -> bool:
+    if abs(len(word) - len(fuzzy.word)) > fuzzy.distance:
+        return False
+    return any(
+        len(other) == len(word) and all(b in (a, GAP) for a, b in zip(word, other, strict=True))
+        for other in near
+    )
+
+
+def compares(condition: Condition, relation: int, row: Row) -> bool:
+    """Whether a row satisfies a condition, value by value."""
+    if condition.relation != relation:
+        return False
+    found = False
+    for column, interval in condition.tests:
+        value: Any = row[column]
+        if value is None:
+            continue
+        low: Any = interval.low
+        high: Any = interval.high
+        inside = not (
+            (low is not None and (value < low or (interval.low_open and value == low)))
+            or (high is not None and (value > high or (interval.high_open and value == high)))
+        )
+        found = found or inside != interval.outside
+    return found != condition.failing
+
+
+def bitmap(query: KeywordQuery, schema: Schema, relation: int, row: Row) -> int:
+    """The slots that a row satisfies; -1 if it is excluded."""
+    if any(satisfies(slot, schema, relation, row) for slot in query.exclusions):
+        return EXCLUDED
+    return sum(satisfies(slot, schema, relation, row) << i for i, slot in enumerate(query.slots))

@@ -172,7 +172,7 @@ class Postings:
             yield from (n for n in range(first, last) if has_form(self._term(n)[1:].decode(), form))
             return
         word, distance = alternative.word, alternative.distance
-        some = parts(alternative)
+        some = parts(word, distance)
         first, last = self._beginning("")
         # A letter takes one byte to four.
         sizes = np.diff(self._bounds[first : last + 1]).astype(np.int64) - 1

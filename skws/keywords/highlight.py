@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.likeness import satisfies
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
+from skws.keywords.words import satisfies
 from skws_schema.model import Schema
 
 Span = tuple[int, int, int]

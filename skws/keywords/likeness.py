@@ -14,9 +14,6 @@ from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import Final
 
-from skws.keywords.analysis import Token
-from skws.keywords.query import Fuzzy, Prefix, Term, Wildcard, WordAlternative
-
 WILD: Final = "*?"
 
 
@@ -54,14 +51,14 @@ def shortened(word: str, most: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def parts(fuzzy: Fuzzy) -> tuple[str, ...]:
-    """Parts of the word, any of which is in every word within the distance.
+def parts(word: str, most: int) -> tuple[str, ...]:
+    """Parts of a word, any of which is in every word at most ``most`` typing errors apart.
 
     An error touches at most two parts: it exchanges the last letter of one and the first of the next.
     """
-    count = min(2 * fuzzy.distance + 1, len(fuzzy.word))
-    bounds = [len(fuzzy.word) * number // count for number in range(count + 1)]
-    return tuple(fuzzy.word[first:end] for first, end in pairwise(bounds))
+    count = min(2 * most + 1, len(word))
+    bounds = [len(word) * number // count for number in range(count + 1)]
+    return tuple(word[first:end] for first, end in pairwise(bounds))
 
 
 def literals(form: str) -> list[str]:
@@ -95,18 +92,3 @@ def has_form(word: str, form: str) -> bool:
     # Each character of the form is one of the word.
     end = len(word) - len(form.rpartition("*")[2])
     return end >= at and rest[-1].fullmatch(word, end) is not None
-
-
-def satisfies(token: Token, alternative: WordAlternative) -> bool:
-    """True if a word of a text satisfies an alternative."""
-    if not token.searchable:
-        return False
-    match alternative:
-        case Term(stem=stem):
-            return token.stem == stem
-        case Prefix(start=start):
-            return token.word.startswith(start)
-        case Fuzzy(word=word, distance=distance):
-            return within(word, token.word, distance)
-        case Wildcard(form=form):
-            return has_form(token.word, form)

@@ -129,8 +129,8 @@ def _without_joiners(text: str) -> str:
 def _inside(alternative: Alternative) -> Iterable[str]:
     """Parts of which some word holds one, folded, in every text that satisfies the alternative."""
     match alternative:
-        case Fuzzy():
-            return [part[:_LONGEST] for part in parts(alternative)]
+        case Fuzzy(word=word, distance=distance):
+            return [part[:_LONGEST] for part in parts(word, distance)]
         case Wildcard(form=form):
             return [max(literals(form), key=len)[:_LONGEST]]
         case _:

@@ -68,3 +68,18 @@ class WordPredicates:
         return max(
             (d for (size, d), count in self._lengths.items() if count and abs(size - length) <= d), default=0
         )
+
+
+def satisfies(token: Token, alternative: WordAlternative) -> bool:
+    """True if a word of a text satisfies an alternative."""
+    if not token.searchable:
+        return False
+    match alternative:
+        case Term(stem=stem):
+            return token.stem == stem
+        case Prefix(start=start):
+            return token.word.startswith(start)
+        case Fuzzy(word=word, distance=distance):
+            return within(word, token.word, distance)
+        case Wildcard(form=form):
+            return has_form(token.word, form)

@@ -138,9 +138,9 @@ def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
         assert "ignored, as no part of a word: ','" in skws(*command).err
     shown = skws("explain", "nolan,", "-s", SCHEMA).out
     assert "ignored, as no part of a word: ','" in shown
-    refused = skws("search", "tim?out", *LOCAL)
+    refused = skws("search", "time~out", *LOCAL)
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.endswith('write "tim?out"\n  tim?out\n     ^\n')
+    assert refused.err.endswith('write "time~out"\n  time~out\n      ^\n')
 
 
 @pytest.mark.parametrize(

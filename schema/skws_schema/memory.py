@@ -14,6 +14,7 @@ from mmap import mmap
 from typing import Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
+from skws_schema.deadline import check_time
 from skws_schema.errors import MemoryBudgetError
 
 HELP: Final = (
@@ -89,7 +90,11 @@ def register(holder: Holder) -> None:
 
 
 def check(planned: int = 0) -> None:
-    """Raises MemoryBudgetError if the budget in force does not allow for ``planned`` bytes more."""
+    """Raises MemoryBudgetError if the budget in force does not allow for ``planned`` bytes more.
+
+    Raises TimeLimitError if this thread has a time limit, which has passed.
+    """
+    check_time()
     if _Process.budget is not None:
         _Process.budget.check(planned)
 

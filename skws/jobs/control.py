@@ -16,7 +16,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -35,6 +34,8 @@ if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.record import Record
     from skws.jobs.metrics import Metrics
     from skws.queries.windowed.window_span import WindowSpan
+    from skws.results.model import LiveResult
+    from skws.sinks.base import Run
     from skws_mesh.networks import Prefix
     from skws_schema.model import Schema
 
@@ -66,16 +67,19 @@ class Command:
     kind: str = KEYWORDS
     options: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
+    tag: str = ""
 
     @property
     def asked(self) -> Query:
         """The query to add."""
-        return Query(self.query, self.max_size, self.kind, self.options)
+        return Query(self.query, self.max_size, self.kind, self.options, tag=self.tag)
 
     @classmethod
     def new(cls, name: str, query: Query) -> Command:
         """The command that adds a query."""
-        return cls("add", name, query.text, query.max_size, kind=query.kind, options=query.options)
+        return cls(
+            "add", name, query.text, query.max_size, kind=query.kind, options=query.options, tag=query.tag
+        )
 
     @classmethod
     def adding(cls, one: Query) -> Command:
@@ -96,7 +100,8 @@ class Command:
                         f"kind {kind!r}, options {options!r}: expected a text and an object"
                     )
                 shown = {str(key): str(value) for key, value in options.items()}
-                return cls("add", name, query, size, str(fields.get("id", "")), kind, shown)
+                identity, tag = str(fields.get("id", "")), str(fields.get("tag", ""))
+                return cls("add", name, query, size, identity, kind, shown, tag=tag)
             case {"op": "remove", "name": str(name)} if name:
                 return cls("remove", name, id=str(fields.get("id", "")))
             case {"op": "schema", "schema": str(text)} if text:
@@ -140,6 +145,31 @@ class JobListener(Protocol):
 
     def miss(self) -> None:
         """Some records went by unseen: they came too fast."""
+
+
+class BatchListener(Protocol):
+    """Sees each micro-batch once its results are known, before they are written to sinks.
+
+    Called in the job's thread. Numbers grow; after a start from a checkpoint, batches that were not
+    committed come again with the same numbers and results.
+    """
+
+    def open(self, run: Run) -> None:
+        """Called once, first."""
+
+    def take(
+        self,
+        number: int,
+        commands: Sequence[Command],
+        results: Sequence[LiveResult],
+        standing: Callable[[], Sequence[Query]],
+    ) -> None:
+        """A batch: its commands, and the results, whose queries they name. ``standing``: the queries now."""
+
+    def flush(self) -> None:
+        """Make all batches durable: they will not come again."""
+
+    def close(self) -> None: ...
 
 
 class Host(Protocol):
@@ -200,7 +230,7 @@ class RunControl:
     ) -> None:
         self.clock = clock or StoppableClock()
         self.pace = Pace(self.clock, replay_rate(job))
-        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._commands: list[Command] = []
         self._futures: dict[str, Future[Answer]] = {}
         self._lock = Lock()
         self._status = Status()
@@ -245,25 +275,30 @@ class RunControl:
 
     def submit(self, command: Command) -> Future[Answer]:
         """Carry out a command; the future resolves in the job's thread."""
-        command = command if command.id else replace(command, id=uuid4().hex)
-        future: Future[Answer] = Future()
+        (future,) = self.submit_all([command])
+        return future
+
+    def submit_all(self, commands: Sequence[Command]) -> list[Future[Answer]]:
+        """Carry out commands in one micro-batch, in this order; the futures resolve in the job's thread."""
+        known = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
+        futures: list[Future[Answer]] = [Future() for _ in known]
         with self._lock:
             ended = self._status.ended
             if not ended:
-                self._futures[command.id] = future
-                self._commands.put(command)
+                self._futures |= {command.id: future for command, future in zip(known, futures, strict=True)}
+                self._commands += known
         if ended:
-            future.set_result(Answer(command.id, ended))
-        return future
+            for command, future in zip(known, futures, strict=True):
+                future.set_result(Answer(command.id, ended))
+        return futures
 
     def take_commands(self) -> list[Command]:
         """All submitted commands; for the job's thread, as all that follows."""
-        commands = []
-        while True:
-            try:
-                commands.append(self._commands.get_nowait())
-            except Empty:
-                return commands
+        if not self._commands:
+            return []
+        with self._lock:
+            commands, self._commands = self._commands, []
+        return commands
 
     def answer(self, answer: Answer) -> bool:
         """Resolve the future of a command; False if the command was not submitted here."""

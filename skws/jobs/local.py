@@ -14,7 +14,7 @@ from skws.data.record import Item, Record
 from skws.formats.dead_letters import Late, late_letters, late_notice
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, ending_on_signals, paced
-from skws.jobs.control import Answer, Command, ControlFolder, JobListener, RunControl
+from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BatchSizer, Input, Intake
 from skws.jobs.journal import Entry, Recent
@@ -22,6 +22,7 @@ from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
+from skws.jobs.turns import Turns
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
 from skws.memory import warn_by
 from skws.queries.keywords.collector import expect_long_lived_objects
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 class LocalWatch:
     """Runs a job in this process, results to ``sinks``.
 
-    ``each_step`` is called after each step, and ``onlooker`` sees the records, both in the job's thread.
+    ``each_step`` is called after each step, ``onlooker`` sees the records, ``listener`` the micro-batches,
+    all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
     ``source`` replaces the request's address. A ``lasting`` job goes on answering commands when its source
     has ended.
 
@@ -62,6 +64,7 @@ class LocalWatch:
         control: RunControl | None = None,
         each_step: Callable[[], None] = lambda: None,
         onlooker: JobListener | None = None,
+        listener: BatchListener | None = None,
         source: Source | None = None,
         lasting: bool = False,
     ) -> None:
@@ -75,6 +78,8 @@ class LocalWatch:
         self._inbox = Inbox(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
+        self._listener = listener
+        self.turns = Turns()
         self._lasting = lasting
         folder = None if request.checkpoint is None else request.checkpoint / "source"
         source = source or parse_source(request.source, folder=folder, clock=self.control.pace)
@@ -122,6 +127,11 @@ class LocalWatch:
     @property
     def standing(self) -> tuple[Query, ...]:
         return self.worker.standing.shown()
+
+    @property
+    def ready(self) -> bool:
+        """True once the static tables are there, and the queries of the start are answered."""
+        return self._state != "starting" and self._start is None
 
     @property
     def ended(self) -> bool:
@@ -172,6 +182,8 @@ class LocalWatch:
         control = None if request.control is None else ControlFolder(request.control)
         self._run = self._new_run(request)
         self._out = SinkFanout(self._sinks, request.dead_letters, self._run)
+        if self._listener is not None:
+            self._listener.open(self._run)
         start = self._starting_point(request)
         if start is None:
             return
@@ -194,14 +206,15 @@ class LocalWatch:
             return self._poll_tables(self._start)
         commands, polled = self._poll()
         busy = bool(commands or len(polled.read) or (polled.ended and self.worker.live.waits))
-        if busy:
-            self._take(commands, polled)
+        with self.turns.turn():
+            if busy:
+                self._take(commands, polled)
+            self._offset = polled.end
+            if self.clock.now() - self._committed_at >= self._writing.every * MICROSECOND:
+                self.commit()
         self._warn_of_late()
-        self._offset = polled.end
         if polled.ended or self._full:
             self._end()
-        if self.clock.now() - self._committed_at >= self._writing.every * MICROSECOND:
-            self.commit()
         self.gauges.sample(self.clock.now())
         self._each_step()
         return busy
@@ -262,9 +275,11 @@ class LocalWatch:
             results = results[: limit - self.gauges.written]
             self._full = True
         letters = (*entry.letters, *self._late_letters(outcome))
-        if self._checkpoint is not None and (results or letters):
+        if self._checkpoint is not None and (results or letters or (self._listener and entry.commands)):
             # A result that was written must never come again in another batch.
             self._checkpoint.journal.sync()
+        if self._listener is not None:
+            self._listener.take(entry.number, entry.commands, results, self.worker.standing.shown)
         began = perf_counter()
         self._writing.write(entry.number, results, letters)
         self.gauges.spent("sinks", perf_counter() - began)
@@ -283,6 +298,8 @@ class LocalWatch:
         if checkpoint is not None:
             checkpoint.journal.sync()
         began = perf_counter()
+        if self._listener is not None:
+            self._listener.flush()
         self._writing.flush()
         self.gauges.spent("sinks", perf_counter() - began)
         if checkpoint is not None and self._committed != self._written:
@@ -307,6 +324,8 @@ class LocalWatch:
             if self._out is not None:
                 # After a failure the sinks keep only what the journal holds for good.
                 self._out.close(failed=failed and self._journal_synced())
+            if self._listener is not None:
+                self._listener.close()
             self._input.close(self.request.source, resumable=self._checkpoint is not None)
             if self._checkpoint is not None:
                 self._checkpoint.close()

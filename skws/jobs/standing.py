@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.log import Log
@@ -19,6 +21,35 @@ from skws.spec.stream import Stream
 from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 
 
+class _Named(dict[str, Query]):
+    """Queries by name; those of one text answer alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, tuple[int, Query]] = {}
+
+    def add(self, query: Query) -> None:
+        self[query.name] = query
+        count, _ = self._texts.get(query.text, (0, query))
+        self._texts[query.text] = count + 1, query
+
+    def remove(self, name: str) -> None:
+        text = self.pop(name).text
+        count, query = self._texts.pop(text)
+        if count > 1:
+            self._texts[text] = count - 1, query
+
+    def of_text(self, text: str) -> Query | None:
+        """One of the queries of a text."""
+        return self._texts.get(text, (0, None))[1]
+
+    def copy(self) -> _Named:
+        found = _Named()
+        found.update(self)
+        found._texts = dict(self._texts)
+        return found
+
+
 class StandingQueries:
     """Queries by name. ``live`` answers them; without it they are only recorded.
 
@@ -28,7 +59,7 @@ class StandingQueries:
     def __init__(self, request: Job, live: Session | None = None) -> None:
         self._request = request
         self._live = live
-        self._standing: dict[str, Query] = {}
+        self._standing = _Named()
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
 
@@ -48,7 +79,7 @@ class StandingQueries:
         if command.op == "remove":
             if self._live is not None:
                 self._live.remove(command.name)
-            del self._standing[command.name]
+            self._standing.remove(command.name)
             return []
         if command.op == "schema":
             self.stream = changed(self.stream, command.schema)
@@ -56,10 +87,20 @@ class StandingQueries:
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.stand(self._named(command))
 
+    def apply_all(self, commands: Iterable[Command]) -> list[LiveResult]:
+        """Carry out commands; queries that are added one behind the other are added together."""
+        found: list[LiveResult] = []
+        for op, together in groupby(commands, key=attrgetter("op")):
+            if op == "add":
+                found += self._stand_all([self._named(command) for command in together])
+            else:
+                found += [result for command in together for result in self.apply(command)]
+        return found
+
     def after(self, commands: Iterable[Command]) -> StandingQueries:
         """What commands that can be carried out will make of these; nothing answers them."""
         found = StandingQueries(self._request)
-        found._standing, found.stream = dict(self._standing), self.stream
+        found._standing, found.stream = self._standing.copy(), self.stream
         for command in commands:
             found.apply(command)
         return found
@@ -77,13 +118,17 @@ class StandingQueries:
 
     def stand(self, standing: Query) -> list[LiveResult]:
         """Answer a query from now on; returns its snapshot. Raises SkwsError."""
-        found = [] if self._live is None else self._live.add(standing)
-        self._standing[standing.name] = standing
+        return self._stand_all([standing])
+
+    def _stand_all(self, standing: Sequence[Query]) -> list[LiveResult]:
+        found = [] if self._live is None else self._live.add_all(standing)
+        for one in standing:
+            self._standing.add(one)
         return found
 
     def checked(self, commands: Iterable[Command]) -> tuple[list[Command], list[Answer]]:
         """The commands that can be carried out in this order, and the answers that refuse the others."""
-        known, stream = dict(self._standing), self.stream
+        known, stream = self._standing.copy(), self.stream
         good: list[Command] = []
         refused: list[Answer] = []
         for command in commands:
@@ -126,7 +171,7 @@ class StandingQueries:
     def _named(self, command: Command) -> Query:
         return self._request.standing(command.name, command.asked)
 
-    def _check(self, command: Command, known: dict[str, Query], stream: Stream) -> Stream:
+    def _check(self, command: Command, known: _Named, stream: Stream) -> Stream:
         """Apply a command to ``known``; returns the stream afterwards.
 
         Raises SkwsError if it cannot be done.
@@ -143,17 +188,17 @@ class StandingQueries:
         if command.op == "remove":
             if command.name not in known:
                 raise UsageError(f"no standing query {command.name!r}{nearest(command.name, known)}")
-            del known[command.name]
+            known.remove(command.name)
             return stream
         if command.name in known:
             raise UsageError(f"there is a standing query {command.name!r} already")
         standing = self._named(command)
         check(standing, stream)
-        for name, other in known.items():
-            # Results name their query by its text.
-            if other.text == standing.text and not other.answers_like(standing):
-                raise UsageError(f"{name!r} is the same query {_difference(other, standing)}")
-        known[command.name] = standing
+        other = known.of_text(standing.text)
+        # Results name their query by its text.
+        if other is not None and not other.answers_like(standing):
+            raise UsageError(f"{other.name!r} is the same query {_difference(other, standing)}")
+        known.add(standing)
         return stream
 
 

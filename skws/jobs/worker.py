@@ -62,6 +62,14 @@ class Worker:
         late, self._late = self._late, []
         return Outcome(results, late)
 
+    def alive(self, name: str) -> list[LiveResult]:
+        """The results of a standing query that are alive now, as a new query would be given them."""
+        self._number += 1  # the log up to and including the last entry
+        try:
+            return self.live.alive(name)
+        finally:
+            self._number -= 1
+
     def replay(self, entry: Entry) -> None:
         """Rebuild the state after an entry whose results an earlier process has written."""
         self._apply(entry)
@@ -70,7 +78,7 @@ class Worker:
 
     def _apply(self, entry: Entry) -> list[LiveResult]:
         self._number = entry.number
-        return [result for command in entry.commands for result in self.standing.apply(command)]
+        return self.standing.apply_all(entry.commands)
 
     def _on_late(self, record: Record, reached: int) -> None:
         self._late.append(Late(record, reached))

@@ -18,7 +18,7 @@ from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.queries.results import in_order_of_time
 from skws.queries.stream_state import Past, StreamState, changed
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
 from skws_mesh.columnar.operators import OperatorUse
@@ -135,6 +135,28 @@ class Session:
         if key is not None:
             self.operators[key].remove(query)
             self._drop_idle()
+
+    def alive(self, name: str) -> list[LiveResult]:
+        """The results of a query that are alive now, as snapshots; nothing for a query that holds none.
+
+        Queries other than keywords find them in the log again. Raises UsageError for an unknown name.
+        """
+        if name not in self._queries:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._queries)}")
+        query = self._queries[name]
+        if query.kind == KEYWORDS:
+            return self._keywords.alive(name)
+        if self._placed.get(name) is None or self.operators[self._placed[name]].keeps is None:
+            return []
+        return self._new(query).add([query])
+
+    def search(self, query: Query, most: int) -> tuple[list[Result], int]:
+        """The ``most`` best results of keywords that are alive now, best first, and the number of all.
+
+        The query has a ranking, and does not stay. Raises QueryError; UsageError if no live tuples are held;
+        TimeLimitError, after which the session goes on as before.
+        """
+        return self._keywords.search(query, most)
 
     def change_schema(self, text: str) -> list[LiveResult]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).

@@ -112,6 +112,9 @@ class Scorer(ABC):
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
 
+    def stay(self) -> None:  # noqa: B027 - windows have no searches
+        """Keep what all queries share, even where none is left: searches come one by one."""
+
     @abstractmethod
     def remove(self, query: int) -> None:
         """Score the results of a query no longer."""

@@ -31,6 +31,7 @@ class Scoring(Scorer):
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         super().__init__(schema, live, known)
         self._corpus: Corpus | None = None  # until a query asks
+        self._stays = False
         self._latest = ALWAYS
         self._tables: Mapping[int, TableTexts] = {}
 
@@ -60,9 +61,13 @@ class Scoring(Scorer):
         )
         keywords.forget(ALWAYS)  # that is: sum them up
 
+    def stay(self) -> None:
+        """Count all texts from the next query on, also while no query has a ranking."""
+        self._stays = True
+
     def remove(self, query: int) -> None:
         self._queries.pop(query, None)
-        if not self._queries:
+        if not (self._queries or self._stays):
             self._corpus = None
 
     def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:

@@ -45,7 +45,8 @@ class Query:
     """Immutable. ``kind`` is a name in ``skws.queries.kinds``; ``options`` depend on it.
 
     ``max_size``: the most tuples of a result; None for the stream's.
-    ``name``: what a run calls the query; empty until it has one.
+    ``name``: what a run calls the query; empty until it has one. ``tag``: a text that belongs to whoever
+    asked, such as JSON; it stays with the query, and says nothing about what the query finds.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Query:
     kind: str = KEYWORDS
     options: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
+    tag: str = ""
 
     @classmethod
     def of_keywords(
@@ -97,17 +99,25 @@ class Query:
     @classmethod
     def from_dict(cls, shown: Mapping[str, Any]) -> Query:
         """Inverse of ``to_dict``."""
-        return cls(shown["query"], shown["max_size"], shown["kind"], shown["options"], shown["name"])
+        return cls(
+            shown["query"],
+            shown["max_size"],
+            shown["kind"],
+            shown["options"],
+            shown["name"],
+            shown.get("tag", ""),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The form that journals, control folders and state stores keep."""
-        return {
+        shown = {
             "name": self.name,
             "query": self.text,
             "max_size": self.max_size,
             "kind": self.kind,
             "options": dict(self.options),
         }
+        return shown | {"tag": self.tag} if self.tag else shown
 
     @property
     def scored(self) -> bool:
@@ -124,8 +134,8 @@ class Query:
         return replace(self, kind=self.kind if self.kind == PATTERN else WINDOWED, options=options)
 
     def answers_like(self, other: Query) -> bool:
-        """True if both queries give the same results, whatever their names."""
-        return replace(self, name="") == replace(other, name="")
+        """True if both queries give the same results, whatever their names and tags."""
+        return replace(self, name="", tag="") == replace(other, name="", tag="")
 
 
 def ranking_options(ranking: RankingChoice) -> dict[str, str]:

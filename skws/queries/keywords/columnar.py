@@ -9,10 +9,13 @@ a tuple that turns out to live longer than assumed is joined again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import closing
+from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from skws.data.batch import BATCH, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
@@ -26,8 +29,9 @@ from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, Output, in_order
 from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
+from skws.ranking.best import candidate
 from skws.ranking.scoring import Scoring
-from skws.results.model import Result
+from skws.results.model import Place, Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
@@ -74,6 +78,7 @@ class ColumnarEngine(MeshEngine):
         self._settling = LifespanResolver(schema, self._lifespans)
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
+        self._searching: int | None = None  # the number of the query that ``search`` answers
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
         # The positions of the relations of records in the schema; None until it changes.
@@ -119,6 +124,25 @@ class ColumnarEngine(MeshEngine):
         found = self._operator.add(number, plan, labels=labels)
         alive = [results.taken(results.end > self._order.now) for results in found]
         return list(memory_checked(self._counted(self._report(alive, snapshot=True))))
+
+    def alive(self, name: str) -> Iterator[Result]:
+        """The results of a query that are alive now, as a snapshot. Raises UsageError for an unknown name."""
+        events = self._results.snapshot(self._queries.of(name), self._order.now)
+        return (event.result for event in memory_checked(events))
+
+    def search(self, plan: Plan, most: int) -> tuple[list[Result], int]:
+        """The ``most`` best results that are alive now, best first, and the number of all.
+
+        The plan has a ranking. It is answered as a new query would be, and forgotten. Raises TimeLimitError.
+        """
+        if self._searching is None:
+            self._searching = self._queries.number()
+        with closing(self._operator.search(self._searching, plan, self._order.now)) as events:
+            found = [candidate(event.result) for event in memory_checked(events) if event.result.op == "+"]
+        shown = nsmallest(most, found)
+        return [
+            replace(each.result, place=Place("enter", rank, None)) for rank, each in enumerate(shown, 1)
+        ], len(found)
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""

@@ -16,10 +16,11 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.operator import Operator, QueryKind
 from skws.queries.order import Order, counting
 from skws.queries.stream_state import StreamState
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_mesh.columnar.operators import OperatorUse
+from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
@@ -91,6 +92,16 @@ class KeywordQueries(Operator):
     def remove(self, query: Query) -> None:
         if self._engine is not None:
             self._engine.remove(query.name)
+
+    def alive(self, name: str) -> list[LiveResult]:
+        """The results of a query that are alive now."""
+        return [] if self._engine is None else list(self._engine.alive(name))
+
+    def search(self, query: Query, most: int) -> tuple[list[Result], int]:
+        """The best results among the live tuples, and how many there are."""
+        if self._engine is None:
+            raise UsageError("nothing is held to search in: no query of keywords has begun")
+        return self._engine.search(self._kind.plan(query, self._state.stream), most)
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         if self._engine is None or not len(accepted):

@@ -56,6 +56,16 @@ class AnsweredQueries:
         plan = self._names.pop(name)
         return None if plan in self._names.values() else self._numbers.pop(plan)
 
+    def of(self, name: str) -> int:
+        """The number of a query. Raises UsageError if there is none of that name."""
+        if name not in self._names:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
+        return self._numbers[self._names[name]]
+
+    def number(self) -> int:
+        """A number that no query has or will have."""
+        return next(self._next)
+
     def over(self, schema: Schema) -> AnsweredQueries:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
         changed = AnsweredQueries()
@@ -63,6 +73,12 @@ class AnsweredQueries:
         changed._numbers = {changed._names[name]: self._numbers[plan] for name, plan in self._names.items()}
         changed._next = self._next
         return changed
+
+
+def coded_by(mesh: ColumnarMesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+    """Labels of the queries of one mesh in its codes."""
+    label = np.where(bitmaps.bitmap == EXCLUDED, mesh.excluded, bitmaps.bitmap)
+    return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
 
 
 class MeshedQuery(NamedTuple):
@@ -103,6 +119,11 @@ class Meshes:
             mesh, Assembler(plan.query, plan.schema), automata, plan.matcher, plan.max_size
         )
         return standing
+
+    def passing(self, plan: Plan) -> MeshedQuery:
+        """A query with a mesh of its own, which is not among the meshes."""
+        mesh = ColumnarMesh(self._live, plan.generator(), self._accepts_root)
+        return MeshedQuery(mesh, Assembler(plan.query, plan.schema), None, plan.matcher, plan.max_size)
 
     def remove(self, query: int) -> None:
         """Remove a query; its mesh goes with the last query of its shape."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,8 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
 from skws.queries.keywords.join_values import JoinValues
-from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
-from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes, coded_by
+from skws.queries.keywords.result_emitter import Event, ResultEmitter
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
 from skws.results.directory import TupleDirectory
@@ -71,6 +71,7 @@ class KeywordOperator:
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema
+        self._window = window
         self.excluded = 0
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
@@ -152,6 +153,39 @@ class KeywordOperator:
             self.excluded += self._behind.count(query)
         coded = self._coded(bitmaps)
         return [self._truly_joined(standing.mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
+
+    def search(self, query: int, plan: Plan, now: int) -> Generator[Event, None, None]:
+        """The results of a query that are alive at ``now``, as a snapshot; the query does not stay.
+
+        ``query``: a number that no other query has. It has a mesh and readings of its own, so what stands is
+        left alone, also where the search is broken off. Raises TimeLimitError.
+        """
+        if self._behind is not None:
+            yield from self._search_tables(query, plan, now)
+            return
+        bitmaps = KeywordMatching.only(query, plan.matcher).of(self.known.rows)
+        passing = self._meshes.passing(plan)
+        try:
+            self._scoring.stay()
+            self._scoring.add(query, plan, bitmaps)
+            coded = coded_by(passing.mesh, bitmaps)
+            own = {query: passing}
+            emitter = ResultEmitter(own, self.live, self.known, self._scoring, self._window, self._schema)
+            found = self._truly_joined(passing.mesh.add(query, coded), own)
+            yield from emitter.events([found.taken(found.end > now)], snapshot=True)
+        finally:
+            self._scoring.remove(query)
+
+    def _search_tables(self, query: int, plan: Plan, now: int) -> Generator[Event, None, None]:
+        """As ``search``, where rows of indexed tables become live tuples on demand of standing queries."""
+        before = self.excluded
+        try:
+            found = self.add(query, plan)
+            yield from self.emitter.events([each.taken(each.end > now) for each in found], snapshot=True)
+        finally:
+            if query in self.queries:
+                self.remove(query)
+            self.excluded = before
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
@@ -329,15 +363,16 @@ class KeywordOperator:
         self.excluded += int((self._counted(bitmaps).bitmap == EXCLUDED).sum())
         return self._meshes.coded(bitmaps)
 
-    def _truly_joined(self, results: Partials) -> Partials:
-        """Drop results whose join values differ though their integers are equal."""
+    def _truly_joined(self, results: Partials, queries: Mapping[int, MeshedQuery] | None = None) -> Partials:
+        """Drop results whose join values differ though their integers are equal; ``queries``: if not all."""
         if self._values.all_exact:
             return results
-        true = np.array([self._agree(*row) for row in results.rows()], dtype=bool)
+        among = self.queries if queries is None else queries
+        true = np.array([self._agree(among[row[0]], *row[1:]) for row in results.rows()], dtype=bool)
         return results if true.all() else results.taken(true)
 
-    def _agree(self, query: int, operator: int, slots: list[int]) -> bool:
-        tree = self.queries[query].mesh.network(operator)
+    def _agree(self, query: MeshedQuery, operator: int, slots: list[int]) -> bool:
+        tree = query.mesh.network(operator)
         for node in range(1, len(tree.edges)):
             if self._values.exact(tree.edges[node]):
                 continue

@@ -15,6 +15,9 @@ _EXTRAS: Final = {
     "z3": ("the check of window expressions", "windows", ""),
     "networkx": ("the check of window expressions", "windows", ""),
     "psycopg2": ("PostgreSQL", "postgres", ""),
+    "fastapi": ("skws serve", "serve", ""),
+    "starlette": ("skws serve", "serve", ""),
+    "uvicorn": ("skws serve", "serve", ""),
     "confluent_kafka": ("Kafka", "kafka", ""),
     "pandas": ("a data frame of pandas", "spark", ""),
 }

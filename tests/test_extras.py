@@ -23,6 +23,9 @@ OPTIONAL = (
     "networkx",
     "psycopg2",
     "confluent_kafka",
+    "fastapi",
+    "starlette",
+    "uvicorn",
     "matplotlib",
     "google",
     "grpc",
@@ -100,8 +103,9 @@ def test_the_command_and_the_library_work_alone(packages: Path, tmp_path: Path) 
             ("watch", "byron", "--engine", "local", "--source", "kafka://somewhere/topic"),
             "Kafka needs confluent_kafka: pip install 'skws[kafka]'",
         ),
+        (("serve", "replay:somewhere"), "pip install 'skws[serve]'"),
     ],
-    ids=["search", "watch", "tui", "windows", "postgres", "kafka"],
+    ids=["search", "watch", "tui", "windows", "postgres", "kafka", "serve"],
 )
 def test_a_missing_extra_is_named(
     packages: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
@@ -111,7 +115,7 @@ def test_a_missing_extra_is_named(
         '{"relation": "customer", "time": 1, "row": {"id": 1, "name": "Byron"}}\n'
     )
     replay = str(tmp_path / "day.jsonl")
-    given = "--source" in arguments
+    given = "--source" in arguments or arguments[0] == "serve"
     source = () if given else ("--replay", replay) if arguments[0] == "search" else ("--source", replay)
     done = command(packages, *arguments, "--schema", str(tmp_path / "shop.yaml"), *source)
     assert done.returncode != 0

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "demo": "A first look: search a built-in stream of films.",
     "search": "All results of a query over replay files, or in a database.",
     "watch": "Results of standing queries over a live source, as they arrive.",
+    "serve": "A live source over HTTP: searches, saved searches, a page.",
     "tui": "The terminal UI, over a live source or a replay.",
     "networks": "The candidate networks of a query: the shapes of its results.",
     "explain": "The plan of a query: keywords, window, networks, operators.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,8 +41,15 @@ def run_watch(request: Job, notes: Log, file: FollowedFile | None = None) -> Non
 
     With a log in JSON, errors are logged there, and SystemExit is raised instead.
     """
-    try:
+    with with_json_errors(notes):
         _run(request, notes, file)
+
+
+@contextmanager
+def with_json_errors(notes: Log) -> Iterator[None]:
+    """With a log in JSON, errors inside are logged there, and SystemExit is raised instead."""
+    try:
+        yield
     except (SkwsError, KeyboardInterrupt) as error:
         if notes.log_format is LogFormat.TEXT or isinstance(error, OutputClosedError):
             raise

@@ -1,0 +1,196 @@
+"""``skws serve``: a job behind HTTP, for other programs and for people."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from skws.cli import options
+from skws.cli.live import with_json_errors
+from skws.durable.files import PRIVATE, replaced
+from skws.hosts import LOOPBACK
+from skws.jobs.log import Log, LogFormat
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, OnError
+from skws.spec.job import Job
+from skws_schema.errors import ConfigurationError, UsageError
+from skws_schema.memory import shown
+
+TOKEN: Final = "SKWS_SERVE_TOKEN"  # noqa: S105 - the name of the variable
+_TOKEN_FILE: Final = "token"  # noqa: S105 - in the checkpoint
+_LEAST_TOKEN: Final = 16
+_MEGABYTE: Final = 1 << 20
+
+
+def serve(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="postgresql://..., kafka://HOST:PORT/TOPIC, a file or directory that grows, "
+            "or replay:PATH?speed=N",
+            show_default=False,
+        ),
+    ],
+    schema: options.SchemaFile,
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="The address to listen at.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen at; 0: any.")
+    ] = 8080,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="A name under which the server is reached, besides localhost; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help=f"File with the token that requests must bring; made if it is missing. Or {TOKEN}.",
+            readable=False,
+        ),
+    ] = None,
+    window: options.WindowText = None,
+    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
+    match_names: options.MatchNames = False,
+    force_unbounded: options.ForceUnbounded = False,
+    allow_unbounded_windows: options.AllowUnboundedWindows = False,
+    lateness: Annotated[
+        str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
+    ] = "0 s",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Resume from this folder after any end of the process; saved searches and events stay.",
+            readable=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="MB", min=1, help="Megabytes of events to keep for subscribers.")
+    ] = 64,
+    most_queries: Annotated[
+        int, typer.Option("--most-queries", metavar="N", min=1, help="The most saved searches.")
+    ] = 100_000,
+    most_streams: Annotated[
+        int, typer.Option("--most-streams", metavar="N", min=1, help="The most event streams at once.")
+    ] = 5_000,
+    on_error: options.BadRecords = OnError.FAIL,
+    dead_letters: options.LateLetters = None,
+    speed: Annotated[
+        float | None,
+        typer.Option("--speed", metavar="N", help="For a replay: N seconds of it in each second."),
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")
+    ] = LogFormat.TEXT,
+    memory: options.Memory = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Search a live source over HTTP, save searches, and follow their results, until interrupted.
+
+    skws serve replay:replay.jsonl --schema schema.yaml
+    """
+    given = dict(locals())
+    if source == "-":
+        raise UsageError(
+            "the source - is standard input: expected one that others write to while it is served"
+        )
+    job = Job({}, sinks=(), engine=EngineName.LOCAL, **_job_fields(given))
+    notes = Log(log_format, quiet)
+    with with_json_errors(notes):
+        _serve(job, notes, given)
+
+
+def _job_fields(given: dict[str, Any]) -> dict[str, Any]:
+    return options.job_fields({key: value for key, value in given.items() if key != "name"})
+
+
+def _serve(job: Job, notes: Log, given: dict[str, Any]) -> None:
+    # FastAPI and uvicorn are an extra, and take a while to load.
+    from skws.serve.guard import Access  # noqa: PLC0415
+    from skws.serve.server import listening, served  # noqa: PLC0415
+    from skws.serve.streams import StreamLimits  # noqa: PLC0415
+
+    host: str = given["host"]
+    access = Access(
+        _token(host, given["token_file"], job.checkpoint, notes),
+        _names(host, given["name"] or []),
+        addresses=not _loopback(host),
+    )
+    at = listening(host, given["port"])
+    limits = StreamLimits(most=given["most_streams"])
+    keep = given["keep"] * _MEGABYTE
+    with served(
+        job, access, at, notes, keep=keep, most_saved=given["most_queries"], limits=limits
+    ) as running:
+        address, port = at.getsockname()[:2]
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}/"
+        notes.info("serving", f"serving at {url} (events: the latest {shown(keep)})", url=url)
+        running.run()
+
+
+def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) -> str | None:
+    """The token that requests must bring; None if none is asked for. Raises UsageError, StateError."""
+    of_variable = os.environ.get(TOKEN)
+    if of_variable is not None and file is not None:
+        raise UsageError(f"{TOKEN} and --token-file mean the same: give only one of them")
+    if of_variable is not None:
+        return _strong(of_variable.strip(), TOKEN)
+    if file is None and _loopback(host):
+        return None
+    if file is None and checkpoint is None:
+        raise UsageError(
+            f"--host {host}: other machines may connect, so requests must bring a token: give"
+            f" --token-file FILE (which is made if it is missing) or set {TOKEN}"
+        )
+    if file is None and checkpoint is not None:
+        checkpoint.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = checkpoint / _TOKEN_FILE
+    assert file is not None  # noqa: S101 - one of the two
+    return _token_of(file, notes)
+
+
+def _token_of(file: Path, notes: Log) -> str:
+    try:
+        return _strong(file.read_text(encoding="utf-8").strip(), str(file))
+    except FileNotFoundError:
+        token = secrets.token_urlsafe(32)
+        replaced(file, token.encode() + b"\n", mode=PRIVATE)
+        notes.info("token", f"requests must bring the token that was written to {file}", file=str(file))
+        return token
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--token-file {file}: cannot read: {error}") from None
+
+
+def _strong(token: str, where: str) -> str:
+    if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigurationError(
+            f"{where}: no token: expected {_LEAST_TOKEN} or more printable characters of ASCII without blanks"
+        )
+    return token
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _names(host: str, names: list[str]) -> frozenset[str]:
+    return LOOPBACK | {host.lower()} | {name.lower() for name in names}

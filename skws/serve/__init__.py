@@ -1,0 +1,1 @@
+"""A running job behind HTTP: searches, saved searches, their events, a page for people."""

@@ -1,0 +1,395 @@
+"""The routes. Work that waits for the job runs in threads; the loop of the server never waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+import orjson
+from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi import Query as Parameter
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import Response as StarletteResponse
+
+from skws import __version__
+from skws.jobs.prometheus import CONTENT_TYPE, text
+from skws.keywords.highlight import Span, highlight
+from skws.keywords.parse import parse_query
+from skws.ranking.rankings import known_ranking
+from skws.results.model import LiveResult
+from skws.serve.bodies import SavedBodies, SavedBody, SearchBody
+from skws.serve.events import Event, Position
+from skws.serve.guard import error_body
+from skws.serve.job import NotReadyError, ServedJob, marked, ranked
+from skws.serve.measures import Measures
+from skws.serve.page import add_page
+from skws.serve.saved import SavedSearch
+from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
+from skws.spec.query import KEYWORDS, TOP, WINDOWED
+from skws.spec.ranking import RankingChoice
+from skws_schema.deadline import TimeLimitError
+from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
+from skws_schema.yaml.write import to_yaml
+from skws_windows.window import parse_duration
+
+T = TypeVar("T")
+_SEARCHES: Final = 64
+"""Searches that may wait at once."""
+_ANSWER_SECONDS: Final = 60.0
+_LISTED: Final = 10_000
+
+
+@dataclass(slots=True)
+class Served:
+    """What the routes share. ``waiting``: searches that run or wait."""
+
+    job: ServedJob
+    streams: Streams
+    measures: Measures
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "skws serve"))
+    waiting: int = 0
+
+    async def threaded(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, call)
+
+
+class Json(StarletteResponse):
+    """JSON that is made already, or made by orjson."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return content if isinstance(content, bytes) else orjson.dumps(content)
+
+
+def make_app(served: Served) -> FastAPI:
+    """All routes. Errors are JSON with a message."""
+    app = FastAPI(
+        title="skws",
+        version=__version__,
+        summary="Continuous keyword search over relational data streams.",
+        docs_url=None,  # FastAPI's pages load scripts of others
+        redoc_url=None,
+        default_response_class=Json,
+    )
+    _handle_errors(app)
+    _add_search(app, served)
+    _add_saved(app, served)
+    _add_events(app, served)
+    _add_state(app, served)
+    add_page(app)
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for these
+        told = [
+            f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()[:5]
+        ]
+        return Json({"error": "; ".join(told)}, 422)
+
+    async def http(_: Request, error: Exception) -> Response:
+        assert isinstance(error, StarletteHTTPException)  # noqa: S101 - as above
+        return Json({"error": str(error.detail)}, error.status_code, dict(error.headers or {}))
+
+    async def told(_: Request, error: Exception) -> Response:
+        return Json(
+            {"error": str(error)}, _status(error), {"retry-after": "1"} if _status(error) == 503 else {}
+        )
+
+    async def unforeseen(_: Request, error: Exception) -> Response:
+        return Json({"error": f"unexpected {type(error).__name__}"}, 500)  # the guard logs more
+
+    app.add_exception_handler(Exception, unforeseen)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(StarletteHTTPException, http)
+    app.add_exception_handler(SkwsError, told)
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, NotReadyError):
+        return 503
+    if isinstance(error, TimeLimitError):
+        return 504
+    if isinstance(error, MemoryBudgetError):
+        return 507
+    return 400 if isinstance(error, UsageError) else 500
+
+
+def _add_search(app: FastAPI, served: Served) -> None:
+    @app.post("/search", summary="What is alive now, best first")
+    async def search(body: SearchBody) -> Response:
+        if served.waiting >= _SEARCHES:
+            raise HTTPException(503, "too many searches wait already", {"retry-after": "1"})
+        served.waiting += 1
+        try:
+            return Json(await served.threaded(partial(_searched, served, body)))
+        finally:
+            served.waiting -= 1
+
+
+def _searched(served: Served, body: SearchBody) -> bytes:
+    began = perf_counter()
+    half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
+    ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
+    query = ranked(body.query, body.max_size, ranking)
+    found = served.job.search(query, body.limit, body.time_limit)
+    results: Sequence[dict[str, Any]] = [result.to_dict() for result in found.results]
+    if body.marks:
+        marks = marks_of(served.job, body.query)
+        results = [marked(result, marks) for result in results]
+    seconds = perf_counter() - began
+    served.measures.searched(seconds)
+    return orjson.dumps(
+        {
+            "query": body.query,
+            "results": results,
+            "found": found.count,
+            "complete": found.complete,
+            "max_size": found.size,
+            "notes": found.notes,
+            "seconds": round(seconds, 6),
+        }
+    )
+
+
+def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:
+    """The places of a query's keywords in the texts of attributes."""
+    schema = job.schema
+    parsed = parse_query(query, schema, match_names=job.stream.match_names)
+
+    def marks(relation: str, attribute: str, value: str) -> list[Span]:
+        at = schema.index.get(relation)
+        if at is None or attribute not in schema.relations[at].columns:
+            return []
+        return highlight(parsed, schema, relation, attribute, value)
+
+    return marks
+
+
+def _add_saved(app: FastAPI, served: Served) -> None:
+    job = served.job
+
+    @app.get("/queries", summary="Saved searches")
+    async def listed(
+        owner: str | None = None,
+        offset: int = Parameter(0, ge=0),
+        limit: int = Parameter(_LISTED, ge=1, le=_LISTED),
+    ) -> Response:
+        known = [one for one in list(job.hub.saved.values()) if owner is None or one.owner == owner]
+        return Json({"queries": [one.shown() for one in known[offset : offset + limit]], "count": len(known)})
+
+    @app.put("/queries", summary="Save many searches in one step; those that are refused are named")
+    async def put_all(body: SavedBodies) -> Response:
+        def checked() -> tuple[list[SavedSearch], dict[str, str]]:
+            good: list[SavedSearch] = []
+            refused: dict[str, str] = {}
+            for name, one in body.queries.items():
+                try:
+                    good.append(_checked(job, name, one))
+                except SkwsError as error:
+                    refused[name] = str(error)
+            return good, refused
+
+        good, refused = await served.threaded(checked)
+        answers = await _answers(job.put(good)) if good else []
+        for saved, answer in zip(good, answers, strict=True):
+            if answer.error:
+                refused[saved.name] = answer.error
+        status = 200 if not refused or len(refused) < len(body.queries) else 400
+        return Json({"saved": len(body.queries) - len(refused), "refused": refused}, status)
+
+    @app.get("/queries/{name}", summary="A saved search")
+    async def shown(name: str) -> Response:
+        return Json(_known(job, name).shown())
+
+    @app.put("/queries/{name}", summary="Save a search under a name, or replace it")
+    async def put(name: str, body: SavedBody) -> Response:
+        new = name not in job.hub.saved
+        saved = await served.threaded(partial(_checked, job, name, body))
+        (answer,) = await _answers(job.put([saved]))
+        if answer.error:
+            raise HTTPException(409 if job.ready else 503, answer.error)
+        return Json({**saved.shown(), "notes": answer.notes}, 201 if new else 200)
+
+    @app.delete("/queries/{name}", summary="Remove a saved search", status_code=204)
+    async def delete(name: str) -> Response:
+        _known(job, name)
+        (answer,) = await _answers([job.remove(name)])
+        if answer.error:
+            raise HTTPException(404, answer.error)
+        return Response(status_code=204)
+
+
+def _checked(job: ServedJob, name: str, body: SavedBody) -> SavedSearch:
+    saved = SavedSearch.read(name, body.told())
+    job.check(saved)
+    return saved
+
+
+def _known(job: ServedJob, name: str) -> SavedSearch:
+    saved = job.hub.saved.get(name)
+    if saved is None:
+        raise HTTPException(404, f"no saved search {name!r}")
+    return saved
+
+
+async def _answers(futures: Sequence[Any]) -> list[Any]:
+    """The answers of the job. Raises TimeLimitError if it is too busy to give them."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return [await asyncio.wrap_future(future) for future in futures]
+    except TimeoutError:
+        raise TimeLimitError("the job is busy: whether it will carry this out is not known") from None
+
+
+def _add_events(app: FastAPI, served: Served) -> None:
+    job = served.job
+
+    @app.get("/queries/{name}/events", summary="The results of a saved search, as server-sent events")
+    async def events(
+        name: str, marks: bool = False, last_event_id: str | None = Header(None), last: str | None = None
+    ) -> StarletteResponse:
+        _known(job, name)
+        return _stream(served, Subscription(name), last_event_id or last, marks=marks)
+
+    @app.get("/events", summary="Those of all saved searches, or of an owner's")
+    async def all_events(
+        owner: str | None = None,
+        marks: bool = False,
+        last_event_id: str | None = Header(None),
+        last: str | None = None,
+    ) -> StarletteResponse:
+        return _stream(served, Subscription(None, owner), last_event_id or last, marks=marks)
+
+
+def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool) -> StarletteResponse:
+    job, streams = served.job, served.streams
+    if not job.ready or streams.closing:
+        raise NotReadyError("the job is starting, or ends")
+    if streams.full:
+        raise HTTPException(503, f"there are {len(streams):,} event streams already", {"retry-after": "5"})
+    show = _Shown(job, marks=marks)
+
+    def names() -> list[str]:
+        if one.name is not None:
+            return [one.name]
+        return [each.name for each in list(job.hub.saved.values()) if one.owner in {None, each.owner}]
+
+    async def begin() -> AsyncIterator[bytes]:
+        log = job.hub.log
+        at = None if last is None else Position.of(last, job.hub.run)
+        if at is not None and log.floor <= at <= log.last:
+            one.at = at
+            yield b": resumed\n\n"
+            return
+        known = names()
+        instant = [name for name in known if not job.hub.saved[name].every]
+        try:
+            one.at, alive = await served.threaded(partial(job.all_alive, instant))
+        except SkwsError as error:
+            yield message("failed", error_body(str(error)))
+            one.at = log.last
+            return
+        reason = "" if last is None else "the events after this id are no longer kept"
+        yield message("snapshot", orjson.dumps({"names": known, "reason": reason}))
+        for name, results in zip(instant, alive, strict=True):
+            for first in range(0, len(results), 256):
+                some = results[first : first + 256]
+                yield b"".join(message("result", show.result(name, result)) for result in some)
+        yield message("ready", b"{}", one.at.text(job.hub.run))
+
+    return EventStream(job.hub, streams, one, begin, show)
+
+
+class _Shown:
+    """The data of events as a client asked for them. ``marks``: with the places of keywords."""
+
+    def __init__(self, job: ServedJob, *, marks: bool) -> None:
+        self._job = job
+        self._marks = marks
+        self._of = lru_cache(64)(partial(marks_of, job))
+
+    def __call__(self, event: Event, names: Sequence[str]) -> bytes:
+        if event.kind in {"added", "removed"}:
+            return event.data
+        data = self._marked(names, event.data) if event.kind == "result" else event.data
+        return enveloped([self._envelope(name) for name in names], event.kind, data)
+
+    def result(self, name: str, result: LiveResult) -> bytes:
+        """Of a result in a snapshot."""
+        return enveloped([self._envelope(name)], "result", self._marked([name], result.to_json()))
+
+    def _envelope(self, name: str) -> dict[str, Any]:
+        saved = self._job.hub.saved.get(name)
+        return {"name": name} if saved is None else saved.envelope()
+
+    def _marked(self, names: Sequence[str], data: bytes) -> bytes:
+        saved = self._job.hub.saved.get(names[0]) if self._marks else None
+        if saved is None or saved.query.kind not in (KEYWORDS, TOP, WINDOWED):
+            return data
+        try:
+            return orjson.dumps(marked(orjson.loads(data), self._of(saved.query.text)))
+        except SkwsError:  # the schema has changed since
+            return data
+
+
+def _add_state(app: FastAPI, served: Served) -> None:
+    job = served.job
+
+    @app.get("/schema", summary="Relations, their attributes, and joins")
+    async def schema() -> Response:
+        known = job.schema
+        gone, cut = known.evolution.removed_relations, known.evolution.removed_joins
+        relations = [
+            {
+                "name": relation.name,
+                "attributes": {each.name: str(each.type) for each in relation.attributes},
+                "key": list(relation.key),
+                "search": list(relation.search),
+                "table": relation.table,
+            }
+            for at, relation in enumerate(known.relations)
+            if at not in gone
+        ]
+        joins = [
+            {
+                "name": join.name,
+                "left": join.left,
+                "right": join.right,
+                "on": [list(pair) for pair in join.on],
+            }
+            for at, join in enumerate(known.joins)
+            if at not in cut
+        ]
+        return Json(
+            {
+                "name": known.name,
+                "window": known.window,
+                "source": job.source,
+                "relations": relations,
+                "joins": joins,
+                "yaml": to_yaml(known),
+            }
+        )
+
+    @app.get("/healthz", summary="Whether the job runs")
+    async def health() -> Response:
+        state = "running" if job.ready and not served.streams.closing else "starting or ending"
+        return Json(
+            {"status": "ok" if job.ready else "unavailable", "state": state}, 200 if job.ready else 503
+        )
+
+    @app.get("/metrics", summary="Metrics of the job and of the server, for Prometheus")
+    async def metrics() -> Response:
+        of_job = text(await served.threaded(job.metrics))
+        return Response(
+            of_job + served.measures.text(served.streams, served.job.hub), media_type=CONTENT_TYPE
+        )

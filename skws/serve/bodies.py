@@ -1,0 +1,63 @@
+"""The JSON that requests bring. Unknown fields are refused: nothing that is typed is ignored."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skws.serve.saved import MOST_NAME, MOST_TEXT
+
+MOST_RESULTS: Final = 1_000
+MOST_SECONDS: Final = 30.0
+MOST_SIZE: Final = 12
+"""Tuples of a result: the number of candidate networks grows quickly with it."""
+MOST_AT_ONCE: Final = 100_000
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SearchBody(_Body):
+    """A search among what is alive now."""
+
+    query: str = Field(min_length=1, max_length=MOST_TEXT, description="Keywords, as of skws search.")
+    limit: int = Field(20, ge=1, le=MOST_RESULTS, description="The most results.")
+    max_size: int | None = Field(None, ge=1, le=MOST_SIZE, description="Most tuples of a result (T_max).")
+    rank: str = Field("relevance", max_length=MOST_NAME, description="The ranking.")
+    half_life: str | None = Field(None, max_length=MOST_NAME, description="Time in which freshness halves.")
+    explain_score: bool = Field(False, description="Show the parts of each score.")
+    time_limit: float = Field(5.0, gt=0, le=MOST_SECONDS, description="Seconds.")
+    marks: bool = Field(False, description="Give the places of keywords in texts.")
+
+
+class SavedBody(_Body):
+    """A saved search: one of query, pattern and sql, and options as in a file of queries."""
+
+    query: str | None = Field(None, description="Keywords.")
+    pattern: str | None = Field(None, description="A pattern, as of skws search --pattern.")
+    sql: str | None = Field(None, description="SQL that needs only constant memory.")
+    select: str | list[str] | None = Field(None, description="Attributes that matches of a pattern show.")
+    max_size: int | None = Field(None, ge=1, le=MOST_SIZE, description="Most tuples of a result (T_max).")
+    without: str | list[str] | None = Field(None, description="Relations to leave out.")
+    rank: str | None = Field(None, description="The ranking of results.")
+    half_life: str | None = Field(None, description="Time in which freshness halves.")
+    explain_score: bool | None = Field(None, description="Show the parts of each score.")
+    top: int | None = Field(None, ge=1, description="Only results that enter or leave the best.")
+    group: bool | None = Field(None, description="With top: near-duplicates count as one.")
+    append_only: bool | None = Field(None, description="With top: nothing is deleted.")
+    window: str | None = Field(None, description="A window expression; with top, a window of its own.")
+    owner: str = Field("", description="Whose search it is.")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Comes back with results.")
+    every: str = Field("", description="Give results together, such as every '1 day'.")
+
+    def told(self) -> dict[str, Any]:
+        """What was given."""
+        return self.model_dump(exclude_none=True, exclude_defaults=True)
+
+
+class SavedBodies(_Body):
+    """Saved searches by name."""
+
+    queries: dict[str, SavedBody] = Field(max_length=MOST_AT_ONCE)

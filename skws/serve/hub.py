@@ -1,0 +1,198 @@
+"""The job's side of event streams: makes events of each micro-batch, and digests when they are due."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import orjson
+
+from skws.jobs.control import Command
+from skws.results.model import LiveResult
+from skws.serve.digests import Digests
+from skws.serve.event_files import EventFiles
+from skws.serve.events import Event, EventLog, Kind, Position
+from skws.serve.saved import SavedSearch
+from skws.sinks.base import Run
+from skws.spec.query import Query
+from skws_windows.window import parse_duration
+
+Made: TypeAlias = tuple[Kind, tuple[str, ...], bytes]
+"""An event without its position."""
+
+
+class _Told(msgspec.Struct):
+    """What digests need of the JSON of events."""
+
+    snapshot: bool = False
+    at: int = 0
+    every: str = ""
+    next: int = 0
+
+
+_told = msgspec.json.Decoder(_Told)
+
+
+class Hub:
+    """Listens to a job (``BatchListener``).
+
+    ``folder``: where events are kept, None to keep none. ``most``: bytes of events to keep. ``now``: the time
+    in microseconds since the epoch. ``wake`` is called in the job's thread with the names that have events.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        most: int,
+        now: Callable[[], int],
+        wake: Callable[[Iterable[str]], None],
+    ) -> None:
+        self.log = EventLog(most)
+        self.run = ""
+        self.saved: dict[str, SavedSearch] = {}
+        """By name; other threads may look one up, or copy the values at once."""
+        self._folder = folder
+        self._most = most
+        self._now = now
+        self._wake = wake
+        self._files: EventFiles | None = None
+        self._digests = Digests()
+        self._begun = False
+        self._resumed = 0  # the last batch whose events an earlier process has kept
+        self._names: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by text
+
+    def open(self, run: Run) -> None:
+        self.run = run.id
+        if self._folder is None:
+            return
+        self._files = EventFiles(self._folder, run.id, self._most)
+        events = self._files.load()
+        self.log.begin(self._files.floor, events)
+        self._resumed = self.log.last.batch
+        self._digests.restore(self._files.digests)
+        for event in self._files.since:
+            self._follow(event)
+
+    def begin(self, standing: Sequence[Query]) -> None:
+        """Learn the searches that stand before the first batch of this process."""
+        if self._begun:
+            return
+        self._begun = True
+        for query in standing:
+            self._stand(query)
+        for name, saved in self.saved.items():
+            if saved.interval is not None and name not in self._digests:  # its events are gone
+                self._digests.begin(name, saved.interval, self._now())
+
+    def take(
+        self,
+        number: int,
+        commands: Sequence[Command],
+        results: Sequence[LiveResult],
+        standing: Callable[[], Sequence[Query]],
+    ) -> None:
+        """Events of a batch: removed and added searches, then results. Those that are kept are left out."""
+        if not self._begun:
+            self.begin(standing())
+        changes = list(self._changes(commands))
+        if number > self._resumed and (changes or results):
+            new = {name for kind, (name,), _ in changes if kind == "added"}
+            self._append(number, [*changes, *self._found(results, new)])
+
+    def tick(self) -> None:
+        """Give the digests that are due."""
+        due = self._digests.due(self._now())
+        if due:
+            self._append(self.log.last.batch, [("digest", (name,), data) for name, data in due])
+
+    def flush(self) -> None:
+        if self._files is not None:
+            self._files.sync()
+
+    def close(self) -> None:
+        if self._files is not None:
+            self._files.close()
+
+    def _append(self, batch: int, made: Sequence[Made]) -> None:
+        """Keep events, then show them: nobody sees what a restart would not find."""
+        last = self.log.last
+        first = last.place + 1 if last.batch == batch else 1
+        events = [Event(Position(batch, place), *each) for place, each in enumerate(made, first)]
+        if not events:
+            return
+        if self._files is not None:
+            self._files.append(events, last, self._digests.state)
+        for event in events:
+            self._follow(event)
+        self.log.append(events)
+        self._wake({name for event in events for name in event.names})
+
+    def _changes(self, commands: Iterable[Command]) -> Iterator[Made]:
+        """The searches that a batch removes, and those that it adds or replaces."""
+        added: dict[str, Command] = {}
+        removed: dict[str, None] = {}
+        for command in commands:
+            if command.op == "add":
+                added[command.name] = command
+            elif command.op == "remove":
+                self._unstand(command.name)
+                removed[command.name] = None
+                added.pop(command.name, None)
+        yield from (
+            ("removed", (name,), orjson.dumps({"name": name})) for name in removed if name not in added
+        )
+        for name, command in added.items():
+            saved = self._stand(replace(command.asked, name=name))
+            yield "added", (name,), orjson.dumps({**saved.shown(), "at": self._now()})
+
+    def _found(self, results: Iterable[LiveResult], new: set[str]) -> Iterator[Made]:
+        """The results of a batch; the snapshot of a query that is new is for that one alone."""
+        latest: dict[tuple[str, str], bytes] = {}
+        for result in results:
+            names = tuple(self._names.get(result.query, ()))
+            if result.snapshot and not new.isdisjoint(names):
+                names = tuple(name for name in names if name in new)
+            data = result.to_json() if names else b""
+            if len(names) > 1:  # queries that are evaluated one by one give the result once each
+                if latest.get((result.query, result.id)) == data:
+                    continue
+                latest[result.query, result.id] = data
+            if names:
+                yield "result", names, data
+
+    def _follow(self, event: Event) -> None:
+        """What an event means to digests."""
+        if event.kind == "result":
+            asking = [name for name in event.names if name in self._digests]
+            if asking and not _told.decode(event.data).snapshot:
+                for name in asking:
+                    self._digests.collect(name, event.data)
+            return
+        (name,) = event.names
+        if event.kind == "digest":
+            self._digests.given(name, _told.decode(event.data).next)
+            return
+        self._digests.remove(name)
+        if event.kind == "added":
+            told = _told.decode(event.data)
+            if told.every:
+                self._digests.begin(name, parse_duration(told.every, what="every"), told.at)
+
+    def _stand(self, query: Query) -> SavedSearch:
+        if query.name in self.saved:
+            self._unstand(query.name)
+        saved = self.saved[query.name] = SavedSearch.of(query)
+        self._names[query.text][query.name] = None
+        return saved
+
+    def _unstand(self, name: str) -> None:
+        saved = self.saved.pop(name, None)
+        if saved is not None:
+            names = self._names[saved.query.text]
+            names.pop(name, None)
+            if not names:
+                del self._names[saved.query.text]

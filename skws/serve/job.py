@@ -1,0 +1,222 @@
+"""The job behind the server: what other threads may ask of it, one at a time, between its micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import Any, Final
+
+from skws.jobs.control import Answer, Command, RunControl
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log
+from skws.jobs.metrics import Metrics
+from skws.queries.kinds import check, kind_of, notes
+from skws.results.model import LiveResult, Result
+from skws.serve.events import Position
+from skws.serve.hub import Hub
+from skws.serve.saved import SavedSearch
+from skws.sinks.addresses import open_sinks
+from skws.spec.job import Job
+from skws.spec.query import Query, ranking_options
+from skws.spec.ranking import RankingChoice
+from skws.spec.stream import Stream
+from skws_schema.deadline import TimeLimitError, within
+from skws_schema.errors import SkwsError, UsageError
+from skws_schema.model import Schema
+
+_EVENTS: Final = "events"
+_FULL_SHARE: Final = 0.6
+"""Of the time of a search that results of every size may take; then only smaller ones are looked for."""
+
+
+class NotReadyError(SkwsError):
+    """The job has not begun yet, or has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best results of a search, and how many there are.
+
+    ``size``: the most tuples of those that were looked for, fewer than asked where time ran out.
+    """
+
+    results: Sequence[Result]
+    count: int
+    size: int
+    complete: bool
+    notes: tuple[str, ...]
+
+
+class ServedJob:
+    """A job that runs in the thread that calls ``run``; all else is for other threads.
+
+    ``wake`` is called with the names of searches that have new events. ``most_saved``: how many there may be.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        log: Log,
+        wake: Callable[[Iterable[str]], None],
+        *,
+        keep: int,
+        most_saved: int,
+        now: Callable[[], int] = lambda: time_ns() // 1000,
+    ) -> None:
+        folder: Path | None = None if job.checkpoint is None else job.checkpoint / _EVENTS
+        self.hub = Hub(folder, keep, now, wake)
+        self._job = job
+        self._control = RunControl(job)
+        self._most_saved = most_saved
+        self._ready = False
+        self._watch = LocalWatch(
+            job,
+            open_sinks(job.sinks),
+            log,
+            control=self._control,
+            each_step=self._each_step,
+            listener=self.hub,
+            lasting=True,
+        )
+
+    def run(self) -> None:
+        """Run until a signal or ``stop``. Raises SkwsError; KeyboardInterrupt if a signal ended it."""
+        try:
+            self._watch.run()
+        finally:
+            self._ready = False
+
+    def stop(self) -> None:
+        self._control.stop()
+
+    @property
+    def ready(self) -> bool:
+        return self._ready
+
+    @property
+    def schema(self) -> Schema:
+        return self._watch.schema
+
+    @property
+    def stream(self) -> Stream:
+        return self._watch.worker.standing.stream
+
+    @property
+    def source(self) -> str:
+        """The source without its password."""
+        return self._watch.source_name
+
+    def metrics(self) -> Metrics:
+        """Raises NotReadyError, TimeLimitError."""
+        self._check_ready()
+        with self._watch.turns.turn(5.0):
+            return self._watch.metrics()
+
+    def search(self, query: Query, most: int, seconds: float) -> Found:
+        """The best results that are alive now.
+
+        Raises QueryError, UsageError, NotReadyError, TimeLimitError.
+        """
+        self._check_ready()
+        end = monotonic() + seconds
+        wanted = query.max_size or self._job.max_size
+        sizes = [size for size in (wanted, 3, 2, 1) if size <= wanted]
+        sizes = [size for at, size in enumerate(sizes) if size not in sizes[:at]]
+        with self._watch.turns.turn(seconds):
+            stream = self.stream
+            told = notes(query, stream)
+            for at, size in enumerate(sizes):
+                left = end - monotonic()
+                last = at == len(sizes) - 1
+                try:
+                    with within(left if last else left * _FULL_SHARE):
+                        asked = Query(query.text, size, query.kind, query.options).named("", size)
+                        found, count = self._watch.worker.live.search(asked, most)
+                except TimeLimitError:
+                    if last or end - monotonic() <= 0:
+                        raise
+                else:
+                    return Found(found, count, size, complete=not at, notes=told)
+        raise TimeLimitError("it takes longer than the time limit")
+
+    def alive(self, name: str) -> tuple[Position, list[LiveResult]]:
+        """The results of a saved search that are alive, and the position that its changes follow.
+
+        Raises UsageError if there is no search of that name; NotReadyError, TimeLimitError.
+        """
+        at, (found,) = self.all_alive([name])
+        return at, found
+
+    def all_alive(
+        self, names: Sequence[str], seconds: float = 30.0
+    ) -> tuple[Position, list[list[LiveResult]]]:
+        """As ``alive``, of several at one instant."""
+        self._check_ready()
+        with self._watch.turns.turn(seconds), within(seconds):
+            return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
+
+    def check(self, saved: SavedSearch) -> None:
+        """Raises SkwsError if the search cannot be answered over the stream."""
+        query = self._job.standing(saved.name, saved.query)
+        kind_of(query.kind)
+        check(query, self.stream)
+
+    def put(self, saved: Sequence[SavedSearch]) -> list[Future[Answer]]:
+        """Add searches, or replace those of the same names, in one micro-batch; an answer each.
+
+        Raises NotReadyError; UsageError for too many searches.
+        """
+        self._check_ready()
+        known = self.hub.saved
+        new = sum(1 for one in saved if one.name not in known)
+        if len(known) + new > self._most_saved:
+            raise UsageError(f"there are {len(known):,} saved searches, of at most {self._most_saved:,}")
+        commands: list[Command] = []
+        adding: list[int] = []
+        for one in saved:
+            if one.name in known:
+                commands.append(Command("remove", one.name))
+            adding.append(len(commands))
+            commands.append(Command.adding(one.tagged))
+        futures = self._control.submit_all(commands)
+        return [futures[at] for at in adding]
+
+    def remove(self, name: str) -> Future[Answer]:
+        """Raises NotReadyError."""
+        self._check_ready()
+        return self._control.submit(Command("remove", name))
+
+    def _check_ready(self) -> None:
+        if not self._ready:
+            raise NotReadyError("the job is starting, or has ended")
+
+    def _each_step(self) -> None:
+        if not self._ready and self._watch.ready:
+            self.hub.begin(self._watch.standing)
+            self._ready = True
+        if self._ready:
+            self.hub.tick()
+
+
+def ranked(text: str, max_size: int | None, ranking: RankingChoice) -> Query:
+    """The query of a search."""
+    return Query(text, max_size, options=ranking_options(ranking))
+
+
+def marked(result: Mapping[str, Any], marks: Callable[[str, str, str], Any]) -> dict[str, Any]:
+    """A result in its JSON form, with the spans of keywords in each text of its tuples.
+
+    ``marks``: of a relation, an attribute and a text, as (start, end, keyword) in characters.
+    """
+    shown = []
+    for one in result["tuples"]:
+        spans = {
+            name: found
+            for name, value in one["row"].items()
+            if isinstance(value, str) and (found := marks(one["relation"], name, value))
+        }
+        shown.append({**one, "marks": spans})
+    return {**result, "tuples": shown}

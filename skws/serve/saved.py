@@ -1,0 +1,142 @@
+"""A saved search: a query with its owner, free metadata and, for digests, an interval.
+
+What is not part of the query travels in its tag, so the journal of the job keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from skws.jobs.alerts import alert_of
+from skws.spec.query import KEYWORDS, SQL, WINDOW, Query
+from skws_schema.errors import UsageError
+from skws_windows.window import ExpressionWindow, parse_duration, parse_window
+
+MOST_NAME: Final = 200
+MOST_TEXT: Final = 4_000
+"""Characters of a query."""
+MOST_METADATA: Final = 16 << 10
+"""Bytes of the JSON."""
+LEAST_EVERY: Final = 1_000_000
+"""The shortest interval of digests, in microseconds."""
+_OWN: Final = ("owner", "metadata", "every")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSearch:
+    """``query`` has its name. ``every``: the interval of digests in words; empty for instant results."""
+
+    query: Query
+    owner: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    every: str = ""
+
+    @classmethod
+    def of(cls, query: Query) -> SavedSearch:
+        """The saved search of a standing query; one that was added otherwise has no owner."""
+        try:
+            told = orjson.loads(query.tag) if query.tag else {}
+        except orjson.JSONDecodeError:
+            told = {}
+        known = told if isinstance(told, dict) else {}
+        return cls(query, known.get("owner", ""), known.get("metadata", {}), known.get("every", ""))
+
+    @classmethod
+    def read(cls, name: str, told: Mapping[str, Any]) -> SavedSearch:
+        """What a request says: the query as in a file of queries, and what is ours. Raises UsageError."""
+        _check_name(name)
+        rest = {key: value for key, value in told.items() if key not in _OWN}
+        for key in ("sinks", "limit"):
+            if key in rest:
+                raise UsageError(f"no {key!r} here: results go to the event stream of the query")
+        query = _query(rest)
+        if len(query.text) > MOST_TEXT:
+            raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
+        return cls(replace(query, name=name), _owner(told), _metadata(told.get("metadata", {})), _every(told))
+
+    @property
+    def name(self) -> str:
+        return self.query.name
+
+    @property
+    def interval(self) -> int | None:
+        """The interval of digests in microseconds; None for instant results."""
+        return parse_duration(self.every, what="every") if self.every else None
+
+    @property
+    def tagged(self) -> Query:
+        """The query, with all else in its tag."""
+        told = {"owner": self.owner, "metadata": self.metadata, "every": self.every}
+        kept = {key: value for key, value in told.items() if value}
+        return replace(self.query, tag=orjson.dumps(kept).decode() if kept else "")
+
+    def envelope(self) -> dict[str, Any]:
+        """What comes back with each result."""
+        return {"name": self.name, "owner": self.owner, "metadata": self.metadata}
+
+    def shown(self) -> dict[str, Any]:
+        query = self.query
+        shown: dict[str, Any] = {
+            **self.envelope(),
+            "query": query.text,
+            "kind": query.kind,
+            "max_size": query.max_size,
+            "options": dict(query.options),
+        }
+        return shown | {"every": self.every} if self.every else shown
+
+
+def _query(told: Mapping[str, Any]) -> Query:
+    if SQL in told:
+        others = [key for key in told if key != SQL]
+        if others:
+            raise UsageError(f"{others[0]!r} does not go with sql")
+        if not isinstance(told[SQL], str) or not told[SQL]:
+            raise UsageError(f"sql: {told[SQL]!r}: expected a text")
+        return Query(told[SQL], kind=SQL)
+    if WINDOW in told and "top" not in told and "query" in told and isinstance(told[WINDOW], str):
+        window = parse_window(told[WINDOW])
+        if not isinstance(window, ExpressionWindow):
+            raise UsageError(
+                "window: the stream has one window for all keywords: expected an expression, or top"
+            )
+        query = alert_of({key: value for key, value in told.items() if key != WINDOW}).query
+        if query.kind == KEYWORDS:
+            return replace(query, options={**query.options, WINDOW: told[WINDOW]})
+    return alert_of(dict(told)).query
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > MOST_NAME or not name.isprintable() or "/" in name:
+        raise UsageError(
+            f"the name {name[:MOST_NAME]!r}: expected 1 to {MOST_NAME} printable characters without /"
+        )
+
+
+def _owner(told: Mapping[str, Any]) -> str:
+    owner = told.get("owner", "")
+    if not isinstance(owner, str) or len(owner) > MOST_NAME:
+        raise UsageError(f"owner: expected a text of at most {MOST_NAME} characters")
+    return owner
+
+
+def _metadata(told: Any) -> Mapping[str, Any]:
+    if not isinstance(told, dict):
+        raise UsageError("metadata: expected a JSON object")
+    size = len(orjson.dumps(told))
+    if size > MOST_METADATA:
+        raise UsageError(f"metadata: {size:,} bytes of JSON: expected at most {MOST_METADATA:,}")
+    return told
+
+
+def _every(told: Mapping[str, Any]) -> str:
+    every = told.get("every", "")
+    if not isinstance(every, str):
+        raise UsageError(f"every: {every!r}: expected such as '1 day'")
+    if every and parse_duration(every, what="every") < LEAST_EVERY:
+        raise UsageError(f"every: {every!r}: expected 1 second or more")
+    return every

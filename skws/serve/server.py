@@ -1,0 +1,113 @@
+"""The HTTP server of a job, in a thread of its own; the job runs in the thread that calls ``serve``."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final
+
+import uvicorn
+
+from skws.jobs.log import Log
+from skws.serve.app import Served, make_app
+from skws.serve.guard import Access, Guard
+from skws.serve.job import ServedJob
+from skws.serve.measures import Measures
+from skws.serve.streams import StreamLimits, Streams
+from skws.spec.job import Job
+from skws_schema.errors import SkwsError
+
+_BACKLOG: Final = 2048
+_END_SECONDS: Final = 10
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises SkwsError if the address cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise SkwsError(f"--host {host} --port {port}: {error.strerror}") from None
+
+
+class Server:
+    """Serves an app on a socket until ``close``."""
+
+    def __init__(self, app: Guard, streams: Streams, at: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=_END_SECONDS,
+            backlog=_BACKLOG,
+        )
+        self._server = uvicorn.Server(config)
+        self._streams = streams
+        self._socket = at
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun = Event()
+        self._thread = Thread(target=self._run, name="skws serve", daemon=True)
+
+    def start(self) -> None:
+        """Returns once requests are answered."""
+        self._thread.start()
+        self._begun.wait()
+
+    def close(self) -> None:
+        """End the streams, finish the requests that run, and stop."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end)
+        self._thread.join(_END_SECONDS + 5)
+        self._socket.close()
+
+    def _end(self) -> None:
+        self._streams.close()
+        self._server.should_exit = True
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._streams.begin(self._loop)
+        self._loop.call_soon(self._begun.set)
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._begun.set()
+
+
+@contextmanager
+def served(
+    job: Job,
+    access: Access,
+    at: socket.socket,
+    notes: Log,
+    *,
+    keep: int,
+    most_saved: int,
+    limits: StreamLimits | None = None,
+) -> Iterator[ServedJob]:
+    """A job, and a server in front of it while this is entered. Raises SkwsError."""
+    streams = Streams(limits or StreamLimits())
+    running = ServedJob(job, notes, streams.wake, keep=keep, most_saved=most_saved)
+    app = make_app(Served(running, streams, Measures()))
+
+    def failed(error: Exception) -> None:
+        notes.error("request", f"unexpected {type(error).__name__} in a request: {error}")
+
+    server = Server(Guard(app, access, failed), streams, at)
+    server.start()
+    try:
+        yield running
+    finally:
+        server.close()

@@ -1,0 +1,250 @@
+"""Event streams (server-sent events): a snapshot, then the changes, resumable by the id of the last event.
+
+A stream holds no events: it reads on in the log from the last one it has sent. One that falls behind by too
+many, or whose client takes nothing for too long, is ended; its client may resume.
+
+    event: snapshot    begins: what a client knew of the search no longer holds
+    event: result      a result that is alive (without id), or a change (with id)
+    event: ready       the snapshot is whole; its id is where changes begin
+    event: digest      the results of an interval
+    event: added       the search was saved anew under this name: as snapshot, its results follow
+    event: removed     the search is gone, and the stream ends
+    event: behind      the stream ends, and can be resumed
+    event: end         the server ends, and the stream can be resumed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from skws.serve.events import START, Event, Position
+from skws.serve.hub import Hub
+
+HEARTBEAT: Final = 15.0
+"""Seconds without events until a sign of life, which also moves the id of the client on."""
+_AT_ONCE: Final = 256
+"""Events in one piece of the response."""
+
+
+@dataclass(slots=True)
+class StreamLimits:
+    """``most``: streams at once.
+
+    ``behind``: events that a stream may be behind. ``stalled``: seconds that a client may take nothing.
+    """
+
+    most: int = 5_000
+    behind: int = 10_000
+    stalled: float = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """A stream of one search (``name``), or of those of an owner. ``at``: the last event that was sent."""
+
+    name: str | None
+    owner: str | None = None
+    at: Position = field(default_factory=lambda: Position(*START))
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Streams:
+    """All open streams; for the thread of the server alone, but for ``wake``."""
+
+    def __init__(self, limits: StreamLimits) -> None:
+        self.limits = limits
+        self.slow = 0
+        """Streams that were ended since they fell behind, or their clients took nothing."""
+        self.opened = 0
+        self._by_name: dict[str, set[Subscription]] = {}
+        self._of_owners: set[Subscription] = set()
+        self._open = 0
+        self._closing = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __len__(self) -> int:
+        return self._open
+
+    @property
+    def full(self) -> bool:
+        return self._open >= self.limits.most
+
+    @property
+    def closing(self) -> bool:
+        return self._closing.is_set()
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def wake(self, names: Iterable[str]) -> None:
+        """From any thread: some searches have new events."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, tuple(names))
+
+    def close(self) -> None:
+        """End all streams, once they have sent what there is."""
+        self._closing.set()
+        for subscription in [*self._of_owners, *(one for some in self._by_name.values() for one in some)]:
+            subscription.woken.set()
+
+    def add(self, one: Subscription) -> None:
+        self._open += 1
+        self.opened += 1
+        if one.name is None:
+            self._of_owners.add(one)
+        else:
+            self._by_name.setdefault(one.name, set()).add(one)
+
+    def remove(self, one: Subscription) -> None:
+        self._open -= 1
+        if one.name is None:
+            self._of_owners.discard(one)
+            return
+        of_name = self._by_name[one.name]
+        of_name.discard(one)
+        if not of_name:
+            del self._by_name[one.name]
+
+    def _wake(self, names: Sequence[str]) -> None:
+        for name in names:
+            for one in self._by_name.get(name, ()):
+                one.woken.set()
+        for one in self._of_owners:
+            one.woken.set()
+
+
+class EventStream(Response):
+    """The response to a subscriber.
+
+    ``snapshot`` makes the pieces to begin with, and sets where the subscription goes on from. ``show`` makes
+    the data of an event that belongs to some searches of this stream.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        streams: Streams,
+        subscription: Subscription,
+        snapshot: Callable[[], AsyncIterator[bytes]],
+        show: Callable[[Event, Sequence[str]], bytes],
+    ) -> None:
+        super().__init__()
+        self._hub = hub
+        self._streams = streams
+        self._subscription = subscription
+        self._snapshot = snapshot
+        self._show = show
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+        headers.append((b"x-accel-buffering", b"no"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._streams.add(self._subscription)
+        sending = asyncio.ensure_future(self._send_all(send))
+        leaving = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            self._streams.remove(self._subscription)
+
+    async def _send_all(self, send: Send) -> None:
+        async for piece in self._pieces():
+            try:
+                await asyncio.wait_for(
+                    send({"type": "http.response.body", "body": piece, "more_body": True}),
+                    self._streams.limits.stalled,
+                )
+            except TimeoutError:
+                self._streams.slow += 1
+                return  # without an end: the connection is closed
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        one, log = self._subscription, self._hub.log
+        async for piece in self._snapshot():
+            yield piece
+        while True:
+            one.woken.clear()
+            events = self._events(self._streams.limits.behind + 1)
+            if one.at < log.floor or len(events) > self._streams.limits.behind:
+                self._streams.slow += 1
+                yield message("behind", orjson.dumps({"behind": len(events)}))
+                return
+            for first in range(0, len(events), _AT_ONCE):
+                some = events[first : first + _AT_ONCE]
+                yield b"".join(map(self._text, some))
+                one.at = some[-1].at
+            if one.name is not None and any(event.kind == "removed" for event in events[-1:]):
+                return
+            if events:
+                continue
+            if self._streams.closing:
+                yield message("end", b"{}")
+                return
+            last = log.last
+            try:
+                await asyncio.wait_for(one.woken.wait(), HEARTBEAT)
+            except TimeoutError:
+                if not self._events(1):
+                    one.at = max(one.at, last)
+                    yield b"id: %b\n\n" % one.at.text(self._hub.run).encode()
+
+    def _events(self, most: int) -> list[Event]:
+        one = self._subscription
+        if one.name is not None:
+            return self._hub.log.after(one.at, one.name, most)
+        return self._hub.log.all_after(one.at, self._wanted, most)
+
+    def _wanted(self, event: Event) -> bool:
+        return bool(self._names(event))
+
+    def _names(self, event: Event) -> list[str]:
+        one = self._subscription
+        if one.name is not None:
+            names = [one.name]
+        else:
+            saved = self._hub.saved
+            names = [
+                name
+                for name in event.names
+                if event.kind == "removed" or (name in saved and one.owner in {None, saved[name].owner})
+            ]
+        if event.kind != "result":
+            return names
+        return [name for name in names if not self._collected(name)]
+
+    def _collected(self, name: str) -> bool:
+        """Whether results of a search come in digests."""
+        saved = self._hub.saved.get(name)
+        return saved is not None and bool(saved.every)
+
+    def _text(self, event: Event) -> bytes:
+        names = self._names(event)
+        return message(event.kind, self._show(event, names), event.at.text(self._hub.run)) if names else b""
+
+
+async def _gone(receive: Receive) -> None:
+    """Wait until the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def message(event: str, data: bytes, identity: str = "") -> bytes:
+    """A server-sent event; ``data`` is JSON, which has no line ends."""
+    head = f"event: {event}\n" + (f"id: {identity}\n" if identity else "")
+    return head.encode() + b"data: " + data + b"\n\n"
+
+
+def enveloped(searches: Sequence[dict[str, Any]], key: str, data: bytes) -> bytes:
+    """JSON under a key behind the searches that it belongs to: name, owner, metadata."""
+    return b'{"searches":%b,"%b":%b}' % (orjson.dumps(searches), key.encode(), data)

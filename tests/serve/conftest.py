@@ -1,0 +1,30 @@
+"""Fixtures of the server's tests, which need the extra ``serve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serve.serving import Serving, serving, shop
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("serve")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Serving]:
+    """A server over a file that grows, without a checkpoint."""
+    schema, stream = shop(folder)
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as one:
+        yield one
+
+
+@pytest.fixture
+def client(served: Serving) -> Iterator[httpx.Client]:
+    with served.client() as opened:
+        yield opened

@@ -1,0 +1,161 @@
+"""A server of `skws serve` in a process of its own, and clients of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import orjson
+
+from tests.jobs.watching import YAML
+from tests.waiting import PATIENCE, until
+
+TIMEOUT: Final = httpx.Timeout(PATIENCE)
+
+
+class Serving:
+    """One process. ``url`` is known once it listens."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "skws", "serve", *arguments, "--log-format", "json"],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
+        )
+        self.lines: list[dict[str, Any]] = []
+        self.raw: list[str] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        until(lambda: self.url or self.process.poll() is not None, state=lambda: self.raw)
+
+    @property
+    def url(self) -> str:
+        return next((str(line["url"]) for line in self.lines if line.get("event") == "serving"), "")
+
+    @property
+    def port(self) -> int:
+        return httpx.URL(self.url).port or 0
+
+    def client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=TIMEOUT, trust_env=False, **options)
+
+    def ready(self) -> None:
+        """Wait until the job has begun."""
+        with self.client() as client:
+            until(lambda: client.get("/healthz").status_code == 200, state=lambda: self.raw)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.ended()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        code = self.process.wait(PATIENCE)
+        self._reading.join()
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.raw.append(line.decode())
+            try:
+                self.lines.append(orjson.loads(line))
+            except orjson.JSONDecodeError:
+                continue
+
+
+@contextmanager
+def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Serving]:
+    """Runs until the block ends."""
+    one = Serving(["--port", "0", *arguments], environment)
+    try:
+        one.ready()
+        yield one
+    finally:
+        one.process.kill()
+        one.ended()
+        if one.process.stderr is not None:
+            one.process.stderr.close()
+
+
+def shop(folder: Path) -> tuple[Path, Path]:
+    """The schema of the shop, and an empty file that its records are appended to."""
+    schema, stream = folder / "shop.yaml", folder / "stream.jsonl"
+    schema.write_text(YAML)
+    stream.touch()
+    return schema, stream
+
+
+class Stream:
+    """A subscriber: collects the events of a stream in a thread until it ends or ``close``."""
+
+    def __init__(self, client: httpx.Client, path: str, last: str | None = None, **options: Any) -> None:
+        self.events: list[tuple[str, str, Any]] = []
+        """Kind, id and data."""
+        self.last = last
+        self.ended = False
+        self.status = 0
+        self._client = client
+        self._path = path
+        self._options = options
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def wait(self, done: Callable[[], object]) -> None:
+        until(done, state=lambda: self.events)
+
+    def wait_for(self, kind: str, times: int = 1) -> None:
+        self.wait(lambda: len(self.of(kind)) >= times)
+
+    def of(self, kind: str) -> list[Any]:
+        return [data for known, _, data in list(self.events) if known == kind]
+
+    def join(self) -> None:
+        self._thread.join(PATIENCE)
+        assert self.ended
+
+    def _run(self) -> None:
+        headers = {} if self.last is None else {"last-event-id": self.last}
+        try:
+            with self._client.stream("GET", self._path, headers=headers, **self._options) as response:
+                self.status = response.status_code
+                self._take(response.iter_lines())
+        except httpx.HTTPError:
+            pass
+        finally:
+            self.ended = True
+
+    def _take(self, lines: Iterator[str]) -> None:
+        kind, identity, data = "message", "", ""
+        for line in lines:
+            name, _, value = line.partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "id":
+                identity = value
+            elif name == "data":
+                data += value
+            elif not line:
+                if data:
+                    self.events.append((kind, identity, orjson.loads(data)))
+                if identity:
+                    self.last = identity
+                kind, identity, data = "message", "", ""
+
+
+def results(stream: Stream) -> list[tuple[str, str]]:
+    """Operation and id of each result that a stream has told."""
+    return [(one["result"]["op"], one["result"]["id"]) for one in stream.of("result")]

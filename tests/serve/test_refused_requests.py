@@ -1,0 +1,270 @@
+"""What the server refuses: foreign hosts and origins, bad tokens, bodies that are too large or no JSON."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.serve.serving import Serving, Stream, serving, shop
+
+TOKEN = "correct-horse-battery-staple"
+SEARCH = b'{"query":"ada lamp"}'
+
+
+def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
+    """The status and body of the answer to a request as it is written here."""
+    with socket.create_connection(("127.0.0.1", port), 60) as opened:
+        opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
+        answer = b""
+        while piece := opened.recv(65536):
+            answer += piece
+            if b"\r\n\r\n" in answer:
+                break
+        head_of, _, rest = answer.partition(b"\r\n\r\n")
+        length = next(
+            (
+                int(line.split(b":")[1])
+                for line in head_of.split(b"\r\n")
+                if line.lower().startswith(b"content-length")
+            ),
+            0,
+        )
+        while len(rest) < length:
+            rest += opened.recv(65536)
+    return int(head_of.split()[1]), rest
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /queries HTTP/1.1\nHost: localhost:{port}\n", 200),
+        ("GET /queries HTTP/1.1\nHost: 127.0.0.1\n", 200),
+        ("GET /queries HTTP/1.1\nHost: [::1]:{port}\n", 200),
+        ("GET /queries HTTP/1.1\nHost: evil.example\n", 421),
+        ("GET /queries HTTP/1.1\nHost: localhost.evil.example\n", 421),
+        ("GET /queries HTTP/1.1\nHost: evil@localhost\n", 421),
+        ("GET / HTTP/1.1\nHost: evil.example\n", 421),
+        ("GET /healthz HTTP/1.1\nHost: evil.example\n", 421),
+        ("GET /queries HTTP/1.0\n", 421),
+        ("GET http://evil.example/queries HTTP/1.1\nHost: evil.example\n", 421),
+        ("GET /queries HTTP/1.1\nHost: localhost:{port}\nOrigin: http://localhost:{port}\n", 200),
+        ("GET /queries HTTP/1.1\nHost: localhost:{port}\nOrigin: http://evil.example\n", 403),
+        ("GET /queries HTTP/1.1\nHost: localhost:{port}\nOrigin: null\n", 403),
+        ("GET /queries HTTP/1.1\nHost: localhost:{port}\nOrigin: http://localhost:1\n", 403),
+        (
+            "GET /queries HTTP/1.1\nHost: localhost:{port}\nSec-Fetch-Site: cross-site\n",
+            403,
+        ),
+        (
+            "GET / HTTP/1.1\nHost: localhost:{port}\nSec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\n",
+            200,
+        ),
+        ("OPTIONS /search HTTP/1.1\nHost: localhost:{port}\nOrigin: http://evil.example\n", 403),
+        ("DELETE /search HTTP/1.1\nHost: localhost\n", 405),
+        ("GET /nothing HTTP/1.1\nHost: localhost\n", 404),
+        ("GET /page/../app.py HTTP/1.1\nHost: localhost\n", 404),
+        ("GET /page/..%2Fapp.py HTTP/1.1\nHost: localhost\n", 404),
+        ("GET /page/%2Fetc%2Fpasswd HTTP/1.1\nHost: localhost\n", 404),
+    ],
+)
+def test_hosts_origins_and_paths(served: Serving, head: str, status: int) -> None:
+    told, body = raw(served.port, head.format(port=served.port))
+    assert told == status, body
+    if status >= 400:
+        assert orjson.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ("Content-Type: application/json\nContent-Length: 20\n", SEARCH, 200),
+        ("Content-Type: text/plain\nContent-Length: 20\n", SEARCH, 415),
+        ("Content-Length: 20\n", SEARCH, 415),
+        ("Content-Type: application/json\nContent-Length: 99999999999\n", b"", 413),
+        ("Content-Type: application/json\nContent-Length: 3\n", b"{x}", 422),
+        ("Content-Type: application/json\nContent-Length: 2\n", b"[]", 422),
+        ("Content-Type: application/json\nContent-Length: 14\n", b'{"query":"\xff\xff"}', 400),
+        ("Content-Type: application/json\nContent-Length: 22\n", b'{"query":"a","what":1}', 422),
+    ],
+)
+def test_bodies(served: Serving, headers: str, body: bytes, status: int) -> None:
+    told, answer = raw(served.port, f"POST /search HTTP/1.1\nHost: localhost\n{headers}", body)
+    assert told == status, answer
+    if status >= 400:
+        assert orjson.loads(answer)["error"]
+
+
+def test_a_body_in_chunks_is_counted(served: Serving) -> None:
+    head = (
+        "POST /search HTTP/1.1\nHost: localhost\nContent-Type: application/json\nTransfer-Encoding: chunked\n"
+    )
+    with socket.create_connection(("127.0.0.1", served.port), 60) as opened:
+        opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n")
+        piece = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+        try:
+            for _ in range(20):
+                opened.sendall(piece)
+        except OSError:
+            pass  # the server has closed
+        answer = opened.recv(65536)
+    assert b" 413 " in answer.split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"query": "a" * 5000}, "at most 4000"),
+        ({"query": "nowhere.name:x"}, "nowhere"),
+        ({"query": "ada", "limit": 0}, "limit"),
+        ({"query": "ada", "limit": 100000}, "limit"),
+        ({"query": "ada", "time_limit": 3600}, "time_limit"),
+        ({"query": "ada", "max_size": 40}, "max_size"),
+        ({"query": "ada", "rank": "luck"}, "luck"),
+        ({"query": "ada", "half_life": "soon"}, "half-life|half_life|soon"),
+        ({"query": ["ada"]}, "query"),
+        ({}, "query"),
+    ],
+)
+def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], message: str) -> None:
+    answer = client.post("/search", json=body)
+    assert answer.status_code in {400, 422}
+    assert any(part in answer.json()["error"] for part in message.split("|")), answer.text
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "message"),
+    [
+        ("x", {"query": "ada", "sinks": ["command:touch /tmp/x"]}, "sinks"),
+        ("x", {"query": "ada", "limit": "1 per day"}, "limit"),
+        ("x", {"query": "ada", "metadata": {"a": "b" * 20000}}, "metadata"),
+        ("x", {"query": "ada", "owner": "o" * 300}, "owner"),
+        ("x", {"query": "ada", "every": "often"}, "every"),
+        ("x", {"query": "ada", "every": "1 ms"}, "every"),
+        ("x", {"query": "ada lamp", "window": "5 seconds"}, "window"),
+        ("x", {"pattern": "customer c ; nothing n"}, "nothing"),
+        ("x", {"sql": "select"}, ""),
+        ("x", {"sql": "select * from customer", "top": 3}, "top"),
+        ("x", {"query": "ada", "pattern": "customer c"}, "query or pattern"),
+        ("x", {}, "query or pattern"),
+        ("n" * 300, {"query": "ada"}, "name"),
+        ("%0a", {"query": "ada"}, "name"),
+    ],
+)
+def test_saved_searches_that_are_refused(
+    client: httpx.Client, name: str, body: dict[str, Any], message: str
+) -> None:
+    answer = client.put(f"/queries/{name}", json=body)
+    assert answer.status_code in {400, 422}, answer.text
+    assert message in answer.json()["error"]
+    assert "Traceback" not in answer.text
+    assert client.get(f"/queries/{name}").status_code == 404
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A server beyond this machine, with a token."""
+    schema, stream = shop(tmp_path_factory.mktemp("guarded"))
+    options = ["--host", "0.0.0.0", "--name", "search.example.org"]
+    environment = {"SKWS_SERVE_TOKEN": TOKEN}
+    with serving(str(stream), "--schema", str(schema), *options, environment=environment) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {TOKEN}", 200),
+        ("", 401),
+        ("Bearer ", 401),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN[:-1]}", 401),
+        (f"Basic {TOKEN}", 401),
+        (f"Bearer {TOKEN.upper()}", 401),
+    ],
+)
+def test_tokens(guarded: Serving, authorization: str, status: int) -> None:
+    for path in ("/queries", "/metrics", "/schema", "/events", "/openapi.json"):
+        if status == 200 and path == "/events":
+            continue  # it does not end
+        head = f"GET {path} HTTP/1.1\nHost: search.example.org\nAuthorization: {authorization}\n"
+        told, _ = raw(guarded.port, head)
+        assert told == status, path
+    for path in ("/", "/healthz"):
+        assert raw(guarded.port, f"GET {path} HTTP/1.1\nHost: 192.0.2.1:{guarded.port}\n")[0] == 200
+    assert raw(guarded.port, "GET / HTTP/1.1\nHost: other.example.org\n")[0] == 421
+
+
+def test_the_token_is_told_nowhere(guarded: Serving) -> None:
+    command = Path(f"/proc/{guarded.process.pid}/cmdline").read_bytes()
+    assert TOKEN.encode() not in command
+    assert not any(TOKEN in line for line in guarded.raw)
+
+
+def failing(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "skws", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stderr
+
+
+def test_no_server_beyond_this_machine_without_a_token(tmp_path: Path) -> None:
+    schema, stream = shop(tmp_path)
+    code, told = failing(str(stream), "--schema", str(schema), "--host", "0.0.0.0")
+    assert code == 2
+    assert "token" in told
+    code, told = failing(str(stream), "--schema", str(schema), environment={"SKWS_SERVE_TOKEN": "short"})
+    assert code == 3
+    assert "SKWS_SERVE_TOKEN" in told
+    assert "short" not in told
+
+
+def test_a_token_is_made_in_a_private_file(tmp_path: Path) -> None:
+    schema, stream = shop(tmp_path)
+    file = tmp_path / "token"
+    with serving(str(stream), "--schema", str(schema), "--token-file", str(file)) as one:
+        token = file.read_text().strip()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with one.client() as client:
+            assert client.get("/queries").status_code == 401
+            assert client.get("/queries", headers={"authorization": f"Bearer {token}"}).status_code == 200
+        assert not any(token in line for line in one.raw)
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    schema, stream = shop(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, told = failing(str(stream), "--schema", str(schema), "--port", str(port))
+    assert code == 1
+    assert str(port) in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_streams_and_process(tmp_path: Path, number: int) -> None:
+    schema, stream = shop(tmp_path)
+    with serving(str(stream), "--schema", str(schema)) as one, one.client() as client:
+        client.put("/queries/x", json={"query": "ada lamp"})
+        open_stream = Stream(client, "/queries/x/events")
+        open_stream.wait_for("ready")
+        assert one.stop(number) == 130
+        open_stream.join()
+        assert open_stream.events[-1][0] == "end"
+        assert not any("Traceback" in line for line in one.raw)

@@ -1,0 +1,203 @@
+"""Searches, saved searches and their event streams over a file that grows."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.jobs.watching import append, customer, order
+from tests.serve.serving import Serving, Stream, results
+from tests.waiting import until
+
+_numbers = count(1)
+TIME = count(1000)
+
+
+def pair(folder: Path, name: str, item: str, op: str = "+", number: int | None = None) -> int:
+    """A customer and an order of theirs in the stream."""
+    cid = next(_numbers) if number is None else number
+    append(folder / "stream.jsonl", customer(next(TIME), cid, name, op), order(next(TIME), cid, item, op))
+    return cid
+
+
+def found(client: httpx.Client, query: str, **options: Any) -> dict[str, Any]:
+    answer = client.post("/search", json={"query": query, **options})
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def test_search_finds_what_is_alive_best_first(client: httpx.Client, folder: Path) -> None:
+    pair(folder, "grace", "compiler compiler")
+    pair(folder, "grace hopper of the navy of the united states", "a compiler among many other words")
+    until(lambda: found(client, "grace compiler")["found"] == 2)
+    told = found(client, "grace compiler", marks=True, explain_score=True)
+    scores = [one["score"] for one in told["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] > scores[1]
+    assert told["complete"]
+    assert told["max_size"] == 5
+    best = told["results"][0]
+    assert {one["relation"]: one["marks"] for one in best["tuples"]} == {
+        "customer": {"name": [[0, 5, 0]]},
+        "order": {"item": [[0, 8, 1], [9, 17, 1]]},
+    }
+    limited = found(client, "grace compiler", limit=1)
+    assert limited["found"] == 2
+    assert [one["id"] for one in limited["results"]] == [best["id"]]
+    assert found(client, "grace compiler", max_size=1)["found"] == 0
+
+
+def test_a_search_leaves_no_query_behind(client: httpx.Client) -> None:
+    found(client, "nobody nothing")
+    assert client.get("/queries", params={"owner": "x"}).json() == {"queries": [], "count": 0}
+    assert "nobody" not in client.get("/metrics").text
+
+
+def test_a_saved_search_tells_snapshot_then_changes(client: httpx.Client, folder: Path) -> None:
+    cid = pair(folder, "ada", "engine")
+    until(lambda: found(client, "ada engine")["found"])
+    body = {"query": "ada engine", "owner": "ann", "metadata": {"mail": "ann@example.org", "n": [1]}}
+    put = client.put("/queries/engines", json=body)
+    assert put.status_code == 201, put.text
+    assert client.get("/queries/engines").json()["metadata"] == body["metadata"]
+    stream = Stream(client, "/queries/engines/events")
+    stream.wait_for("ready")
+    assert [kind for kind, _, _ in stream.events] == ["snapshot", "result", "ready"]
+    first = stream.of("result")[0]
+    assert first["searches"] == [{"name": "engines", "owner": "ann", "metadata": body["metadata"]}]
+    assert first["result"]["snapshot"]
+    pair(folder, "ada", "engine")
+    stream.wait_for("result", 2)
+    append(folder / "stream.jsonl", customer(next(TIME), cid, "ada", "-"))
+    stream.wait_for("result", 3)
+    ops = results(stream)
+    assert [op for op, _ in ops] == ["+", "+", "-"]
+    assert ops[0][1] == ops[2][1] != ops[1][1]
+    assert client.delete("/queries/engines").status_code == 204
+    stream.join()
+    assert stream.events[-1][0] == "removed"
+    assert client.get("/queries/engines/events").status_code == 404
+
+
+def test_a_stream_resumes_behind_the_last_event(client: httpx.Client, folder: Path) -> None:
+    client.put("/queries/lamps", json={"query": "bob lamp"})
+    stream = Stream(client, "/queries/lamps/events")
+    stream.wait_for("ready")
+    for _ in range(5):
+        pair(folder, "bob", "lamp")
+    stream.wait_for("result", 5)
+    told = [(identity, data) for kind, identity, data in stream.events if kind == "result"]
+    for at, (identity, _) in enumerate(told):
+        again = Stream(client, "/queries/lamps/events", identity)
+        again.wait_for("result", len(told) - at - 1)
+        assert [(i, data) for _, i, data in again.events] == told[at + 1 :]
+    query = Stream(client, f"/queries/lamps/events?last={told[3][0]}")
+    query.wait_for("result", 1)
+    assert [data for _, _, data in query.events] == [told[4][1]]
+
+
+@pytest.mark.parametrize("identity", ["0123456789ab-3-1", "nonsense", "", "-1", "a-b-c"])
+def test_an_id_that_is_not_known_begins_with_a_snapshot(client: httpx.Client, identity: str) -> None:
+    client.put("/queries/anew", json={"query": "carol lamp"})
+    stream = Stream(client, "/queries/anew/events", identity)
+    stream.wait_for("ready")
+    assert stream.events[0][0] == "snapshot"
+    assert bool(stream.events[0][2]["reason"]) is bool(identity)
+
+
+def test_two_searches_of_one_text_are_told_apart(client: httpx.Client, folder: Path) -> None:
+    pair(folder, "dora", "desk")
+    until(lambda: found(client, "dora desk")["found"])
+    client.put("/queries/first", json={"query": "dora desk", "owner": "one"})
+    first = Stream(client, "/queries/first/events")
+    first.wait_for("ready")
+    client.put("/queries/second", json={"query": "dora desk", "owner": "two"})
+    second = Stream(client, "/queries/second/events")
+    second.wait_for("ready")
+    pair(folder, "dora", "desk")
+    first.wait_for("result", 2)
+    second.wait_for("result", 2)
+    assert results(first) == results(second)
+    owned = Stream(client, "/events?owner=two")
+    owned.wait_for("ready")
+    pair(folder, "dora", "desk")
+    owned.wait_for("result", 3)
+    assert {one["searches"][0]["name"] for one in owned.of("result")} == {"second"}
+    different = client.put("/queries/third", json={"query": "dora desk", "top": 3})
+    assert different.status_code == 409
+    assert "the same query" in different.json()["error"]
+
+
+def test_many_are_saved_in_one_step_and_the_bad_ones_named(client: httpx.Client) -> None:
+    queries = {f"many {n}": {"query": f"word{n} other", "owner": "many"} for n in range(200)}
+    queries["bad"] = {"query": "nowhere.name:x"}
+    queries["worse"] = {"query": "a", "pattern": "b"}
+    told = client.put("/queries", json={"queries": queries})
+    assert told.status_code == 200
+    assert told.json()["saved"] == 200
+    assert set(told.json()["refused"]) == {"bad", "worse"}
+    assert "nowhere" in told.json()["refused"]["bad"]
+    listed = client.get("/queries", params={"owner": "many", "limit": 50}).json()
+    assert (len(listed["queries"]), listed["count"]) == (50, 200)
+
+
+def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) -> None:
+    client.put("/queries/moves", json={"query": "eve lamp"})
+    stream = Stream(client, "/queries/moves/events")
+    stream.wait_for("ready")
+    pair(folder, "eve", "sofa")
+    until(lambda: found(client, "eve sofa")["found"])
+    assert client.put("/queries/moves", json={"query": "eve sofa", "owner": "new"}).status_code == 200
+    stream.wait_for("added")
+    stream.wait_for("result")
+    assert stream.of("added")[0]["query"] == "eve sofa"
+    assert stream.of("result")[0]["result"]["snapshot"]
+    bad = client.put("/queries/moves", json={"query": "nowhere.name:x"})
+    assert bad.status_code == 400
+    assert client.get("/queries/moves").json()["query"] == "eve sofa"
+
+
+KINDS = {
+    "pattern": {"pattern": "customer c ; order o where c.cid = o.cid within 1 hour"},
+    "selected": {"pattern": "customer c ; order o where c.cid = o.cid within 1 hour and c ~ 'x'"},
+    "top": {"query": "frank chair", "top": 2, "rank": "relevance"},
+    "windowed": {"query": "frank table", "window": "every open when customer close when order"},
+}
+
+
+@pytest.mark.parametrize("body", [KINDS["pattern"], KINDS["top"]], ids=["pattern", "top"])
+def test_other_kinds_of_queries(client: httpx.Client, folder: Path, body: dict[str, Any]) -> None:
+    name = "kind " + next(iter(body))
+    put = client.put(f"/queries/{name}", json=body)
+    assert put.status_code == 201, put.text
+    stream = Stream(client, f"/queries/{name}/events")
+    stream.wait_for("ready")
+    before = len(stream.of("result"))
+    pair(folder, "frank", "chair")
+    stream.wait_for("result", before + 1)
+    again = Stream(client, f"/queries/{name}/events")
+    again.wait_for("ready")
+    assert len(again.of("result")) >= 1
+    client.delete(f"/queries/{name}")
+
+
+def test_the_schema_is_shown(client: httpx.Client) -> None:
+    told = client.get("/schema").json()
+    assert [one["name"] for one in told["relations"]] == ["customer", "order"]
+    assert told["relations"][0]["attributes"] == {"cid": "integer", "name": "text"}
+    assert told["joins"] == [
+        {"name": "customer.cid = order.cid", "left": "customer", "right": "order", "on": [["cid", "cid"]]}
+    ]
+
+
+def test_metrics_of_job_and_server(client: httpx.Client, served: Serving) -> None:
+    told = client.get("/metrics")
+    assert told.headers["content-type"].startswith("text/plain")
+    assert "skws_tuples_total" in told.text
+    assert "skws_serve_searches_total" in told.text
+    assert client.get("/openapi.json").json()["info"]["title"] == "skws"

@@ -24,7 +24,7 @@ from skws.queries.evaluator import Counts, matches
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
-from skws.queries.kinds import check, plan_of
+from skws.queries.kinds import check, notes, plan_of
 from skws.queries.results import read_result
 from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
@@ -60,6 +60,7 @@ class Search:
         self._stream = job.stream
         (self.standing,) = job.named().values()
         self.warning = check(self.standing, self._stream)
+        self.notes = notes(self.standing, self._stream)
         self.plan = self._plan()
         self.replay = Replay.open(job.replay, job.schema)
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)

@@ -86,6 +86,6 @@ def _test(test: Test, relation: Relation) -> str:
     if isinstance(test, Compared):
         return f"[{relation.attributes[test.column].name} {test.operator} {test.value!r}]"
     if isinstance(test, Contains):
-        return f"[~ {test.text!r}]"
+        return f"[:{test.text!r}]"
     names = " = ".join(relation.attributes[column].name for column in test.columns)
     return f"[{names}]" if len(test.columns) > 1 else f"[{names} not NULL]"

@@ -24,7 +24,8 @@ _GRAMMAR: Final = r"""
     atom: (NAME | STAR | STRING) [NAME]
 
     condition: _operand (COMPARISON _operand)+ -> comparison
-             | (reference | NAME) "~" STRING -> contains
+             | (reference | NAME) ":" (STRING | NAME) -> contains
+             | (reference | NAME) "~" STRING -> formerly_contains
     _operand: reference | _constant
     reference: NAME "." NAME
     window: (NUMBER NAME)+
@@ -61,7 +62,7 @@ _WORDS: Final = {
     "RPAR": "')'",
     "COMMA": "','",
     "DOT": "'.'",
-    "TILDE": "'~'",
+    "COLON": "':'",
     "STAR": "'*'",
     "_ARROW": "'<-'",
     "COMPARISON": "a comparison (=, !=, <, <=, >, >=)",

@@ -61,7 +61,9 @@ def _forked_python(job: Job) -> AbstractContextManager[None]:
 
 def _notes(search: Search) -> list[str]:
     plan = search.plan
-    notes = [search.warning] if plan is None else [*plan.query.notes, search.warning, many_networks(plan)]
+    notes = [*search.notes, search.warning]
+    if plan is not None:
+        notes.append(many_networks(plan))
     return [note for note in notes if note]
 
 

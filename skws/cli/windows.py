@@ -137,10 +137,10 @@ def windows(
     """The windows of a window expression over a replay, each written when it ends.
 
     \b
-    skws windows "open when name contains 'john' close when movie" \\
+    skws windows "open when name:john close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - loads NumPy and more
+    from skws.queries.windowed.plan import WindowPlan, former_notes  # noqa: PLC0415 - loads NumPy and more
 
     values = pair or []
     job = Job.search(
@@ -163,6 +163,8 @@ def windows(
     )
     (query,) = job.named().values()
     plan = WindowPlan.of(query, job.schema)
+    for note in () if quiet else former_notes(query):
+        tell(note)
     if check:
         _describe(plan, None, output)
         return

@@ -14,7 +14,7 @@ from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError, nearest
-from skws_windows.window import Window
+from skws_windows.window import ExpressionWindow, Window
 
 
 def _windowed() -> QueryKind:
@@ -59,10 +59,20 @@ def kind_of(name: str) -> QueryKind:
 
 
 def notes(query: Query, stream: Stream) -> tuple[str, ...]:
-    """The parts of a checked query's keywords that are ignored, a line for each reason."""
+    """What of a checked query is ignored, or written otherwise now, a line for each reason."""
+    if query.kind in (PATTERN, SELECTED):
+        from skws.queries.patterns.text import pattern_notes  # noqa: PLC0415 - only for patterns
+
+        return pattern_notes(query.text, stream.schema)
     if query.kind not in (KEYWORDS, TOP, WINDOWED):
         return ()
-    return parse_query(query.text, stream.schema, match_names=stream.match_names).notes
+    found = parse_query(query.text, stream.schema, match_names=stream.match_names).notes
+    window = window_of(query, stream)
+    if not isinstance(window, ExpressionWindow):
+        return found
+    from skws.queries.windowed.plan import window_notes  # noqa: PLC0415 - z3, only for window expressions
+
+    return (*found, *window_notes(window))
 
 
 def checked(job: Job) -> dict[str, Query]:

@@ -34,7 +34,7 @@ PATTERNS: Final = (
     ("login l ; refund r", "l.user,r.amount"),
     ("login l ; refund r where l.user = r.user", "r.amount"),
     ("login l ; refund r where l.user = r.user and r.amount != 2 and l.ok = true", "l.user,l.ok"),
-    ('login l ; transfer t where l.user = t.user and l ~ "leeds" and t.amount >= 1', "t.amount,l.user"),
+    ('login l ; transfer t where l.user = t.user and l:"leeds" and t.amount >= 1', "t.amount,l.user"),
     ("login l AND transfer t where l.user = t.user", "l.user"),
     ("(login l AND transfer t) ; refund r where l.user = t.user = r.user", "r.amount"),
     ("(login l OR transfer l) ; refund r where l.user = r.user", "l.user,r.amount"),

@@ -88,7 +88,7 @@ COMMANDS: Final = {
     "explain a pattern as DOT": ("explain", "--pattern", PATTERN, "--format", "dot"),
     "networks": ("networks", f'ada "lamp{TYPED}"'),
     "networks as JSON": ("networks", f'ada "lamp{TYPED}"', "--format", "json"),
-    "windows": ("windows", "open when body contains 'lamp' close when name contains 'ada' per at", "-r"),
+    "windows": ("windows", "open when body:'lamp' close when name:'ada' per at", "-r"),
     "windows of texts": ("windows", f"open when body != '{EVIL}' close when name = '{EVIL}' per name", "-r"),
     "windows as DOT": ("windows", f"open when body = '{EVIL}' close when name = 'x'", "--format", "dot"),
     "windows as SVG": ("windows", f"open when body = '{EVIL}' close when name = 'x'", "--format", "svg"),

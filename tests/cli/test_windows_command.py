@@ -198,9 +198,9 @@ def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_pat
     drawn = ElementTree.fromstring(picture.read_text())
     texts = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert "g1: 90 < temp" in texts
-    dot = skws("windows", "match [note contains 'a \"b'] [temp = 1]", *schema, "-f", "dot").out
+    dot = skws("windows", "match [note = 'a \"b'] [temp = 1]", *schema, "-f", "dot").out
     assert dot.count("subgraph") == 2
-    assert '"note contains \'a \\"b\'"' in dot
+    assert '"note = \'a \\"b\'"' in dot
 
 
 REFUSED = {
@@ -221,7 +221,7 @@ REFUSED = {
     (HYSTERESIS, "-a", "mean(sensor)"): "of type text",
     (HYSTERESIS, "-a", "sum(time)"): "of type timestamp",
     (HYSTERESIS, "-a", "mean(tmp)"): "did you mean 'temp'",
-    ("open when contains 'the' close when login",): "too common",
+    ("open when 'the' close when login",): "stop words",
 }
 
 
@@ -249,11 +249,23 @@ def test_sums_may_be_larger_than_64_bits(skws: Skws, files: tuple[object, ...]) 
 
 
 def test_keywords_in_conditions_are_matched_as_in_searches(skws: Skws) -> None:
-    text = "open when director.name contains 'Tarantíno' close when movie"
+    text = "open when director.name:'Tarantíno' close when movie"
     found = lines_of(
         skws("windows", text, "--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl", "-a", "first(name)")
     )
     assert [w["aggregates"] for w in found] == [{"first(name)": "Quentin Tarantino"}]
+
+
+def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None:
+    former, now = (
+        "open when name contains 'tarantino' close when movie",
+        "open when name:tarantino close when movie",
+    )
+    files = ("--schema", SCHEMA, "--replay", REPLAY, "-f", "jsonl")
+    told = skws("windows", former, *files)
+    assert lines_of(told) == lines_of(skws("windows", now, *files))
+    assert "name contains 'tarantino' is now written name:'tarantino'; a later version reads that" in told.err
+    assert "now written" not in skws("windows", now, *files).err
 
 
 def test_searches_load_nothing_of_window_expressions() -> None:

@@ -45,7 +45,7 @@ from tests.jobs.watching import (
 from tests.queries.counted import counted
 from tests.strategies import seeds
 
-TWICE: Final = 'order a ; order b where a.cid = b.cid and a ~ "lamp" within 10 s'
+TWICE: Final = 'order a ; order b where a.cid = b.cid and a:"lamp" within 10 s'
 
 
 # With a window of its own, since a window expression is not for patterns.

@@ -22,7 +22,7 @@ Q0_TEXT = """\
 FULL_TEXT = """\
 3 states, 3 transitions, final: q2
   --login / l--> q0
-  --transfer [~ 'urgent'] / t--> q1
+  --transfer [:'urgent'] / t--> q1
   q0 [login.user = refund.user] + q1 [transfer.user = refund.user] --refund / r--> q2"""
 
 

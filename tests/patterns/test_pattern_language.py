@@ -12,7 +12,7 @@ from skws_patterns.automata.pcea import PCEA
 from skws_patterns.automata.predicates import Contains
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
-from skws_patterns.language.parse import Agreement, Filter, Keyword, parse_pattern
+from skws_patterns.language.parse import Agreement, Filter, Keyword, former_spellings, parse_pattern
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
@@ -35,7 +35,7 @@ def relation(name: str, *, table: bool = False) -> Relation:
 SCHEMA = Schema(
     "bank", (relation("login"), relation("transfer"), relation("refund"), relation("branch", table=True)), ()
 )
-FULL = '(login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent" within 10 minutes'
+FULL = '(login l AND transfer t) ; refund r where l.user = t.user = r.user and t:"urgent" within 10 minutes'
 
 
 def automaton(text: str) -> PCEA:
@@ -97,7 +97,12 @@ def test_filters_know_the_types_of_attributes() -> None:
 
 def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_said() -> None:
     texts = {}
-    for text in ('login l where l ~ "a"', 'login l where l.memo ~ "a"'):
+    for text in (
+        'login l where l:"a"',
+        'login l where l.memo:"a"',
+        "login l where l:a",
+        'login l where l ~ "a"',
+    ):
         (transition,) = automaton(text).transitions
         (test,) = transition.unary.tests
         assert isinstance(test, Contains)
@@ -105,8 +110,16 @@ def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_s
     assert set(texts.values()) == {(1,)}
 
 
+def test_former_spellings_are_told() -> None:
+    text = "login l ; refund r where l.user = r.user and l ~ \"a\" and l.memo ~ 'b' and l:c"
+    assert former_spellings(text) == (
+        'l ~ "a" is now written l:"a"; a later version reads that alone',
+        "l.memo ~ 'b' is now written l.memo:'b'; a later version reads that alone",
+    )
+
+
 def test_quoted_texts_may_hold_quotes() -> None:
-    (keyword,) = parse_pattern(r'login l where l ~ "a \"b\" \\ c"', SCHEMA).conditions
+    (keyword,) = parse_pattern(r'login l where l:"a \"b\" \\ c"', SCHEMA).conditions
     assert isinstance(keyword, Keyword)
     assert keyword.text == 'a "b" \\ c'
 
@@ -231,7 +244,7 @@ def test_any_relation_is_any_stream_that_has_what_is_asked() -> None:
 
     assert relations("* t") == {0, 1, 2, 4}
     assert relations("* t where t.user = 1") == {0, 1, 2}
-    assert relations('* t where t ~ "x"') == {0, 1, 2}
+    assert relations('* t where t:"x"') == {0, 1, 2}
     assert relations("* t where t.text = 'x'") == {4}
     with pytest.raises(PatternError, match="no stream has what t needs: text, user"):
         relations("* t where t.text = 'x' and t.user = 1")

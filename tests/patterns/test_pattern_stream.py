@@ -47,7 +47,7 @@ SCHEMA = Schema(
     ),
     (),
 )
-PATTERN = 'A a AND * b where a.x = b.x and b ~ "alpha"'
+PATTERN = 'A a AND * b where a.x = b.x and b:"alpha"'
 
 
 def told(stream: PatternStream, records: list[Record]) -> list[PatternResult]:
@@ -185,5 +185,5 @@ def test_equal_values_of_different_types_go_to_one_shard() -> None:
 
 def test_faults_of_keywords_are_shown_in_the_pattern() -> None:
     with pytest.raises(PatternError, match="no partner") as refused:
-        read_query("A a where a ~ '\"x'", SCHEMA)
-    assert str(refused.value).splitlines()[1:] == ["  A a where a ~ '\"x'", "            ^^^^^^^^"]
+        read_query("A a where a:'\"x'", SCHEMA)
+    assert str(refused.value).splitlines()[1:] == ["  A a where a:'\"x'", "            ^^^^^^"]

@@ -27,7 +27,7 @@ from tests.ranking.test_oracle_scores import HALF_LIFE, Judge
 from tests.strategies import WORDS, examples, schemas, static_rows, streams
 from tests.window_streams import expression_texts
 
-CONDITIONS = ("x > 0", "x = y", "y < 1", "r0", "not r0", "t contains 'alpha'", "x = x[-1]")
+CONDITIONS = ("x > 0", "x = y", "y < 1", "r0", "not r0", "t:'alpha'", "x = x[-1]")
 KEYS = ("", "", "x", "r0.x", "x, r0.y")
 
 
@@ -190,7 +190,7 @@ def test_what_is_counted_is_in_the_window() -> None:
     x, k = Attribute("x", AttributeType.INTEGER), Attribute("k", AttributeType.INTEGER)
     relations = (Relation("a", (x, k, text), search=("t",)), Relation("c", (x, text), search=("t",)))
     schema = Schema("s", relations, (Join("ac", "a", "c", (("x", "x"),)),))
-    window = ExpressionWindow("open when t contains 'open' close when t contains 'close' per k")
+    window = ExpressionWindow("open when t:'open' close when t:'close' per k")
     plan = Plan(schema, parse_query("alpha gamma", schema), window, 3, ranking=RankingChoice(explain=True))
     rows: list[tuple[int, Row, bool]] = [
         (0, (1, 2, "open"), False),  # of another key, which holds the next

@@ -19,11 +19,11 @@ from tests.places import DATA, ROOT
 FOLDER = DATA / "stackexchange-ai" / "csv"
 SCHEMA = ROOT / "examples" / "stackexchange" / "schema.yaml"
 PATTERNS = {
-    "answered": 'Posts q ; Posts a where q.Id = a.ParentId and q ~ "singularity"',
-    "thanked": 'Posts q ; (Posts a AND Comments c) where q.Id = a.ParentId = c.PostId and c ~ "thanks"',
-    "rooted": 'Posts p ; Comments c where p.Id = c.PostId and c ~ "neural"',
+    "answered": 'Posts q ; Posts a where q.Id = a.ParentId and q:"singularity"',
+    "thanked": 'Posts q ; (Posts a AND Comments c) where q.Id = a.ParentId = c.PostId and c:"thanks"',
+    "rooted": 'Posts p ; Comments c where p.Id = c.PostId and c:"neural"',
     "formal": 'Q(p, u) <- Comments(_, p, _, _, _, u), PostTags(p, "philosophy", _), PostLinks(_, _, p, _, _)',
-    "soon": 'Posts q ; Comments c where q.Id = c.PostId and c ~ "answer" within 1 hour',
+    "soon": 'Posts q ; Comments c where q.Id = c.PostId and c:"answer" within 1 hour',
 }
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the public data sets are not at {FOLDER}")

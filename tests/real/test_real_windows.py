@@ -70,6 +70,6 @@ def test_from_a_keyword_to_a_high_score(schema: Schema, comments: list[Record]) 
                 start = -1
         elif terms("neural") <= terms(str(record.row[text])):
             start, most = i, value
-    windows_found = found(schema, "open when Text contains 'Neural' close when Score > 1", "max(Score)")
+    windows_found = found(schema, "open when Text:'Neural' close when Score > 1", "max(Score)")
     assert [(w.first, w.last, w.aggregates[0]) for w in windows_found] == expected
     assert len(expected) > 15

@@ -292,7 +292,7 @@ async def test_markup_in_data_and_queries_is_shown_as_it_is() -> None:
 @scenario
 async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> None:
     async with opened(movies()) as driver:
-        await driver.write("pattern: movie m ; plays p where m.mid = p.mid and p ~ ")
+        await driver.write("pattern: movie m ; plays p where m.mid = p.mid and p:")
         assert "✗" in driver.text()
         await driver.write('"vincent"')
         assert "✗" not in driver.text()
@@ -303,4 +303,4 @@ async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> No
         assert "p: plays" in shown
         await driver.press("f4")
         assert "automaton: 2 states" in driver.text()
-        assert "plays [~ 'vincent'] / p--> q1" in driver.text()
+        assert "plays [:'vincent'] / p--> q1" in driver.text()

@@ -23,7 +23,7 @@ from skws_tui.services.typed import text_of
 from tests.tui.ui import QUERY, movies, with_job
 from tests.waiting import until
 
-PATTERN = 'pattern: movie m ; plays p where m.mid = p.mid and p ~ "vincent"'
+PATTERN = 'pattern: movie m ; plays p where m.mid = p.mid and p:"vincent"'
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
 
 

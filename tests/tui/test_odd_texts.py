@@ -21,7 +21,7 @@ PARTS: Final = (
     *("OR", "AND", "and", "or", "not", "where", "window", "none", "select", "per", "open", "close", "when"),
     *("every", "longest", "match", "contains", "is", "null", "at", "most", "within", "records", "minutes"),
     *("0", "5", "1e308", "-1", "99999999999999999999", "0.1", "5 minutes", "2 tuples", "$1", "{2,3}", "[-1]"),
-    *("movie m", "plays p", "m.mid", "movie.title", "m.mid = p.mid", "movie.year", "title contains 'a'"),
+    *("movie m", "plays p", "m.mid", "movie.title", "m.mid = p.mid", "movie.year", "title:'a'"),
     *(
         "\x00",
         "\x1b[31m",

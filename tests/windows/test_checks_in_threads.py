@@ -22,8 +22,8 @@ PREPARED = """
     TEXTS = (
         "open when temp > 38 close when temp < 38 per patient",
         "every open when temp > temp[-1] close when pulse < 50.5 and not temp is null",
-        "first open when text contains 'fever' close when temp + pulse > 3 or patient = 'x'",
-        "longest open when patient = patient[-1] close when notes and text contains 'calm'",
+        "first open when text:'fever' close when temp + pulse > 3 or patient = 'x'",
+        "longest open when patient = patient[-1] close when notes and text:'calm'",
         "match [temp > 38]+ [vitals and pulse > 1]",
     )
     def verdict(text):

@@ -24,7 +24,7 @@ from tests.window_streams import expression_texts
 
 CONDITIONS = (
     "x > 0", "x = y", "y < 1", "x is null", "r0",
-    "t contains 'alpha'", "not t contains 'beta'",
+    "t:'alpha'", "not t:'beta'",
     "x > x[-1]", "time - time[-1] >= 1 us", "x = x[-1]",
 )  # fmt: skip
 KEYS = ("", "", "x", "y", "r0.x", "x, r0.y", "y, x")

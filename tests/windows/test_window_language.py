@@ -132,8 +132,10 @@ CONDITIONS = {
     "x >= 2 and not b": "2 <= x and not (b = true)",
     "2 * x + y[-1] - 1 < x / 2": "2 * x + y[-1] + -1 < 0.5 * x",
     "-x = -(y + 1)": "-1 * x = -1 * y + -1",
-    "s in ('a', \"b\\\"\") or s contains 'red'": "s = 'a' or s = 'b\"' or s contains 'red'",
-    "contains 'red'": "m.s contains 'red'",
+    "s in ('a', \"b\\\"\") or s:'red'": "s = 'a' or s = 'b\"' or s:'red'",
+    "'red'": "m.s:'red'",
+    "contains 'red'": "m.s:'red'",
+    "not s contains 'red' and s:blue": "not (s:'red') and s:'blue'",
     "m[-2] and n.x is not null": "m[-2] and not (n.x is null)",
     "time > '1970-01-01T00:00:01'": "1000000 < time",
     "time - time[-1] > 1 minute 30 s": "90000000 < time + -1 * time[-1]",
@@ -184,8 +186,8 @@ FAULTS = {
     "match (.{1,100}){1,100}": ("more than 500 letters", 6),
     "match .{201}": ("more than 200 repetitions", 6),
     "match (.{100}){100}": ("more than 500 letters", 6),
-    "match [x contains 'a']": ("x is no text", 7),
-    "match [s contains '!']": ("at least one letter or digit", 18),
+    "match [x:'a']": ("x is no text", 7),
+    "match [s:'!']": ("at least one letter or digit", 9),
     "match [x / 0 > 1]": ("other than 0", 11),
     "match $": ("not '$'", 6),
     "": ("not the end", 0),
@@ -206,6 +208,20 @@ def test_faults_point_at_the_place(text: str, fault: tuple[str, int]) -> None:
 def test_names_of_relations_are_offered_too() -> None:
     with pytest.raises(UsageError, match="no field or relation 'lohin'; did you mean 'login'"):
         parse_expression("after lohin until logout", USERS)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "text", "expected"),
+    [
+        ("roo* OR hall", "two rooms", True),
+        ("chinees~", "the Chinese room", True),
+        ("chinese -room", "the Chinese room", False),
+        ('"room chinese"', "the Chinese room", False),
+        ("ch*se r?om", "the Chinese room", True),
+    ],
+)
+def test_keywords_are_those_of_keyword_queries(keyword: str, text: str, expected: bool) -> None:
+    assert contains_keyword(keyword, text) == expected
 
 
 KEYWORDS = ("room", "chinese rooms", "AT&T", "c++", "x-ray", "naïve", "müller", "dying", "部屋", "3.5")
@@ -229,7 +245,7 @@ def test_texts_contain_what_searches_find_in_them(keyword: str, words: list[str]
 def test_keywords_need_a_text_to_be_in() -> None:
     numbers = Alphabet(Schema("n", (Relation("a", (Attribute("v", AttributeType.INTEGER),)),), ()))
     with pytest.raises(UsageError, match="no searched text"):
-        parse_expression("open when contains 'red' close when v = 1", numbers)
+        parse_expression("open when 'red' close when v = 1", numbers)
 
 
 @pytest.mark.parametrize("text", ["not " * 2000 + "b", "x" + " + 1" * 2000 + " > 1", "-" * 3000 + "x > 1"])

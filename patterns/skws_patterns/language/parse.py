@@ -1,6 +1,6 @@
 """From the text of a pattern to its expression, conditions and window, with places for error messages.
 
-(login l AND transfer t) ; refund r where l.user = t.user = r.user and t ~ "urgent" within 10 minutes
+(login l AND transfer t) ; refund r where l.user = t.user = r.user and t:urgent within 10 minutes
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from skws_windows.language.grammar import unquoted
 from skws_windows.window import Window, parse_window
 
 Span: TypeAlias = tuple[int, int]
+_CONTAINS: Final = ("contains", "formerly_contains")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,17 @@ class Pattern:
 
 def read_condition(text: str, tree: Tree[Token]) -> Condition:
     """One condition. Raises PatternError with carets at the place."""
-    return _contains(tree) if tree.data == "contains" else _comparison(text, tree)
+    return _contains(tree) if tree.data in _CONTAINS else _comparison(text, tree)
+
+
+def former_spellings(text: str) -> tuple[str, ...]:
+    """A note for each part of a pattern that is written otherwise now, and still read."""
+    found = []
+    for tree in parse(text, "pattern").find_data(_CONTAINS[1]):
+        start, end = span(tree)
+        place, quoted = (text[slice(*span(part))] for part in tree.children)
+        found.append(f"{text[start:end]} is now written {place}:{quoted}; a later version reads that alone")
+    return tuple(dict.fromkeys(found))
 
 
 def read_window(text: str, tree: Tree[Token]) -> Window:
@@ -100,7 +111,7 @@ def read_window(text: str, tree: Tree[Token]) -> Window:
 
 def _contains(tree: Tree[Token]) -> Keyword:
     place, quoted = tree.children
-    text = unquoted(str(quoted))
+    text = unquoted(str(quoted)) if cast("Token", quoted).type == "STRING" else str(quoted)
     if isinstance(place, Token):
         return Keyword(str(place), None, text, span(tree))
     reference = _reference(place)

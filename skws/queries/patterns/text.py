@@ -11,7 +11,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
-from skws_patterns.language.parse import Keyword, parse_pattern
+from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import ConjunctiveQuery, refuse_unless_hierarchical, root_of_query
 from skws_patterns.queries.parse import parse_conjunctive_query
@@ -65,8 +65,17 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
     return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords, compiled.root)
 
 
+def pattern_notes(text: str, schema: Schema) -> tuple[str, ...]:
+    """What of a pattern is ignored, or written otherwise now. Raises PatternError, QueryError."""
+    if is_formal(text):
+        return ()
+    keywords = read_query(text, schema).keywords.values()
+    ignored = [note for each in keywords for one in each for note in parse_query(one, schema).notes]
+    return tuple(dict.fromkeys([*former_spellings(text), *ignored]))
+
+
 def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:
-    """The operator ``~``: a keyword query that a tuple satisfies by itself, in some columns."""
+    """The colon before keywords: a keyword query that a tuple satisfies by itself, in some columns."""
 
     def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
         described = schema.relations[relation]

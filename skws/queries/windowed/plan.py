@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from json import loads
 from typing import Final
 
-from skws.keywords.analysis import terms
-from skws.keywords.prefilter import hopeless
-from skws.keywords.query import Term
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
 from skws.queries.windowed.writers import witness_text
 from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
-from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
+from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import nameable
-from skws_schema.model import AttributeType, Schema
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.check.verdict import Bound, Verdict, check, compiled
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import Selection, WindowExpression
 from skws_windows.language.formula import formula_expression
-from skws_windows.language.parse import parse_expression, parse_pairs
+from skws_windows.language.parse import former_spellings, parse_expression, parse_pairs
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.processor import Processor
@@ -128,28 +127,49 @@ def _known(name: str, alphabet: Alphabet) -> str:
     return name
 
 
+_TEXT: Final = Schema(
+    "text", (Relation("text", (Attribute("text", AttributeType.TEXT),), search=("text",)),), ()
+)
+"""A text by itself, which a keyword query is over."""
+
+
 def contains_keyword(keyword: str, text: str) -> bool:
-    """Whether a text contains all words of a keyword, as in searches: folded and stemmed."""
-    # Most texts hold no keyword, and finding out costs a tenth of their analysis.
-    return not any(without(text) for without in _ruled_out(keyword)) and _wanted(keyword) <= terms(text)
+    """Whether a text satisfies a keyword query by itself."""
+    matcher = _matcher(keyword)
+    return matcher.bitmap(0, (text,)) == matcher.excluding - 1
 
 
 @lru_cache(maxsize=1024)
-def _wanted(keyword: str) -> frozenset[str]:
-    return terms(keyword)
-
-
-@lru_cache(maxsize=1024)
-def _ruled_out(keyword: str) -> list[Callable[[str], bool]]:
-    """Conditions that hold only for texts without the keyword."""
-    return [hopeless([Term(stem)]) for stem in _wanted(keyword) if stem.isalpha()]
+def _matcher(keyword: str) -> Matcher:
+    query = parse_query(keyword, _TEXT)
+    if query.sequence:
+        raise QueryError(f"one text is to contain {keyword!r}: ';' orders several records, with 'match'")
+    return Matcher(query, _TEXT)
 
 
 def _check_keywords(guards: Sequence[g.Guard]) -> None:
     for guard in guards:
         for atom in g.atoms(guard):
-            if isinstance(atom, g.Contains) and not _wanted(atom.keyword):
-                raise UsageError(f"{atom.keyword!r} is too common to be a keyword, or no word")
+            if isinstance(atom, g.Contains):
+                try:
+                    _matcher(atom.keyword)
+                except QueryError as error:
+                    raise UsageError(str(error)) from None
+
+
+def former_notes(query: Query) -> tuple[str, ...]:
+    """What of a query for windows is written otherwise now."""
+    if query.text:
+        return former_spellings(query.text)
+    if FORMULA in query.options:
+        return former_spellings(query.options[FORMULA], "formula")
+    pairs = [text for pair in loads(query.options[PAIRS]) for text in pair]
+    return tuple(dict.fromkeys(note for text in pairs for note in former_spellings(text, "regular")))
+
+
+def window_notes(window: Window) -> tuple[str, ...]:
+    """What of a window expression is written otherwise now, or not searched; none for other windows."""
+    return former_spellings(window.text) if isinstance(window, ExpressionWindow) else ()
 
 
 def admit(schema: Schema, window: Window, *, allowed: bool) -> str:

@@ -87,7 +87,7 @@ class Contains:
     keyword: str
 
     def __str__(self) -> str:
-        return f"{self.field} contains {Constant(self.keyword)}"
+        return f"{self.field}:{Constant(self.keyword)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ class Conditions:
             raise self._fault(str(error), tree) from None
 
     def _truth(self, node: Node) -> g.Guard:
+        kind, parts = taken(node)
+        if kind == "text":
+            return self._contains_anywhere(parts[0])
         meaning = self._meaning(node)
         if not isinstance(meaning, Operand):
             return meaning
@@ -96,8 +99,10 @@ class Conditions:
             case "is_null" | "is_not_null":
                 null = g.IsNull(self._field_of(parts[0]))
                 return null if kind == "is_null" else g.negation(null)
-            case "contains" | "contains_anywhere":
-                return self._contains(kind, parts)
+            case "contains" | "formerly_contains":
+                return self._contains(parts)
+            case "formerly_contains_anywhere":
+                return self._contains_anywhere(parts[0])
             case "among":
                 equal = [self._compared("=", parts[0], other, node) for other in parts[1:]]
                 return g.disjunction(equal)
@@ -177,18 +182,25 @@ class Conditions:
         except ValueError:
             raise self._fault(f"{operand.term} is no time in ISO 8601", node) from None
 
-    def _contains(self, kind: str, parts: list[Node]) -> g.Guard:
-        keyword = unquoted(str(parts[-1]))
+    def _contains(self, parts: list[Node]) -> g.Guard:
+        keyword = self._keyword(parts[1])
+        field = self._field_of(parts[0])
+        if self._alphabet.fields[field.name].sort is not AttributeType.TEXT:
+            raise self._fault(f"{field.name} is no text", parts[0])
+        return g.Contains(field, keyword)
+
+    def _keyword(self, node: Node) -> str:
+        written = str(node)
+        keyword = unquoted(written) if written[0] in "'\"" else written
         if not re.search(r"\w", keyword):
-            raise self._fault("expected a keyword with at least one letter or digit", parts[-1])
-        if kind == "contains":
-            field = self._field_of(parts[0])
-            if self._alphabet.fields[field.name].sort is not AttributeType.TEXT:
-                raise self._fault(f"{field.name} is no text", parts[0])
-            return g.Contains(field, keyword)
+            raise self._fault("expected a keyword with at least one letter or digit", node)
+        return keyword
+
+    def _contains_anywhere(self, node: Node) -> g.Guard:
+        keyword = self._keyword(node)
         texts = self._alphabet.searched_fields
         if not texts:
-            raise self._fault("the schema has no searched text", parts[-1])
+            raise self._fault("the schema has no searched text", node)
         return g.disjunction(g.Contains(g.Field(name), keyword) for name in texts)
 
     def _field_of(self, node: Node) -> g.Field:

@@ -90,7 +90,8 @@ condition: disjunction
            | sum OPERATOR sum                     -> compare
            | sum "is"i "null"i                    -> is_null
            | sum "is"i "not"i "null"i             -> is_not_null
-           | sum "contains"i STRING               -> contains
+           | sum ":" (STRING | NAME)              -> contains
+           | sum "contains"i STRING               -> formerly_contains
            | sum "in"i "(" sum ("," sum)* ")"     -> among
 ?sum: product
     | sum "+" product                             -> add
@@ -101,7 +102,7 @@ condition: disjunction
 ?unary: atom
       | "-" unary                                 -> negative
 ?atom: name ("[" "-" INT "]")?                    -> field
-     | "contains"i STRING                         -> contains_anywhere
+     | "contains"i STRING                         -> formerly_contains_anywhere
      | INT                                        -> integer
      | DECIMAL                                    -> decimal
      | duration

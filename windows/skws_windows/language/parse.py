@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skws_windows.automata import regular as r
 from skws_windows.guards import guard as g
@@ -25,6 +25,21 @@ def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:
     """``open when temp > 90 close when temp < 70`` and the like. Raises UsageError with a caret."""
     with shallow():
         return _Reader(alphabet, text).window(parse(text, "window"))
+
+
+def former_spellings(text: str, start: str = "window") -> tuple[str, ...]:
+    """A note for each part of a text that is written otherwise now, and still read. Raises UsageError."""
+    found = []
+    for kind in ("formerly_contains", "formerly_contains_anywhere"):
+        for node in parse(text, start).find_data(kind):
+            now = ":".join(_text_of(text, part) for part in node.children)
+            found.append(f"{_text_of(text, node)} is now written {now}; a later version reads that alone")
+    return tuple(dict.fromkeys(found))
+
+
+def _text_of(text: str, node: Tree[Token] | Token) -> str:
+    where: Any = getattr(node, "meta", node)
+    return text[where.start_pos : where.end_pos]
 
 
 def parse_regular(text: str, alphabet: Alphabet) -> r.Regular:

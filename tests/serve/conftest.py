@@ -8,7 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.postgres import database, postgres_server
 from tests.serve.serving import Serving, serving, shop
+
+__all__ = ["database", "postgres_server"]
 
 
 @pytest.fixture(scope="module")

@@ -64,11 +64,12 @@ class Serving:
     def ended(self) -> int:
         code = self.process.wait(PATIENCE)
         self._reading.join()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
         return code
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in self.process.stderr or ():
             self.raw.append(line.decode())
             try:
                 self.lines.append(orjson.loads(line))
@@ -84,10 +85,7 @@ def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> It
         one.ready()
         yield one
     finally:
-        one.process.kill()
-        one.ended()
-        if one.process.stderr is not None:
-            one.process.stderr.close()
+        one.kill()
 
 
 def shop(folder: Path) -> tuple[Path, Path]:

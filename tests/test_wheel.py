@@ -43,6 +43,13 @@ def test_it_holds_packages_of_the_prefix_alone(wheel: Path) -> None:
     }
 
 
+def test_it_holds_the_files_of_the_page(wheel: Path) -> None:
+    files = {path.name for path in (ROOT / "skws" / "serve" / "page").iterdir() if path.suffix != ".py"}
+    assert {f"skws/serve/page/{name}" for name in files - {"__pycache__"}} <= set(
+        zipfile.ZipFile(wheel).namelist()
+    )
+
+
 @pytest.mark.parametrize("first", ["schema", "skws"])
 def test_it_lives_beside_another_package_named_schema(wheel: Path, tmp_path: Path, first: str) -> None:
     order = ["schema", str(wheel)] if first == "schema" else [str(wheel), "schema"]

@@ -1,0 +1,82 @@
+// Requests to this server, and its event streams. Streams are read with fetch: EventSource sends no token.
+
+const KEY = "skws token";
+
+export class RefusedError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function remember(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+function headers(more = {}) {
+  const token = sessionStorage.getItem(KEY);
+  return token ? { ...more, authorization: `Bearer ${token}` } : more;
+}
+
+export async function ask(method, path, body) {
+  const options = { method, headers: headers(body ? { "content-type": "application/json" } : {}), cache: "no-store" };
+  if (body) options.body = JSON.stringify(body);
+  const answer = await fetch(path, options);
+  if (answer.status === 204) return null;
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new RefusedError(answer.status, told.error ?? `status ${answer.status}`);
+  return told;
+}
+
+// Calls told(kind, data) with each event until stop() is called or the search is removed. Resumes by itself.
+export function follow(path, told, state) {
+  const stopping = new AbortController();
+  let last = null;
+  let pause = 500;
+
+  async function once() {
+    const more = last === null ? {} : { "last-event-id": last };
+    const answer = await fetch(path, { headers: headers(more), signal: stopping.signal, cache: "no-store" });
+    if (!answer.ok) throw new RefusedError(answer.status, `status ${answer.status}`);
+    state("open");
+    pause = 500;
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return true;
+      const parts = (rest + value).split("\n\n");
+      rest = parts.pop();
+      for (const part of parts) if (!take(part)) return false;
+    }
+  }
+
+  function take(part) {
+    let kind = "message";
+    let data = "";
+    for (const line of part.split("\n")) {
+      if (line.startsWith("event: ")) kind = line.slice(7);
+      else if (line.startsWith("id: ")) last = line.slice(4);
+      else if (line.startsWith("data: ")) data += line.slice(6);
+    }
+    if (data) told(kind, JSON.parse(data));
+    return kind !== "removed";
+  }
+
+  async function run() {
+    while (!stopping.signal.aborted) {
+      try {
+        if (!(await once())) return state("removed");
+      } catch (error) {
+        if (stopping.signal.aborted) return;
+        if (error instanceof RefusedError && [401, 404].includes(error.status)) return state("removed");
+      }
+      state("lost");
+      await new Promise((done) => setTimeout(done, pause));
+      pause = Math.min(2 * pause, 10_000);
+    }
+  }
+
+  run();
+  return { stop: () => stopping.abort() };
+}

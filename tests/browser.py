@@ -1,0 +1,128 @@
+"""Chromium, headless, driven by its own debugging protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SECONDS = 90
+_KEPT = {"Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent"}
+
+
+class Browser:
+    """One page; ``seen`` is all that the page's terminal was sent."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._number = 0
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.seen = ""
+        self.told: list[dict[str, Any]] = []
+        """Exceptions, entries of the log, and requests of the page."""
+
+    async def listen(self) -> None:
+        async for message in self._socket:
+            told = json.loads(message.data)
+            if told.get("method") in {
+                "Runtime.exceptionThrown",
+                "Log.entryAdded",
+                "Network.requestWillBeSent",
+            }:
+                self.told.append(told)
+            if "id" in told:
+                self._answers.pop(told["id"]).set_result(told)
+            elif told.get("method") == "Network.webSocketFrameReceived":
+                frame = told["params"]["response"]
+                raw = frame["payloadData"]
+                text = base64.b64decode(raw).decode(errors="replace") if frame["opcode"] == 2 else raw
+                self.seen += text
+
+    async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        return await asyncio.wait_for(answer, SECONDS)
+
+    async def run(self, expression: str) -> Any:
+        """The value of an expression in the page; a promise is awaited."""
+        answer = await self.ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        result = answer["result"]
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    async def until(self, expression: str) -> None:
+        """Wait until an expression in the page is true."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not await self.run(expression):
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"{expression}: {await self.run('document.body.innerText')}") from None
+
+    async def press(self, key: str, code: int, text: str = "") -> None:
+        """A key that is no character, by its name and Windows code."""
+        named: dict[str, Any] = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        await self.ask("Input.dispatchKeyEvent", type="keyDown", **named, **({"text": text} if text else {}))
+        await self.ask("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    async def picture(self, path: Path) -> None:
+        """A screenshot as PNG."""
+        drawn = await self.ask("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(drawn["result"]["data"]))
+
+    async def type(self, text: str) -> None:
+        for character in text:
+            await self.ask("Input.dispatchKeyEvent", type="keyDown", text=character, key=character)
+            await self.ask("Input.dispatchKeyEvent", type="keyUp", key=character)
+
+    async def click(self, x: int, y: int) -> None:
+        at = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        await self.ask("Input.dispatchMouseEvent", type="mousePressed", **at)
+        await self.ask("Input.dispatchMouseEvent", type="mouseReleased", **at)
+
+    async def shows(self, text: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            while text not in self.seen:
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def browser(url: str, folder: Path) -> AsyncIterator[Browser]:
+    assert CHROMIUM is not None
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--no-first-run"]
+    flags += [f"--user-data-dir={folder}", "--window-size=1200,800", "about:blank"]
+    running = await asyncio.create_subprocess_exec(
+        CHROMIUM, *flags, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            while not (folder / "DevToolsActivePort").exists():
+                await asyncio.sleep(0.05)
+        port = (folder / "DevToolsActivePort").read_text().splitlines()[0]
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://127.0.0.1:{port}/json/list") as listed:
+                page = next(target for target in await listed.json() if target["type"] == "page")
+            async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as opened:
+                driven = Browser(opened)
+                listening = asyncio.create_task(driven.listen())
+                for domain in ("Network", "Runtime", "Log", "Page"):
+                    await driven.ask(f"{domain}.enable")
+                await driven.ask("Emulation.setFocusEmulationEnabled", enabled=True)
+                await driven.ask("Page.navigate", url=url)
+                yield driven
+                listening.cancel()
+    finally:
+        with suppress(ProcessLookupError):
+            running.terminate()
+        await running.wait()

@@ -1,0 +1,261 @@
+"""The page in headless Chromium: searches, saved searches, live results, keys, roles, nothing foreign."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.browser import CHROMIUM, Browser, browser
+from tests.jobs.watching import append, customer, order
+from tests.serve.serving import Serving, serving, shop
+from tests.tui.ui import free_port, scenario
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"
+)
+TIME = count(2000)
+NAMES = "[...document.querySelectorAll('#saved h3')].map(e => e.textContent)"
+ITEMS = "document.querySelectorAll('#results .result').length"
+CONTROLS = {"button", "searchbox", "textbox", "combobox", "checkbox", "DisclosureTriangle"}
+PICTURES = os.environ.get("SKWS_PICTURES")
+"""A folder for screenshots, to look at."""
+
+
+@asynccontextmanager
+async def page(served: Serving, folder: Path) -> AsyncIterator[Browser]:
+    async with browser(served.url, folder / "profile") as opened:
+        await opened.until("document.getElementById('health')?.dataset.state === 'good'")
+        yield opened
+        faults = [one for one in opened.told if one["method"] == "Runtime.exceptionThrown"]
+        assert not faults
+        asked = {one["params"]["request"]["url"] for one in opened.told if "request" in one["params"]}
+        assert asked
+        assert all(url.startswith((served.url, "about:", "data:")) for url in asked), asked
+
+
+async def picture(opened: Browser, name: str) -> None:
+    if PICTURES:
+        await opened.picture(Path(PICTURES) / f"{name}.png")
+
+
+@pytest.fixture
+def shopping(tmp_path: Path) -> tuple[Path, Path]:
+    schema, stream = shop(tmp_path)
+    append(
+        stream,
+        customer(next(TIME), 1, "Ada Lovelace <b>of</b> London"),
+        order(
+            next(TIME), 1, "brass lamp \U0001f600 for reading, with a green shade " + "and more words " * 40
+        ),
+        customer(next(TIME), 2, "Ada Byron"),
+        order(next(TIME), 2, "desk lamp"),
+    )
+    return schema, stream
+
+
+@scenario
+async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+    schema, stream = shopping
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+        async with page(served, tmp_path) as opened:
+            assert await opened.run("document.activeElement.id") == "query"
+            await opened.type("ada lamp")
+            await opened.press("Enter", 13, "\r")
+            await opened.until(f"{ITEMS} === 2")
+            await picture(opened, "search")
+            status = await opened.run("document.getElementById('status').textContent")
+            assert status.startswith("2 results")
+            marks = await opened.run("[...document.querySelectorAll('mark')].map(e => e.textContent)")
+            assert sorted(marks) == ["Ada", "Ada", "lamp", "lamp"]
+            text = await opened.run("document.getElementById('results').innerText")
+            assert "<b>of</b>" in text, "data is shown, never taken for markup"
+            assert await opened.run("document.querySelectorAll('#results ul.tree ul li').length") == 2
+            assert await opened.run("document.querySelectorAll('#results b').length") == 0
+            await opened.run("document.querySelector('#results button.plain').click()")
+            assert await opened.run("document.querySelectorAll('#results button.plain').length") == 0
+            # Tab reaches the next control, and all controls have names.
+            await opened.press("Tab", 9)
+            assert await opened.run("document.activeElement.textContent") == "Search"
+            tree = await opened.ask("Accessibility.getFullAXTree")
+            nodes = tree["result"]["nodes"]
+            controls = [
+                node
+                for node in nodes
+                if not node.get("ignored")
+                and node["role"]["value"] in {"button", "searchbox", "textbox", "combobox", "checkbox"}
+            ]
+            assert len(controls) > 4
+            assert all(node["name"]["value"] for node in controls)
+            roles = {node["role"]["value"] for node in nodes if not node.get("ignored")}
+            assert {"main", "complementary", "banner", "search", "status", "list", "heading"} <= roles
+
+
+@scenario
+async def test_a_fault_is_told(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+    schema, stream = shopping
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+        async with page(served, tmp_path) as opened:
+            await opened.type("nowhere.name:x")
+            await opened.press("Enter", 13, "\r")
+            await opened.until("document.getElementById('search-fault').textContent.includes('nowhere')")
+            assert await opened.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
+
+
+@scenario
+async def test_saved_searches_are_added_followed_and_removed(
+    shopping: tuple[Path, Path], tmp_path: Path
+) -> None:
+    schema, stream = shopping
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+        async with page(served, tmp_path) as opened:
+            await opened.type("ada lamp")
+            await opened.run("document.getElementById('save-this').click()")
+            assert await opened.run("document.activeElement.id") == "name"
+            await opened.run("document.getElementById('name').value = 'Lamps & \"more\"'")
+            await opened.run("document.getElementById('owner').value = 'ann'")
+            await opened.press("Enter", 13, "\r")
+            await opened.until(f"{NAMES}.length === 1")
+            assert await opened.run(NAMES) == ['Lamps & "more"']
+            assert await opened.run("document.activeElement.textContent") == "Follow", (
+                "ready for the next key"
+            )
+            await opened.press("Enter", 13, "\r")
+            await opened.until(f"{ITEMS} === 2")
+            assert await opened.run("document.activeElement.getAttribute('aria-pressed')") == "true"
+            append(stream, customer(next(TIME), 3, "Ada King"), order(next(TIME), 3, "floor lamp"))
+            await opened.until(f"{ITEMS} === 3")
+            await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
+            assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
+            await picture(opened, "follow")
+            append(stream, customer(next(TIME), 3, "Ada King", "-"))
+            await opened.until("document.querySelectorAll('#results .gone').length === 1")
+            await opened.run("document.querySelectorAll('#saved button')[1].click()")
+            await opened.until(f"{NAMES}.length === 0")
+            assert await opened.run("document.activeElement.id") == "saved-title"
+            with served.client() as client:
+                assert client.get("/queries").json()["count"] == 0
+
+
+@scenario
+async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+    schema, stream = shopping
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+        async with page(served, tmp_path) as opened:
+            await opened.type("ada lamp")
+            await opened.run("document.getElementById('live').click()")
+            await opened.until(f"{ITEMS} === 2")
+            append(stream, customer(next(TIME), 4, "Ada King"), order(next(TIME), 4, "oil lamp"))
+            await opened.until(f"{ITEMS} === 3")
+            assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
+
+
+@scenario
+async def test_a_followed_search_goes_on_behind_a_kill(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+    schema, stream = shopping
+    command = [str(stream), "--schema", str(schema), "--window", "1 hour", "--port", str(free_port())]
+    command += ["--checkpoint", str(tmp_path / "state")]
+    first = Serving(command)
+    try:
+        first.ready()
+        httpx.put(f"{first.url}queries/lamps", json={"query": "ada lamp"}, timeout=60, trust_env=False)
+        async with page(first, tmp_path) as opened:
+            await opened.until(f"{NAMES}.length === 1")
+            await opened.run("document.querySelector('#saved button').click()")
+            await opened.until(f"{ITEMS} === 2")
+            first.kill()
+            await opened.until("document.getElementById('status').textContent.includes('lost')")
+            append(stream, customer(next(TIME), 5, "Ada King"), order(next(TIME), 5, "oil lamp"))
+            second = Serving(command)
+            try:
+                await opened.until(f"{ITEMS} === 3")
+                await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
+            finally:
+                second.kill()
+    finally:
+        if first.process.poll() is None:
+            first.kill()
+
+
+@scenario
+async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+    schema, stream = shopping
+    token = "correct-horse-battery-staple"
+    with serving(
+        str(stream), "--schema", str(schema), "--window", "1 hour", environment={"SKWS_SERVE_TOKEN": token}
+    ) as served:
+        async with page(served, tmp_path) as opened:
+            await opened.until("!document.getElementById('token-form').hidden")
+            await opened.type("wrong")
+            await opened.press("Enter", 13, "\r")
+            await opened.until("document.getElementById('token-fault').textContent !== ''")
+            await opened.type(token)
+            await opened.press("Enter", 13, "\r")
+            await opened.until("document.getElementById('token-form').hidden")
+            assert token not in await opened.run("document.body.innerHTML + location.href + document.cookie")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_in_both_schemes(shopping: tuple[Path, Path], tmp_path: Path, scheme: str) -> None:
+    """The text is readable on its ground in both: a contrast of 4.5 (WCAG 2.2, AA)."""
+
+    @scenario
+    async def drawn() -> None:
+        schema, stream = shopping
+        with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+            with served.client() as client:
+                client.put("/queries/lamps of ada", json={"query": "ada lamp", "owner": "ann"})
+                client.put("/queries/daily", json={"query": "byron desk", "every": "1 day"})
+                until(lambda: client.post("/search", json={"query": "ada"}).json()["found"])
+            async with page(served, tmp_path) as opened:
+                features = [{"name": "prefers-color-scheme", "value": scheme}]
+                await opened.ask("Emulation.setEmulatedMedia", features=features)
+                await opened.type("ada lamp")
+                await opened.press("Enter", 13, "\r")
+                await opened.until(f"{ITEMS} === 2")
+                await picture(opened, f"page-{scheme}")
+                worst = await opened.run(CONTRAST)
+                assert worst[0] >= 4.5, worst
+                await opened.ask(
+                    "Emulation.setDeviceMetricsOverride",
+                    width=390,
+                    height=800,
+                    deviceScaleFactor=1,
+                    mobile=True,
+                )
+                await picture(opened, f"narrow-{scheme}")
+                assert await opened.run("document.documentElement.scrollWidth <= 390"), "nothing is cut off"
+                await opened.ask("Page.navigate", url=f"{served.url}docs")
+                await opened.until("document.querySelectorAll('#requests section').length > 8")
+                await picture(opened, f"docs-{scheme}")
+
+    drawn()
+
+
+CONTRAST = """(() => {
+  const channel = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  let worst = [99, ''];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.offsetParent || e.closest('.skip')) continue;
+    const a = light(rgb(getComputedStyle(e).color)), b = light(ground(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < worst[0]) worst = [ratio, e.textContent.slice(0, 40)];
+  }
+  return worst;
+})()"""

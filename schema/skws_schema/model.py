@@ -40,6 +40,29 @@ class AttributeType(StrEnum):
         return self in BOUNDABLE
 
 
+class Analyzer(StrEnum):
+    """How the words of a text are compared with keywords: by the stems of a language, or in another way."""
+
+    ENGLISH = "english"
+    DANISH = "danish"
+    DUTCH = "dutch"
+    FINNISH = "finnish"
+    FRENCH = "french"
+    GERMAN = "german"
+    HUNGARIAN = "hungarian"
+    ITALIAN = "italian"
+    NORWEGIAN = "norwegian"
+    PORTUGUESE = "portuguese"
+    ROMANIAN = "romanian"
+    RUSSIAN = "russian"
+    SPANISH = "spanish"
+    SWEDISH = "swedish"
+    SIMPLE = "simple"
+    """Words without case and accents, with their endings; none is too common."""
+    NONE = "none"
+    """The whole text, letter by letter."""
+
+
 _FAMILIES = {AttributeType.STRING: AttributeType.TEXT, AttributeType.INTEGER: AttributeType.NUMBER}
 
 BOUNDABLE = (AttributeType.INTEGER, AttributeType.NUMBER, AttributeType.TIMESTAMP)
@@ -51,15 +74,18 @@ class Attribute:
 
     ``min`` and ``max`` bound its values, both inclusive (microseconds since
     the epoch for a timestamp); a bounded attribute can make a query answerable
-    in constant memory (bounded-memory paper).
+    in constant memory (bounded-memory paper). ``analyzer``: how keywords are looked for in a text.
     """
 
     name: str
     type: AttributeType
     min: int | float | None = None
     max: int | float | None = None
+    analyzer: Analyzer = Analyzer.ENGLISH
 
     def __post_init__(self) -> None:
+        if self.analyzer is not Analyzer.ENGLISH and self.type is not AttributeType.TEXT:
+            raise ValueError(f"attribute {self.name}: only a text has an analyzer")
         if (self.min, self.max) != (None, None) and self.type not in BOUNDABLE:
             raise ValueError(f"attribute {self.name}: a {self.type} has no min or max")
         if self.min is not None and self.max is not None and self.min > self.max:

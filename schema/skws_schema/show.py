@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from skws_schema import drawing
 from skws_schema.drawing import Edge, Node, quoted
 from skws_schema.graph import edges_from
-from skws_schema.model import Attribute, Join, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, Join, Relation, Schema
 from skws_schema.yaml.write import bound_text, to_yaml
 
 __all__ = ["show", "to_dot", "to_yaml"]
@@ -62,7 +62,8 @@ def _attribute_lines(relation: Relation) -> Iterator[str]:
             )
             if attribute.name in names
         ]
-        notes = ", ".join(roles + _bounds(attribute))
+        analyzer = [] if attribute.analyzer is Analyzer.ENGLISH else [f"analyzer {attribute.analyzer}"]
+        notes = ", ".join(roles + analyzer + _bounds(attribute))
         yield f"{attribute.name:<{width}}  {attribute.type:<9}  {notes}".rstrip()
 
 

@@ -20,7 +20,7 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, node_text
 from skws_mesh.tree import Tree, neighbours
 from skws_schema.graph import Edge, edges
-from skws_schema.model import Schema
+from skws_schema.model import Analyzer, Schema
 from skws_schema.plural import counted
 
 MOST_COMPARED: Final = 150_000
@@ -80,7 +80,7 @@ def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
 def _meaning(alternative: Alternative) -> str:
     match alternative:
         case Phrase():
-            meaning = f"phrase of the stems {' '.join(alternative.stems)}"
+            meaning = f"phrase of the {_stem(alternative.analyzer)}s {' '.join(alternative.stems)}"
         case Prefix():
             meaning = f"words that begin with {alternative.start}"
         case Fuzzy():
@@ -90,8 +90,14 @@ def _meaning(alternative: Alternative) -> str:
         case Condition():
             meaning = "a value that satisfies the condition"
         case Term():
-            meaning = f"stem {alternative.stem}"
+            meaning = f"{_stem(alternative.analyzer)} {alternative.stem}"
     return meaning
+
+
+def _stem(analyzer: Analyzer) -> str:
+    """What words are compared by."""
+    known = {Analyzer.ENGLISH: "stem", Analyzer.SIMPLE: "word", Analyzer.NONE: "whole text"}
+    return known.get(analyzer, f"{analyzer} stem")
 
 
 def _places(schema: Schema, alternative: Alternative) -> Iterator[str]:

@@ -117,7 +117,8 @@ def _save_words(
 ) -> dict[str, tuple[int, int]]:
     """Postings of all searched columns together; gives how many texts each has, and their characters."""
     texts = dict.fromkeys(relation.search, (0, 0))
-    with closing(Gathered(folder)) as gathered:
+    analyzers = {name: relation.attributes[relation.columns[name]].analyzer for name in relation.search}
+    with closing(Gathered(folder, dict.fromkeys(analyzers.values()))) as gathered:
         for first, block in rows.parts():
             kept = pa.array(~hidden[first : first + len(block)])
             for column, name in zip(relation.search_columns, relation.search, strict=True):
@@ -125,7 +126,7 @@ def _save_words(
                 count, characters = texts[name]
                 length = pc.sum(pc.utf8_length(shown)).as_py() or 0
                 texts[name] = count + len(shown) - shown.null_count, characters + length
-                gathered.add(first, shown)
+                gathered.add(first, shown, analyzers[name])
             report(first + len(block))
         gathered.save(folder)
     return texts

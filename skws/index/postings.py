@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,12 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skws.data.arrow import integers
+from skws.data.arrow import flags, integers
 from skws.index.file import IndexFile, save, written
 from skws.keywords.analysis import tokens
 from skws.keywords.likeness import has_form, parts, within
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard, WordAlternative
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
+from skws_schema.model import Analyzer
 
 Pairs = npt.NDArray[np.uint64]
 """A chunk's number, then a row's."""
@@ -41,21 +42,26 @@ class Gathered:
     Their occurrences are kept in a file; memory holds the distinct chunks, and their counts.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, analyzers: Collection[Analyzer] = (Analyzer.ENGLISH,)) -> None:
+        self._analyzers = analyzers
         self._numbers: dict[str, int] = {}
         self._counts: Ints = np.zeros(0, dtype=np.int64)
         self._pairs = TemporaryFile(dir=folder)  # noqa: SIM115 - ``close`` does
 
-    def add(self, first: int, texts: pa.Array) -> None:
+    def add(self, first: int, texts: pa.Array, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         """The texts of rows from ``first`` on."""
-        split = pc.utf8_split_whitespace(texts)
-        found = split.flatten().dictionary_encode()
+        if analyzer is Analyzer.NONE:  # a text is one chunk
+            found = texts.drop_null().dictionary_encode()
+            rows = np.flatnonzero(flags(texts.is_valid())) + first
+        else:
+            split = pc.utf8_split_whitespace(texts)
+            found = split.flatten().dictionary_encode()
+            rows = integers(pc.list_parent_indices(split).cast(pa.int64())) + first
         numbers = self._numbers
         known = np.array(
             [numbers.setdefault(chunk, len(numbers)) for chunk in found.dictionary.to_pylist()],
             dtype=np.uint64,
         )
-        rows = integers(pc.list_parent_indices(split).cast(pa.int64())) + first
         if len(rows):
             which = integers(found.indices.cast(pa.int64()))
             pairs = distinct(known[which] << _ROW_BITS | rows.view(np.uint64))
@@ -79,7 +85,7 @@ class Gathered:
             chunks, counts = np.unique((pairs >> _ROW_BITS).view(np.int64), return_counts=True)
             rows[ranges(free[chunks], counts)] = pairs & _ROW
             free[chunks] += counts
-        _save_terms(folder, _terms(self._numbers))
+        _save_terms(folder, _terms(self._numbers, self._analyzers))
 
 
 class Postings:
@@ -98,7 +104,7 @@ class Postings:
         if isinstance(alternative, Condition):
             return NOTHING
         if isinstance(alternative, Phrase):
-            stems = (Term(stem) for stem in alternative.stems)
+            stems = (Term(stem, analyzer=alternative.analyzer) for stem in alternative.stems)
             return reduce(np.intersect1d, map(self.containing, stems))
         return distinct(np.concatenate([NOTHING, *self._rows(alternative)]))
 
@@ -115,21 +121,22 @@ class Postings:
         if isinstance(alternative, Condition):
             return 0
         if isinstance(alternative, Phrase):
-            return min(self.bound(Term(stem)) for stem in alternative.stems)
+            return min(self.bound(Term(stem, analyzer=alternative.analyzer)) for stem in alternative.stems)
         chunks = self._chunks_with(alternative)
         return int((self._chunk_first[chunks + 1] - self._chunk_first[chunks]).sum())
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """The searchable words, and how many rows contain each."""
+        """The searchable words by each analyzer, and how many rows contain each."""
         every = range(len(self._first) - 1)
-        for number in every[bisect_left(every, b"w", key=self._term) :]:
+        first, last, lower = (bisect_left(every, mark, key=self._term) for mark in (b"W", b"X", b"w"))
+        for number in (*every[first:last], *every[lower:]):
             chunks = self._chunks[self._first[number] : self._first[number + 1]].astype(np.int64)
             begins = self._chunk_first[chunks]
             counts = self._chunk_first[chunks + 1] - begins
             rows = int(counts.sum())
             if len(chunks) > 1:  # a row may contain several of them
                 rows = len(distinct(self._chunk_rows[ranges(begins, counts)]))
-            yield self._term(number)[1:].decode(), rows
+            yield self._word(number), rows
 
     def _rows(self, alternative: WordAlternative) -> Iterator[Ints]:
         """Pieces of the rows, unordered, with repetitions."""
@@ -146,20 +153,20 @@ class Postings:
         """The chunks of text with a word."""
         match alternative:
             case Term(stem=stem):
-                letters = f"s{stem}".encode()
+                letters = f"{_mark(alternative.analyzer, 's')}{stem}".encode()
                 first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
                 last = first + (first < len(self._first) - 1 and self._term(first) == letters)
             case Prefix(start=start):
-                first, last = self._beginning(start)
+                first, last = self._beginning(start, alternative.analyzer)
             case _:
                 found = [self._chunks[self._first[n] : self._first[n + 1]] for n in self._alike(alternative)]
                 return distinct(np.concatenate([NOTHING, *found])).astype(np.int64)
         return distinct(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
 
-    def _beginning(self, start: str) -> tuple[int, int]:
+    def _beginning(self, start: str, analyzer: Analyzer) -> tuple[int, int]:
         """The numbers of the terms that are words with a beginning: the first, and the one after the last."""
         every = range(len(self._first) - 1)
-        letters = f"w{start}".encode()
+        letters = f"{_mark(analyzer, 'w')}{start}".encode()
         return bisect_left(every, letters, key=self._term), bisect_left(
             every, letters + b"\xff", key=self._term
         )
@@ -168,33 +175,44 @@ class Postings:
         """The terms that are words like another, or of a form; all words that may be are looked at."""
         if isinstance(alternative, Wildcard):
             form = alternative.form
-            first, last = self._beginning(re.split(r"[*?]", form, maxsplit=1)[0])
-            yield from (n for n in range(first, last) if has_form(self._term(n)[1:].decode(), form))
+            first, last = self._beginning(re.split(r"[*?]", form, maxsplit=1)[0], alternative.analyzer)
+            yield from (n for n in range(first, last) if has_form(self._word(n), form))
             return
         word, distance = alternative.word, alternative.distance
         some = parts(word, distance)
-        first, last = self._beginning("")
+        first, last = self._beginning("", alternative.analyzer)
+        mark = len(_mark(alternative.analyzer, "w"))
         # A letter takes one byte to four.
-        sizes = np.diff(self._bounds[first : last + 1]).astype(np.int64) - 1
+        sizes = np.diff(self._bounds[first : last + 1]).astype(np.int64) - mark
         near = (sizes >= len(word) - distance) & (sizes <= 4 * (len(word) + distance))
         for number in (np.flatnonzero(near) + first).tolist():
-            its = self._term(number)[1:].decode()
+            its = self._word(number)
             if any(part in its for part in some) and within(word, its, distance):
                 yield number
+
+    def _word(self, number: int) -> str:
+        term = self._term(number)
+        return (term[1:] if term[:1] == b"w" else term.partition(b"\0")[2]).decode()
 
     def _term(self, number: int) -> bytes:
         return self._letters[self._bounds[number] : self._bounds[number + 1]].tobytes()
 
 
-def _terms(chunks: Mapping[str, int]) -> dict[bytes, list[int]]:
-    """Stems, and words that prefixes search, each with the chunks that contain it."""
+def _mark(analyzer: Analyzer, letter: str) -> str:
+    """What terms begin with: ``s`` for stems, ``w`` for words; of other analyzers their name, too."""
+    return letter if analyzer is Analyzer.ENGLISH else f"{letter.upper()}{analyzer}\0"
+
+
+def _terms(chunks: Mapping[str, int], analyzers: Collection[Analyzer]) -> dict[bytes, list[int]]:
+    """Stems, and words that prefixes search, by each analyzer, each with the chunks that contain it."""
     found: dict[bytes, list[int]] = defaultdict(list)
     for chunk, number in chunks.items():
         terms = set()
-        for token in tokens(chunk):
-            terms.add(b"s" + token.stem.encode())
-            if token.searchable:
-                terms.add(b"w" + token.word.encode())
+        for analyzer in analyzers:
+            for token in tokens(chunk, analyzer):
+                terms.add(f"{_mark(analyzer, 's')}{token.stem}".encode())
+                if token.searchable:
+                    terms.add(f"{_mark(analyzer, 'w')}{token.word}".encode())
         for term in terms:
             found[term].append(number)
     return found

@@ -1,11 +1,12 @@
 """The one analysis chain, from a text to its words, for data, queries and highlighting alike.
 
-Words are compared folded (case, accents) and stemmed (English); English stop
-words are not searchable on their own. A compound such as ``Spider-Man``,
+Words are compared folded (case, accents) and stemmed (by the attribute's analyzer, English if none
+is said); stop words are not searchable on their own. A compound such as ``Spider-Man``,
 ``O'Neil``, ``AT&T`` or ``node.js`` is found whole and by each piece. Its
 hyphens, apostrophes and underscores do not count (``spiderman``, ``oneil``),
 save between digits. A text is cut at white space first, which is fast and can
-split no word; each distinct chunk is analysed once and remembered.
+split no word; each distinct chunk is analysed once and remembered. With the
+analyzer ``none`` a text is one chunk and one word, as it is.
 """
 
 from __future__ import annotations
@@ -16,16 +17,12 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from whoosh.analysis.filters import STOP_WORDS
-from whoosh.lang.porter2 import stem as porter2
-
 from skws.keywords.alphabet import APOSTROPHES, COMPOUND, HYPHENS, PIECE, UNSPACED, fold
+from skws.keywords.languages import MEMORABLE, stem, stop_words
+from skws_schema.model import Analyzer
 
 REMEMBERED: Final = 200_000
 """Distinct chunks whose analysis is remembered: at most some 150 MB."""
-MEMORABLE: Final = 64
-"""Longer chunks (in characters) are no words that recur: they are not remembered, nor stemmed."""
-
 _CHUNK: Final = re.compile(r"\S+")
 
 
@@ -61,19 +58,21 @@ class _Piece(NamedTuple):
     word: str
 
 
-def stem(word: str) -> str:
-    """The English stem of a folded word; words not of plain Latin letters are their own stem."""
-    if len(word) > MEMORABLE or not (word.isascii() and word.isalpha()):
-        return word
-    stemmed: str = porter2(word)  # type: ignore[no-untyped-call]  # Whoosh is typed in part
-    return stemmed
+def chunks(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> list[str]:
+    """The parts of a text that are analysed by themselves."""
+    if analyzer is Analyzer.NONE:
+        return [text] if text else []
+    return text.split()
 
 
-def tokens(text: str) -> Iterator[Token]:
+def tokens(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Iterator[Token]:
     """The tokens of a text in order, a whole after its pieces."""
+    if analyzer is Analyzer.NONE:
+        yield from _untouched(text).tokens
+        return
     position = 0
     for match in _CHUNK.finditer(text):
-        chunk = analyse(match.group())
+        chunk = analyse(match.group(), analyzer)
         offset = match.start()
         for token in chunk.tokens:
             yield token._replace(
@@ -82,9 +81,9 @@ def tokens(text: str) -> Iterator[Token]:
         position += len(chunk.stems)
 
 
-def stems(text: str) -> tuple[str, ...]:
+def stems(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
     """The stems of a text's pieces in order, stop words included: what phrases are compared with."""
-    return tuple(chain.from_iterable([analyse(chunk).stems for chunk in text.split()]))
+    return tuple(chain.from_iterable([analyse(chunk, analyzer).stems for chunk in chunks(text, analyzer)]))
 
 
 def terms(text: str) -> frozenset[str]:
@@ -92,16 +91,24 @@ def terms(text: str) -> frozenset[str]:
     return frozenset(chain.from_iterable([analyse(chunk).terms for chunk in text.split()]))
 
 
-def analyse(chunk: str) -> Chunk:
-    """The words of a text without white space; offsets and positions count from its start."""
-    return _remember(chunk) if len(chunk) <= MEMORABLE else _analyse(chunk)
+def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Chunk:
+    """The words of one of a text's ``chunks``; offsets and positions count from its start."""
+    return _remember(chunk, analyzer) if len(chunk) <= MEMORABLE else _analyse(chunk, analyzer)
 
 
-def _analyse(chunk: str) -> Chunk:
+def _untouched(text: str) -> Chunk:
+    """A text as one word."""
+    token = Token(0, len(text), 0, 1, text, text, whole=False, searchable=True)
+    return Chunk((token,), (text,), (text,)) if text else Chunk((), (), ())
+
+
+def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
+    if analyzer is Analyzer.NONE:
+        return _untouched(chunk)
     found: list[Token] = []
     position = 0
     for match in COMPOUND.finditer(chunk):
-        added = _compound(match.group(), match.start(), position)
+        added = _compound(match.group(), match.start(), position, analyzer)
         position += sum(not token.whole for token in added)
         found += added
     return Chunk(
@@ -114,22 +121,22 @@ def _analyse(chunk: str) -> Chunk:
 _remember = lru_cache(maxsize=REMEMBERED)(_analyse)
 
 
-def _compound(raw: str, offset: int, position: int) -> list[Token]:
+def _compound(raw: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
     """The pieces of one compound, then its whole where that is another word."""
-    pieces = _pieces(raw)
+    pieces, common = _pieces(raw), stop_words(analyzer)
     if not pieces:
         return []
     found = [
         Token(
-            offset + piece.start, offset + piece.end, position + i, 1, piece.word, stem(piece.word), False,
-            piece.word not in STOP_WORDS,
+            offset + piece.start, offset + piece.end, position + i, 1, piece.word,
+            stem(piece.word, analyzer, raw[piece.start : piece.end]), False, piece.word not in common,
         )
         for i, piece in enumerate(pieces)
     ]  # fmt: skip
     whole = _whole(raw, pieces)
     if whole and (len(pieces) > 1 or whole != pieces[0].word):
         start, end = offset + pieces[0].start - (whole[0] == "."), offset + pieces[-1].end
-        found.append(Token(start, end, position, len(pieces), whole, stem(whole), True, True))
+        found.append(Token(start, end, position, len(pieces), whole, stem(whole, analyzer), True, True))
     return found
 
 

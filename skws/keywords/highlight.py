@@ -22,7 +22,7 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
     column = schema.relations[position].columns[attribute]
     if column not in schema.relations[position].search_columns:
         return []
-    words = list(tokens(text))
+    words = list(tokens(text, schema.relations[position].attributes[column].analyzer))
     found = [
         (start, end, number)
         for number, slot in enumerate(query.slots)
@@ -38,7 +38,7 @@ def occurrences(slot: Slot, relation: int, column: int, text: str) -> int:
     alternatives = [each for each in slot.alternatives if each.applies(relation, column)]
     if not alternatives:
         return 0
-    words = list(tokens(text))
+    words = list(tokens(text, alternatives[0].analyzer))
     return len({start for alternative in alternatives for start, _ in _spans(alternative, words)})
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from skws.data.blocks import Block
-from skws.keywords.analysis import analyse, stems
+from skws.keywords.analysis import analyse, chunks, stems
 from skws.keywords.conditions import satisfying
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Condition, Phrase
@@ -20,7 +20,7 @@ from skws.keywords.table import ChunkMemory, contains
 from skws.keywords.words import WordPredicates
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
-from skws_schema.model import Schema
+from skws_schema.model import Analyzer, Schema
 
 _QUERY_BITS = 32
 
@@ -28,8 +28,9 @@ _QUERY_BITS = 32
 class PredicateTable(ChunkMemory[tuple[int, ...]]):
     """From chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
 
-    def __init__(self) -> None:
+    def __init__(self, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         super().__init__()
+        self._analyzer = analyzer
         self._words = WordPredicates()
         self._longest: defaultdict[str, list[int]] = defaultdict(list)
         self._phrases: dict[int, tuple[str, ...]] = {}
@@ -54,7 +55,7 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
     def find(self, text: str) -> Sequence[int]:
         """The predicates that a text satisfies, perhaps several times."""
         found: tuple[int, ...] = ()
-        for chunk in text.split():
+        for chunk in chunks(text, self._analyzer):
             hits = self[chunk]
             if hits:
                 found += hits
@@ -64,13 +65,13 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
         return tuple(self._satisfied(chunk))
 
     def _satisfied(self, chunk: str) -> Iterator[int]:
-        for token in analyse(chunk).tokens:
+        for token in analyse(chunk, self._analyzer).tokens:
             yield from self._words.of(token)
             if not token.whole:
                 yield from (-phrase for phrase in self._longest.get(token.stem, ()))
 
     def _with_phrases(self, found: Sequence[int], text: str) -> list[int]:
-        words = stems(text)
+        words = stems(text, self._analyzer)
         phrases = {-phrase for phrase in found if phrase < 0}
         return [predicate for predicate in found if predicate > 0] + [
             phrase for phrase in phrases if contains(words, self._phrases[phrase])
@@ -192,4 +193,7 @@ class JointMatcher:
         for relation, described in enumerate(self.schema.relations):
             for column in described.search_columns:
                 if alternative.applies(relation, column):
-                    yield self._scoped.setdefault((relation, column), PredicateTable())
+                    place = relation, column
+                    if place not in self._scoped:
+                        self._scoped[place] = PredicateTable(described.attributes[column].analyzer)
+                    yield self._scoped[place]

@@ -3,89 +3,129 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.alphabet import UNSPACED, fold
-from skws.keywords.analysis import MEMORABLE, Token, tokens
+from skws.keywords.analysis import Token, tokens
+from skws.keywords.languages import MEMORABLE
 from skws.keywords.likeness import WILD, literals
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard
 from skws.keywords.syntax import fault
+from skws_schema.model import Analyzer, Schema
 
 LEAST: Final = {1: 3, 2: 5}
 """The fewest letters of a word with so many typing errors: shorter ones are like too many others."""
 _LEAST_LITERAL: Final = 2  # letters of a word with wildcards
 _PARTS: Final = re.compile(r"([*?])")
 
-Scopes = tuple[Scope | None, ...]
+
+class Place(NamedTuple):
+    """Where a term is looked for: a scope, and of it the columns with an analyzer; None for all of them."""
+
+    scope: Scope | None
+    analyzer: Analyzer = Analyzer.ENGLISH
+    columns: frozenset[tuple[int, int]] | None = None
 
 
-def alternatives_of(node: syntax.Node, text: str, scopes: Scopes) -> Iterator[Alternative]:
-    """The alternatives of a word or phrase; none if analysis leaves nothing of it.
+def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) -> tuple[Place, ...]:
+    """The places that scopes are, one for each analyzer. ``names``: those of relations are looked at, too."""
+    by_analyzer: dict[Analyzer, set[tuple[int, int]]] = {}
+    for relation, described in enumerate(schema.relations):
+        for column in described.search_columns:
+            by_analyzer.setdefault(described.attributes[column].analyzer, set()).add((relation, column))
+    if by_analyzer.keys() <= {Analyzer.ENGLISH}:
+        return tuple(map(Place, scopes))
+    if names:  # which are English
+        by_analyzer.setdefault(Analyzer.ENGLISH, set())
+    found = []
+    for scope in scopes:
+        for analyzer, columns in by_analyzer.items():
+            inside = frozenset((r, c) for r, c in columns if scope is None or scope in {(r, None), (r, c)})
+            if inside or (scope is None and names and analyzer is Analyzer.ENGLISH):
+                found.append(Place(scope, analyzer, inside))
+    return tuple(found)
+
+
+def alternatives_of(node: syntax.Node, text: str, places: Sequence[Place]) -> Iterator[Alternative]:
+    """The alternatives of a word or phrase in some places; none if analysis leaves nothing of it.
 
     Raises QueryError that shows ``text``, the query, for a part of a word that cannot be looked for.
     """
+    for analyzer in dict.fromkeys(place.analyzer for place in places):
+        its = [place for place in places if place.analyzer is analyzer]
+        for each in _meanings(node, text, analyzer):
+            for place in its:
+                yield replace(each, scope=place.scope, analyzer=analyzer, columns=place.columns)
+
+
+_Meaning = Term | Phrase | Prefix | Fuzzy | Wildcard
+
+
+def _meanings(node: syntax.Node, text: str, analyzer: Analyzer) -> list[_Meaning]:
     match node:
         case syntax.Phrase():
-            return _phrase(node.text, scopes)
+            return _phrase(node.text, analyzer)
         case syntax.Prefix():
-            return _prefix(node, text, scopes)
+            return _prefix(node, text, analyzer)
         case syntax.Fuzzy():
-            return _fuzzy(node, text, scopes)
+            return _fuzzy(node, text, analyzer)
         case syntax.Wildcard():
-            return _wildcard(node, text, scopes)
+            return _wildcard(node, text, analyzer)
         case _:
-            return _word(node.text, scopes)
+            return _word(node.text, analyzer)
 
 
-def _word(text: str, scopes: Scopes) -> Iterator[Alternative]:
+def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:
     """A typed word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so."""
-    found = list(tokens(text))
+    found = list(tokens(text, analyzer))
     pieces = [token for token in found if not token.whole]
     wholes = [token for token in found if token.whole]
+    meanings: list[_Meaning] = []
     if len(wholes) == 1 and wholes[0].width == len(pieces):
-        yield from (Term(wholes[0].stem, scope=scope) for scope in scopes)
+        meanings.append(Term(wholes[0].stem))
         if wholes[0].word != "".join(piece.word for piece in pieces):
-            return  # what joins the pieces counts: AT&T is not "at t"
+            return meanings  # what joins the pieces counts: AT&T is not "at t"
     elif len(pieces) == 1 and pieces[0].searchable:
-        yield from (Term(pieces[0].stem, scope=scope) for scope in scopes)
+        meanings.append(Term(pieces[0].stem))
     if len(pieces) > 1 and any(piece.searchable for piece in pieces):
-        yield from _consecutive(pieces, scopes)
+        meanings += _consecutive(pieces)
+    return meanings
 
 
-def _phrase(text: str, scopes: Scopes) -> Iterator[Alternative]:
+def _phrase(text: str, analyzer: Analyzer) -> list[_Meaning]:
     """A quoted phrase. Quotes make stop words count, so that films called "It" can be found."""
-    pieces = [token for token in tokens(text) if not token.whole]
+    pieces = [token for token in tokens(text, analyzer) if not token.whole]
     if len(pieces) == 1 and pieces[0].searchable:
-        return (Term(pieces[0].stem, scope=scope) for scope in scopes)
-    return _consecutive(pieces, scopes)
+        return [Term(pieces[0].stem)]
+    return _consecutive(pieces)
 
 
-def _consecutive(pieces: list[Token], scopes: Scopes) -> Iterator[Alternative]:
-    stems = tuple(piece.stem for piece in pieces)
-    return (Phrase(stems, scope=scope) for scope in scopes if stems)
+def _consecutive(pieces: list[Token]) -> list[_Meaning]:
+    return [Phrase(tuple(piece.stem for piece in pieces))] if pieces else []
 
 
-def _prefix(node: syntax.Prefix, text: str, scopes: Scopes) -> Iterator[Alternative]:
-    found = list(tokens(node.text))
+def _prefix(node: syntax.Prefix, text: str, analyzer: Analyzer) -> list[_Meaning]:
+    found = list(tokens(node.text, analyzer))
     pieces = [token for token in found if not token.whole]
     if not pieces:
         raise fault("'*' needs at least one letter or digit before it", text, node.startchar)
     if found[-1].width == len(pieces):
-        return (Prefix(found[-1].word, scope=scope) for scope in scopes)
+        return [Prefix(found[-1].word)]
     if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
-        return _phrase(node.text, scopes)  # unspaced script: whatever follows, the phrase is there
+        return _phrase(node.text, analyzer)  # unspaced script: whatever follows, the phrase is there
     raise fault("a prefix is one word; put quotes around several", text, node.startchar)
 
 
-def _fuzzy(node: syntax.Fuzzy, text: str, scopes: Scopes) -> Iterator[Alternative]:
+def _fuzzy(node: syntax.Fuzzy, text: str, analyzer: Analyzer) -> list[_Meaning]:
     """What the word alone finds, and words with typing errors."""
     distance = int(node.distance or "1")
     if distance not in LEAST:
         message = f"'~{node.distance}': expected '~' or '~1' for one typing error, '~2' for two"
         raise fault(message, text, node.startchar)
-    found = list(tokens(node.text))
+    found = list(tokens(node.text, analyzer))
     pieces = sum(not token.whole for token in found)
     if not found or found[-1].width != pieces:
         raise fault("'~' goes with one word", text, node.startchar)
@@ -99,24 +139,24 @@ def _fuzzy(node: syntax.Fuzzy, text: str, scopes: Scopes) -> Iterator[Alternativ
             "as shorter words are like too many others"
         )
         raise fault(message, text, node.startchar)
-    alone = (each for each in _word(node.text, scopes) if isinstance(each, Term))
-    return iter([*alone, *(Fuzzy(word, distance, scope=scope) for scope in scopes)])
+    alone = [each for each in _word(node.text, analyzer) if isinstance(each, Term)]
+    return [*alone, Fuzzy(word, distance)]
 
 
-def _wildcard(node: syntax.Wildcard, text: str, scopes: Scopes) -> Iterator[Alternative]:
+def _wildcard(node: syntax.Wildcard, text: str, analyzer: Analyzer) -> list[_Meaning]:
+    exact = analyzer is Analyzer.NONE
     spelled = _PARTS.split(node.text)
-    form = "".join(part if part in WILD else fold(part) for part in spelled)
+    form = "".join(part if part in WILD or exact else fold(part) for part in spelled)
     form = re.sub(r"\*+", "*", form)
-    letters = "".join(literals(form))
     for part in literals(form):
-        found = [token.word for token in tokens(part)]
+        found = [token.word for token in tokens(part, analyzer)]
         if found[:1] != [part] or UNSPACED.search(part):
             message = (
                 "wildcards stand for characters of one word: beside them are letters and digits only,"
                 " of a script with blanks between words"
             )
             raise fault(message, text, node.startchar)
-    if len(letters) < _LEAST_LITERAL:
+    if sum(map(len, literals(form))) < _LEAST_LITERAL:
         message = f"a word with wildcards needs at least {_LEAST_LITERAL} letters or digits"
         raise fault(message, text, node.startchar)
-    return (Wildcard(form, scope=scope) for scope in scopes)
+    return [Wildcard(form)]

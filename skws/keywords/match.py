@@ -19,7 +19,7 @@ from skws.data.texts import Column
 from skws.keywords.conditions import satisfied, satisfying
 from skws.keywords.query import Alternative, Condition, KeywordQuery
 from skws.keywords.table import Bitmaps, ChunkTable, Numbered
-from skws_schema.model import Row, Schema
+from skws_schema.model import Analyzer, Row, Schema
 
 EXCLUDED: Final = -1
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -46,7 +46,10 @@ class Matcher:
         # Columns with the same alternatives share a table and its memory.
         table = cache(ChunkTable)
         self._columns = tuple(
-            tuple((column, table(self._numbered(relation, column))) for column in described.search_columns)
+            tuple(
+                (column, table(self._numbered(relation, column), described.attributes[column].analyzer))
+                for column in described.search_columns
+            )
             for relation, described in enumerate(schema.relations)
         )
         self._conditions = tuple(
@@ -57,7 +60,7 @@ class Matcher:
             )
             for relation in range(len(schema.relations))
         )
-        names = table(self._unscoped() if query.match_names else ())
+        names = table(self._unscoped() if query.match_names else (), Analyzer.ENGLISH)
         self._names = tuple(
             0
             if relation in query.without
@@ -144,7 +147,9 @@ class Matcher:
         return tuple(
             (bit, alternative)
             for bit, alternative in self.alternatives()
-            if bit != self._excluded and alternative.scope is None
+            if bit != self._excluded
+            and alternative.scope is None
+            and alternative.analyzer is Analyzer.ENGLISH
         )
 
     @property

@@ -10,14 +10,14 @@ from skws.keywords import syntax
 from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import tokens
 from skws.keywords.comparison import compare, in_range
-from skws.keywords.leaves import alternatives_of
+from skws.keywords.leaves import alternatives_of, places_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
 from skws.keywords.scope import Compared, compared, left_out, resolve
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.comparison import Op
 from skws_schema.errors import QueryError
-from skws_schema.model import Schema
+from skws_schema.model import Analyzer, Schema
 
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""
@@ -38,7 +38,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         raise QueryError(
             f"a query may have {MAX_CHARACTERS:,} characters at most; this one has {len(text):,}"
         )
-    reader = _Reader(text, schema)
+    reader = _Reader(text, schema, match_names=match_names)
     groups = [_read_part(reader, schema, part) for part in parts(text)]
     _check(reader, text)
     without = frozenset(reader.without)
@@ -110,9 +110,10 @@ class _Leaf(NamedTuple):
 class _Reader:
     """Collects the slots and exclusions of a tree."""
 
-    def __init__(self, text: str, schema: Schema) -> None:
+    def __init__(self, text: str, schema: Schema, *, match_names: bool) -> None:
         self.text = text
         self.schema = schema
+        self.match_names = match_names
         self.scopes: dict[str, tuple[Scope, ...] | Compared] = {}
         self.slots: list[Slot] = []
         self.exclusions: list[Slot] = []
@@ -219,11 +220,15 @@ class _Reader:
         if isinstance(node, syntax.Comparison) or isinstance(known, Compared):
             return self._condition(node, name, known)
         scoped = f"{name.lower()}:" if name else ""
-        alternatives = alternatives_of(node, self.text, known)
-        return _Leaf(scoped + self._spelled(node), tuple(alternatives))
+        places = places_of(known, self.schema, names=self.match_names)
+        alternatives = alternatives_of(node, self.text, places)
+        exact = bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
+        return _Leaf(scoped + self._spelled(node, exact=exact), tuple(alternatives))
 
-    def _spelled(self, node: syntax.Node) -> str:
+    def _spelled(self, node: syntax.Node, *, exact: bool) -> str:
         match node:
+            case _ if exact:  # every sign counts
+                return self.text[node.startchar : node.endchar]
             case syntax.Phrase():
                 return f'"{" ".join(node.text.lower().split())}"'
             case syntax.Prefix():

@@ -20,7 +20,9 @@ from whoosh.lang.porter2 import exceptional_forms
 from skws.keywords.alphabet import JOINERS
 from skws.keywords.likeness import literals, parts
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
+from skws_schema.model import Analyzer
 
+_KNOWN: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
 _LONGEST: Final = 10  # letters compared; more rule out little and make the automaton larger
 # Letters in all: RE2 becomes a thousand times slower once its automaton outgrows its memory.
 _ALL_LETTERS: Final = 800
@@ -140,14 +142,23 @@ def _inside(alternative: Alternative) -> Iterable[str]:
 def _start(alternative: Alternative) -> str | None:
     """What some word begins with, folded, in every text that satisfies the alternative; None if nothing."""
     match alternative:
-        case Fuzzy() | Wildcard() | Condition():
+        case Condition():
             return None
+        case _ if alternative.analyzer not in _KNOWN:
+            return (
+                ""  # other stemmers change more than endings, and texts as they are may begin with any sign
+            )
+        case Fuzzy() | Wildcard():
+            return None
+        case Term(stem=start) if alternative.analyzer is Analyzer.SIMPLE:
+            pass
         case Term(stem=stem):
             start = _unstemmed(stem)
         case Prefix(start=start):
             pass
         case Phrase(stems=stems):
-            start = max(map(_unstemmed, stems), key=len)
+            begins = stems if alternative.analyzer is Analyzer.SIMPLE else map(_unstemmed, stems)
+            start = max(begins, key=len)
     return start[:_LONGEST]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
-from skws_schema.model import Value
+from skws_schema.model import Analyzer, Value
 
 
 class Scope(NamedTuple):
@@ -25,14 +25,22 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
-    """``without``: relations, by position, that the query leaves out."""
+    """``without``: relations, by position, that the query leaves out.
+
+    ``analyzer``: what it is compared with are words by this analyzer. ``columns``: the searched ones that
+    have it, as (relation, column); None if all that are searched have it.
+    """
 
     scope: Scope | None = field(default=None, kw_only=True)
+    analyzer: Analyzer = field(default=Analyzer.ENGLISH, kw_only=True)
+    columns: frozenset[tuple[int, int]] | None = field(default=None, kw_only=True)
     without: frozenset[int] = field(default=frozenset(), kw_only=True)
 
     def applies(self, relation: int, column: int) -> bool:
         """True if values of this column of this relation (both by position) can satisfy it."""
         if relation in self.without:
+            return False
+        if self.columns is not None and (relation, column) not in self.columns:
             return False
         scope = self.scope
         return scope is None or (scope.relation == relation and scope.column in {None, column})
@@ -40,7 +48,7 @@ class _Scoped:
     @property
     def everywhere(self) -> bool:
         """True if values of all columns can satisfy it."""
-        return self.scope is None and not self.without
+        return self.scope is None and self.columns is None and not self.without
 
 
 @dataclass(frozen=True, slots=True)

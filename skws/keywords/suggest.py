@@ -10,6 +10,8 @@ from whoosh.spelling import ListCorrector
 
 from skws.keywords.alphabet import fold
 from skws.keywords.analysis import tokens
+from skws.keywords.query import Fuzzy, Slot, Term
+from skws_schema.model import Analyzer
 
 _SHORT: Final = 4
 """Words this short have one letter wrong at most: with two, any word is near any other."""
@@ -24,9 +26,9 @@ class Vocabulary(Mapping[str, int]):
         self._limit = limit
         self._counts: Counter[str] = Counter()
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         """Count the words of a text."""
-        self._counts.update(token.word for token in tokens(text) if token.searchable)
+        self._counts.update(token.word for token in tokens(text, analyzer) if token.searchable)
         if len(self._counts) > self._limit:
             # Keep half, so that sorting costs little for each new word.
             self._counts = Counter(dict(self._counts.most_common(self._limit // 2)))
@@ -41,6 +43,18 @@ class Vocabulary(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._counts)
+
+
+def similar(slot: Slot, words: Mapping[str, int]) -> str:
+    """The slot's text with a similar word of the data, if it is a single word; else empty.
+
+    A word that may have typing errors found none that is similar.
+    """
+    if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
+        return ""
+    scope, colon, word = slot.text.rpartition(":")
+    near = suggest(word, words, limit=1)
+    return f"{scope}{colon}{near[0]}" if near else ""
 
 
 def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:

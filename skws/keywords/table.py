@@ -22,11 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.texts import Column, Places, Texts
-from skws.keywords.analysis import MEMORABLE, analyse, stems
+from skws.keywords.analysis import analyse, chunks, stems
+from skws.keywords.languages import MEMORABLE
 from skws.keywords.prefilter import ASCII_JOINERS, condition, hopeless, substrings
 from skws.keywords.query import Alternative, Condition, Phrase
 from skws.keywords.words import WordPredicates
 from skws_mesh.columnar.columns import distinct
+from skws_schema.model import Analyzer
 
 _REMEMBERED: Final = 500_000  # chunks
 
@@ -117,8 +119,9 @@ class ChunkTable(ChunkMemory[int]):
     and only texts with a flag are compared word by word.
     """
 
-    def __init__(self, numbered: Numbered) -> None:
+    def __init__(self, numbered: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         super().__init__()
+        self._analyzer = analyzer
         self.possible = 0
         self._words = WordPredicates()
         self._phrases: list[tuple[tuple[str, ...], int]] = []
@@ -136,7 +139,7 @@ class ChunkTable(ChunkMemory[int]):
 
     def _found(self, text: str) -> int:
         found = 0
-        for chunk in text.split():
+        for chunk in chunks(text, self._analyzer):
             found |= self[chunk]
         return found if found >> _FIRST_FLAG == 0 else self._with_phrases(found, text)
 
@@ -168,7 +171,7 @@ class ChunkTable(ChunkMemory[int]):
 
     def look_up(self, chunk: str) -> int:
         found = 0
-        for token in () if self._hopeless(chunk) else analyse(chunk).tokens:
+        for token in () if self._hopeless(chunk) else analyse(chunk, self._analyzer).tokens:
             for bit in self._words.of(token):
                 found |= bit
             if not token.whole:
@@ -177,7 +180,7 @@ class ChunkTable(ChunkMemory[int]):
 
     def _with_phrases(self, found: int, text: str) -> int:
         """``found`` with the bits of the phrases in ``text`` in place of their flags."""
-        words = stems(text)
+        words = stems(text, self._analyzer)
         bits = found & ((1 << _FIRST_FLAG) - 1)
         for number, (phrase, bit) in enumerate(self._phrases):
             if found >> (_FIRST_FLAG + number) & 1 and contains(words, phrase):

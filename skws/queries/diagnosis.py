@@ -14,8 +14,8 @@ from skws.data.record import BadRecord, Record
 from skws.formats import Replay, read_split
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.keywords.query import Slot, Term
-from skws.keywords.suggest import Vocabulary, suggest
+from skws.keywords.query import Slot
+from skws.keywords.suggest import Vocabulary, similar
 from skws_schema.errors import SourceError
 
 SAMPLE_RECORDS: Final = 50_000
@@ -78,16 +78,13 @@ def _count(record: Record, plan: Plan, seen: Sample) -> None:
     found = plan.matcher.bitmap(record.relation, record.row)
     for slot in range(len(seen.slots)):
         seen.slots[slot] += found != EXCLUDED and found >> slot & 1
-    for column in plan.schema.relations[record.relation].search_columns:
+    relation = plan.schema.relations[record.relation]
+    for column in relation.search_columns:
         value = record.row[column]
         if value is not None:
-            seen.words.add(str(value))
+            seen.words.add(str(value), relation.attributes[column].analyzer)
 
 
 def _hint(slot: Slot, words: Mapping[str, int]) -> str:
-    """A similar word of the data, if the slot is a single word."""
-    if not isinstance(slot.alternatives[0], Term):
-        return ""
-    scope, colon, word = slot.text.rpartition(":")
-    near = suggest(word, words, limit=1)
-    return f"; did you mean {scope + colon + near[0]!r}?" if near else ""
+    near = similar(slot, words)
+    return f"; did you mean {near!r}?" if near else ""

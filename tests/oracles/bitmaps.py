@@ -20,9 +20,12 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
         value = row[column]
         if value is None:
             continue
-        found = list(tokens(str(value)))
+        analyzer = schema.relations[relation].attributes[column].analyzer
+        found = list(tokens(str(value), analyzer))
         pieces = [token for token in found if not token.whole]
         for alternative in slot.alternatives:
+            if alternative.analyzer is not analyzer:
+                continue
             scope = alternative.scope
             if scope and (scope.relation != relation or scope.column not in (None, column)):
                 continue

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from skws_schema.errors import SchemaError
+from skws_schema.model import Analyzer
 from skws_schema.yaml.load import load_schema, parse_schema
 
 HEAD = (
@@ -16,6 +17,7 @@ JOINS = (
     HEAD
     + "  b: {attributes: {x: integer, t: text, s: string, w: timestamp, n: number, b: boolean}}\njoins:\n"
 )
+ANALYZERS = ", ".join(Analyzer)
 TYPES = "text, string, integer, number, boolean, timestamp"
 WINDOW = "expected a duration with its unit (20 minutes), a number of tuples (1000 tuples) or none"
 NAME_RULE = "a name is made of letters, digits, '_' and '-', and does not start with '-'"
@@ -96,6 +98,21 @@ GOLDEN = {
     "type misspelt": (
         "relations:\n  a: {attributes: {x: interger}}\n",
         [f"2:23: unknown type 'interger'; expected one of {TYPES}; did you mean 'integer'?"],
+    ),
+    "analyzer misspelt": (
+        "relations:\n  a: {analyzer: germann, attributes: {x: {type: text, analyzer: xx}}}\n",
+        [
+            f"2:17: unknown analyzer 'germann'; expected one of {ANALYZERS}; did you mean 'german'?",
+            f"2:65: unknown analyzer 'xx'; expected one of {ANALYZERS}",
+        ],
+    ),
+    "analyzer of a number": (
+        "relations:\n  a: {attributes: {x: {type: integer, analyzer: german}}}\n",
+        ["2:39: a.x: only a text attribute has an analyzer; this is integer"],
+    ),
+    "analyzer of no text": (
+        "relations:\n  a: {attributes: {x: text}, analyzer: [german]}\n",
+        [f"2:40: a.analyzer: expected an analyzer ({ANALYZERS}), found a list"],
     ),
     "type of the long form misspelt": (
         "relations:\n  a: {attributes: {x: {type: Text}}}\n",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.show import draw, show, spanning_trees, to_dot, to_yaml
 from skws_schema.yaml.document import json_schema
 from skws_schema.yaml.load import parse_schema
@@ -176,6 +176,8 @@ def attributes(draw: st.DrawFn, name: str) -> Attribute:
         AttributeType.NUMBER: st.floats(allow_nan=False, allow_infinity=False),
         AttributeType.TIMESTAMP: MICROSECONDS,
     }
+    if kind is AttributeType.TEXT:
+        return Attribute(name, kind, analyzer=draw(st.sampled_from([Analyzer.ENGLISH, *Analyzer])))
     if kind not in numbers:
         return Attribute(name, kind)
     low, high = sorted(draw(st.tuples(numbers[kind], numbers[kind])))
@@ -260,6 +262,7 @@ def test_json_schema_serves_editors() -> None:
         "attributes",
         "key",
         "search",
+        "analyzer",
         "time",
         "table",
         "source",

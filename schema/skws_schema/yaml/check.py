@@ -152,6 +152,15 @@ def _check_source(located: Located, draft: Draft) -> None:
         located.report(located.key_place((*draft.path, "source")), message)
 
 
+def _check_analyzers(located: Located, draft: Draft) -> None:
+    for name, kind in (draft.types or {}).items():
+        written = mapping(mapping(draft.entry.get("attributes")).get(name))
+        if "analyzer" in written and kind and kind is not AttributeType.TEXT:
+            place = located.key_place((*draft.path, "attributes", name, "analyzer"))
+            message = f"{draft.name}.{name}: only a text attribute has an analyzer; this is {kind}"
+            located.report(place, message)
+
+
 def _check_bounds(located: Located, draft: Draft) -> None:
     for name, kind in (draft.types or {}).items():
         written = mapping(mapping(draft.entry.get("attributes")).get(name))
@@ -180,4 +189,4 @@ def _check_bounds_of(located: Located, path: Path, kind: AttributeType, written:
         located.report(located.value_place((*path, "min")), message)
 
 
-_RELATION_CHECKS = (_check_names, _check_search, _check_time, _check_source, _check_bounds)
+_RELATION_CHECKS = (_check_names, _check_search, _check_time, _check_source, _check_analyzers, _check_bounds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -25,7 +26,7 @@ from pydantic import (
 )
 
 from skws_schema.errors import nearest
-from skws_schema.model import AttributeType
+from skws_schema.model import Analyzer, AttributeType
 from skws_schema.yaml.located import Data, Located, Path
 
 _NAME = re.compile(r"\w[\w-]*")
@@ -90,6 +91,9 @@ class AttributeDocument(_Level):
     """Smallest value there can be. For integer, number and timestamp."""
     max: Bound | None = Field(default=None, examples=[10, "2026-12-31T23:59:59Z"])
     """Largest value there can be. For integer, number and timestamp."""
+    analyzer: Analyzer | None = Field(default=None, examples=["german"])
+    """How keywords are looked for in a text: by the stems of a language, as simple words without case and
+    accents, or none: the whole text, letter by letter (default: that of the relation)."""
 
 
 AttributeEntry: TypeAlias = Annotated[
@@ -109,6 +113,8 @@ class RelationDocument(_Level):
     """Attributes unique among live tuples. A row with the key of a live one replaces it. NULL equals none."""
     search: list[Name] | None = Field(default=None, examples=[["title"]])
     """Text attributes that keywords are looked for in (default: every text attribute)."""
+    analyzer: Analyzer = Field(default=Analyzer.ENGLISH, examples=["german"])
+    """The analyzer of all text attributes that have none of their own."""
     time: Name | None = Field(default=None, examples=["released"])
     """The timestamp attribute that is the event time (default: the record's own time)."""
     table: Flag = False
@@ -174,6 +180,7 @@ def _close(node: object) -> None:
 
 
 _TYPES = ", ".join(AttributeType)
+_ANALYZERS = ", ".join(Analyzer)
 _NAMES = "a list of attribute names, such as [mid]"
 
 _LEVELS: dict[tuple[str, ...], tuple[type[BaseModel], str]] = {
@@ -194,6 +201,8 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "search"): _NAMES,
     ("relations", "*", "key", "*"): "the name of an attribute",
     ("relations", "*", "search", "*"): "the name of an attribute",
+    ("relations", "*", "analyzer"): f"an analyzer ({_ANALYZERS})",
+    ("relations", "*", "attributes", "*", "analyzer"): f"an analyzer ({_ANALYZERS})",
     ("relations", "*", "time"): "the name of an attribute",
     ("relations", "*", "table"): "true or false",
     ("relations", "*", "source"): "a path or an address (text)",
@@ -242,7 +251,7 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
         case "value_error" if fault["loc"][-1] == "[key]":
             located.report(located.key_place(path), str(fault["ctx"]["error"]))
         case "enum" if isinstance(fault["input"], str):
-            located.report(located.value_place(path), _unknown_type(fault["input"]))
+            located.report(located.value_place(path), _unknown_choice(path, fault["input"]))
         case "too_short":
             located.report(
                 located.key_place(path),
@@ -290,9 +299,11 @@ def _unknown_key(path: Path) -> str:
     return f"{_whose(path[:-1])}unknown key {key!r}{hint}"
 
 
-def _unknown_type(value: str) -> str:
-    hint = nearest(value.lower(), [t.value for t in AttributeType])
-    return f"unknown type {value!r}; expected one of {_TYPES}{hint}"
+def _unknown_choice(path: Path, value: str) -> str:
+    kind: type[StrEnum] = Analyzer if path[-1] == "analyzer" else AttributeType
+    known = [each.value for each in kind]
+    what = "analyzer" if kind is Analyzer else "type"
+    return f"unknown {what} {value!r}; expected one of {', '.join(known)}{nearest(value.lower(), known)}"
 
 
 def _misspelt(around: Data, path: Path) -> bool:

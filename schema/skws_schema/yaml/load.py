@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from skws_schema.errors import Problem, SchemaError, nearest, not_utf8
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.check import (
     CheckExpression,
     CheckWindow,
@@ -131,7 +131,7 @@ def _schema(document: Document, joins: tuple[Join, ...], default_name: str) -> S
 
 
 def _relation(name: str, entry: RelationDocument) -> Relation:
-    attributes = tuple(_attribute(n, a) for n, a in entry.attributes.items())
+    attributes = tuple(_attribute(n, a, entry.analyzer) for n, a in entry.attributes.items())
     texts = tuple(a.name for a in attributes if a.type is AttributeType.TEXT)
     return Relation(
         name=name,
@@ -145,11 +145,14 @@ def _relation(name: str, entry: RelationDocument) -> Relation:
     )
 
 
-def _attribute(name: str, entry: AttributeEntry) -> Attribute:
+def _attribute(name: str, entry: AttributeEntry, analyzer: Analyzer) -> Attribute:
+    kind = entry.type if isinstance(entry, AttributeDocument) else entry
+    if kind is not AttributeType.TEXT:
+        analyzer = Analyzer.ENGLISH
     if not isinstance(entry, AttributeDocument):
-        return Attribute(name, entry)
-    low, high = (None if b is None else bound_value(entry.type, b) for b in (entry.min, entry.max))
-    return Attribute(name, entry.type, low, high)
+        return Attribute(name, kind, analyzer=analyzer)
+    low, high = (None if b is None else bound_value(kind, b) for b in (entry.min, entry.max))
+    return Attribute(name, kind, low, high, entry.analyzer or analyzer)
 
 
 def _decode(raw: bytes, source: str) -> str:

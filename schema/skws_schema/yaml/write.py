@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import yaml
 
 from skws_schema.instants import iso
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.located import SCALARS, TAG_PREFIX
 
 WIDTH = 100
@@ -52,8 +52,10 @@ def names(items: Iterable[str]) -> str:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """An attribute's type, with its bounds if it has any."""
+    """An attribute's type, with its bounds and its analyzer if it has any."""
     bounds = _bounds(attribute)
+    if attribute.analyzer is not Analyzer.ENGLISH:
+        bounds += f", analyzer: {attribute.analyzer}"
     return f"{{type: {attribute.type}{bounds}}}" if bounds else attribute.type.value
 
 

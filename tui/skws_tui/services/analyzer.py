@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
@@ -12,8 +11,8 @@ from skws.keywords.highlight import highlight
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.keywords.query import Slot, Term
-from skws.keywords.suggest import suggest
+from skws.keywords.query import Slot
+from skws.keywords.suggest import similar
 from skws.queries.keyword_plans import ranking_of
 from skws.queries.kinds import check
 from skws.spec.job import Job
@@ -116,14 +115,6 @@ def _slots(slots: tuple[Slot, ...], counts: SlotCounts, rows: LiveRows) -> tuple
     absent = any(not count for count in counts.slots) and counts.tuples
     words = rows.words() if absent else {}
     return tuple(
-        SlotAnalysis(slot.text, count, "" if count else _suggestion(slot, words))
+        SlotAnalysis(slot.text, count, "" if count or not words else similar(slot, words))
         for slot, count in zip(slots, counts.slots, strict=True)
     )
-
-
-def _suggestion(slot: Slot, words: Mapping[str, int]) -> str:
-    if not isinstance(slot.alternatives[0], Term) or not words:
-        return ""
-    scope, colon, word = slot.text.rpartition(":")
-    near = suggest(word, words, limit=1)
-    return f"{scope}{colon}{near[0]}" if near else ""

@@ -191,5 +191,11 @@ class LiveRows:
 
 
 def _words(relation: Relation, row: Row) -> list[str]:
-    texts = (row[column] for column in relation.search_columns)
-    return [t.word for text in texts if text is not None for t in tokens(str(text)) if t.searchable]
+    texts = ((row[column], relation.attributes[column].analyzer) for column in relation.search_columns)
+    return [
+        token.word
+        for text, analyzer in texts
+        if text is not None
+        for token in tokens(str(text), analyzer)
+        if token.searchable
+    ]

@@ -28,7 +28,8 @@ _PREFIX: Final = re.compile(
     r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
 )
-_LAST_WORD: Final = re.compile(r"[^\s\"():*+-]+$")
+# Nothing completes a part of a form with wildcards, nor a value that is compared.
+_LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():+-]))[^\s\"():*?~<>=!+-]+$")
 
 
 @dataclass(frozen=True, slots=True)

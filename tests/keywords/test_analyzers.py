@@ -1,0 +1,165 @@
+"""Analyzers of attributes: a keyword means in each attribute what its analyzer makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.blocks import RowBlock
+from skws.index.file import IndexFile, packed
+from skws.index.make import make_parts
+from skws.index.table import all_relations
+from skws.keywords.highlight import highlight
+from skws.keywords.joint import JointMatcher
+from skws.keywords.languages import stem, stop_words
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
+from skws_schema.errors import QueryError
+from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Row, Schema
+from tests.keywords.texts_and_queries import texts, words
+from tests.oracles.bitmaps import bitmap
+from tests.strategies import examples
+
+KINDS = (Analyzer.ENGLISH, Analyzer.GERMAN, Analyzer.SIMPLE, Analyzer.NONE, Analyzer.RUSSIAN, Analyzer.FRENCH)
+SCHEMA = Schema(
+    "texts",
+    (
+        Relation(
+            "page",
+            tuple(Attribute(str(kind), AttributeType.TEXT, analyzer=kind) for kind in KINDS),
+            search=tuple(map(str, KINDS)),
+        ),
+        Relation(
+            "plain",
+            tuple(Attribute(name, AttributeType.TEXT, analyzer=Analyzer.GERMAN) for name in "ab"),
+            search=("a", "b"),
+        ),
+    ),
+    (),
+)
+PAGE, PLAIN = range(2)
+
+
+def row(analyzer: Analyzer, text: str) -> Row:
+    return tuple(text if kind is analyzer else None for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "query", "text", "found"),
+    [
+        ("english", "running", "he runs", True),
+        ("simple", "running", "he runs", False),
+        ("simple", "Café", "the CAFE", True),
+        ("simple", "the", "the cafe", True),
+        ("german", "häusern", "ein altes HAUS", True),
+        ("german", "häuser", "in den Häusern", True),
+        ("german", "hauser", "in den Häusern", True),
+        ("german", "the", "the end", True),
+        ("german", "und", "Katz und Maus", False),
+        ("german", '"katz und maus"', "Katz und Maus", True),
+        ("german", "häsuern~", "in den Häusern", True),
+        ("french", "chevaux", "le cheval", True),
+        ("russian", "красная", "красный дом", True),
+        ("russian", "елка", "ёлки", True),
+        ("russian", "кра*й", "красный дом", True),
+        ("none", "AB-12", "AB-12", True),
+        ("none", "ab-12", "AB-12", False),
+        ("none", "AB", "AB-12", False),
+        ("none", "AB-*", "AB-12", True),
+        ("none", '"grace hopper"', "grace hopper", True),
+        ("none", "grace", "grace hopper", False),
+        ("none", "A?-1*", "AB-12", True),
+        ("none", "AB-21~", "AB-12", True),
+        ("none", "東京", "東京", True),
+        ("german", "東京", "東京物語", True),
+        ("simple", "東京", "大東京", True),
+    ],
+)
+def test_a_keyword_in_an_attribute(analyzer: str, query: str, text: str, found: bool) -> None:
+    kind = Analyzer(analyzer)
+    try:
+        matcher = Matcher(parse_query(f"page.{analyzer}:{query}", SCHEMA), SCHEMA)
+    except QueryError:
+        assert not found
+        return
+    assert bool(matcher.bitmap(PAGE, row(kind, text))) == found
+    assert not any(matcher.bitmap(PAGE, row(other, text)) for other in KINDS if other is not kind)
+
+
+def test_a_stop_word_of_one_language_is_a_keyword_in_others() -> None:
+    query = parse_query("und house", SCHEMA)
+    assert query.keywords == ("und", "house")
+    matcher = Matcher(query, SCHEMA)
+    assert matcher.bitmap(PAGE, row(Analyzer.ENGLISH, "und")) == 1
+    assert matcher.bitmap(PAGE, row(Analyzer.GERMAN, "und")) == 0
+    with pytest.raises(QueryError, match="not searched are plain:und"):
+        parse_query("plain:und", SCHEMA)
+
+
+def test_names_of_relations_are_english() -> None:
+    only = Schema("s", (SCHEMA.relations[PLAIN],), ())
+    assert Matcher(parse_query("plains", only, match_names=True), only).bitmap(0, (None, None)) == 1
+    assert Matcher(parse_query("plains", only), only).bitmap(0, (None, None)) == 0
+
+
+def test_exact_values_are_shown_and_highlighted_as_they_are() -> None:
+    query = parse_query("none:AB-12,", SCHEMA)
+    assert (query.keywords, query.notes) == (("none:AB-12,",), ())
+    assert highlight(query, SCHEMA, "page", "none", "AB-12,") == [(0, 6, 0)]
+    query = parse_query("Häuser", SCHEMA)
+    assert highlight(query, SCHEMA, "page", "german", "den Häusern") == [(4, 11, 0)]
+    assert highlight(query, SCHEMA, "page", "english", "den Häusern") == []
+
+
+@pytest.mark.parametrize("analyzer", [kind for kind in Analyzer if kind not in {"simple", "none"}])
+def test_every_language_has_a_stemmer_and_stop_words(analyzer: Analyzer) -> None:
+    assert stop_words(analyzer) or analyzer is Analyzer.ROMANIAN
+    assert stem("internationalisierungen", analyzer)
+
+
+_QUERIES = (
+    "tarantino",
+    "running",
+    "häusern",
+    "trav*",
+    "fction~",
+    '"spider man"',
+    "s*n",
+    "красная",
+    "и",
+    "c++",
+)
+
+
+@examples(150)
+@given(
+    st.lists(st.sampled_from(_QUERIES), min_size=1, max_size=2, unique=True),
+    st.sampled_from(["", "", "page:", "german:", "none:", "page.simple:"]),
+    st.lists(st.lists(st.one_of(texts(), words(), st.none()), min_size=6, max_size=6), max_size=4),
+)
+def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[list[str | None]]) -> None:
+    """Rows, columns, many queries at once, and the words of an index, against loops over analysed words."""
+    query = parse_query(" ".join(f"{scope}{each}" for each in some), SCHEMA)
+    rows: list[Row] = [tuple(each) for each in values if not _lone("".join(text or "" for text in each))]
+    matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)
+    expected = [bitmap(query, SCHEMA, PAGE, each) for each in rows]
+    assert [matcher.bitmap(PAGE, each) for each in rows] == expected
+    assert matcher.bitmaps_of([RowBlock(PAGE, rows)])[0].tolist() == expected
+    joint.add(1, matcher)
+    found = joint.bitmaps(RowBlock(PAGE, rows))
+    carrying = {number: bits for number, bits in enumerate(expected) if bits}
+    assert dict(zip(found.tuple.tolist(), found.bitmap.tolist(), strict=True)) == carrying
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        with packed(path) as parts:
+            make_parts(parts, SCHEMA, lambda relation: iter(rows if relation.name == "page" else []))
+        table = all_relations(IndexFile(path), SCHEMA)[PAGE]
+        assert set(carrying) <= set(table.carrying(matcher).nonzero()[0].tolist())
+
+
+def _lone(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)

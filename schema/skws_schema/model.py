@@ -170,7 +170,8 @@ class Schema:
 
     ``window`` is the text of the YAML; the windows layer gives it meaning.
     Relations and joins are referred to by position everywhere below the command
-    line. ``evolution``: the changes while a query runs.
+    line. ``evolution``: the changes while a query runs. ``synonyms``: groups of words
+    that mean the same in keyword queries.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Schema:
     joins: tuple[Join, ...]
     window: str = "none"
     evolution: Evolution = Evolution()
+    synonyms: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.index) != len(self.relations):

@@ -33,6 +33,7 @@ def query_branch(plan: Plan) -> Branch:
     query = plan.query
     below = [_slot(plan.schema, slot, f"keyword {n}: {slot.text}") for n, slot in enumerate(query.slots, 1)]
     below += [_exclusion(plan.schema, slot) for slot in query.exclusions]
+    below += [Branch(f"synonyms of {word}: {', '.join(others)}") for word, *others in query.synonyms]
     if query.without:
         names = [plan.schema.relations[relation].name for relation in sorted(query.without)]
         below.append(Branch(f"left out, also as a connection: {', '.join(names)}"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from skws.keywords import syntax
@@ -15,6 +16,7 @@ from skws.keywords.likeness import WILD, literals
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard
 from skws.keywords.syntax import fault
 from skws_schema.model import Analyzer, Schema
+from skws_schema.synonyms import Groups
 
 LEAST: Final = {1: 3, 2: 5}
 """The fewest letters of a word with so many typing errors: shorter ones are like too many others."""
@@ -49,14 +51,17 @@ def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) ->
     return tuple(found)
 
 
-def alternatives_of(node: syntax.Node, text: str, places: Sequence[Place]) -> Iterator[Alternative]:
+def alternatives_of(
+    node: syntax.Node, text: str, places: Sequence[Place], synonyms: Groups = ()
+) -> Iterator[Alternative]:
     """The alternatives of a word or phrase in some places; none if analysis leaves nothing of it.
 
-    Raises QueryError that shows ``text``, the query, for a part of a word that cannot be looked for.
+    A single word without quotes also stands for its ``synonyms``. Raises QueryError that shows
+    ``text``, the query, for a part of a word that cannot be looked for.
     """
     for analyzer in dict.fromkeys(place.analyzer for place in places):
         its = [place for place in places if place.analyzer is analyzer]
-        for each in _meanings(node, text, analyzer):
+        for each in _meanings(node, text, analyzer, synonyms):
             for place in its:
                 yield replace(each, scope=place.scope, analyzer=analyzer, columns=place.columns)
 
@@ -64,7 +69,35 @@ def alternatives_of(node: syntax.Node, text: str, places: Sequence[Place]) -> It
 _Meaning = Term | Phrase | Prefix | Fuzzy | Wildcard
 
 
-def _meanings(node: syntax.Node, text: str, analyzer: Analyzer) -> list[_Meaning]:
+def synonyms_of(word: str, groups: Groups, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
+    """The other words and phrases of the groups that a word is in, by its stem."""
+    asked = _stem_of(word, analyzer)
+    if not groups or asked is None:
+        return ()
+    found = [other for number in _by_stem(groups, analyzer).get(asked, ()) for other in groups[number]]
+    return tuple(dict.fromkeys(other for other in found if _stem_of(other, analyzer) != asked))
+
+
+@lru_cache(maxsize=64)
+def _by_stem(groups: Groups, analyzer: Analyzer) -> Mapping[str, list[int]]:
+    """The numbers of the groups that words are in, by their stems."""
+    found: dict[str, list[int]] = {}
+    for number, group in enumerate(groups):
+        for stem in dict.fromkeys(_stem_of(each, analyzer) for each in group):
+            if stem is not None:
+                found.setdefault(stem, []).append(number)
+    return found
+
+
+def _stem_of(text: str, analyzer: Analyzer) -> str | None:
+    """The stem of a single word; None for several words, and for texts that are compared as they are."""
+    if analyzer is Analyzer.NONE or len(text.split()) != 1:
+        return None
+    first = next(iter(_word(text, analyzer)), None)
+    return first.stem if isinstance(first, Term) else None
+
+
+def _meanings(node: syntax.Node, text: str, analyzer: Analyzer, synonyms: Groups) -> list[_Meaning]:
     match node:
         case syntax.Phrase():
             return _phrase(node.text, analyzer)
@@ -75,7 +108,13 @@ def _meanings(node: syntax.Node, text: str, analyzer: Analyzer) -> list[_Meaning
         case syntax.Wildcard():
             return _wildcard(node, text, analyzer)
         case _:
-            return _word(node.text, analyzer)
+            others = synonyms_of(node.text, synonyms, analyzer)
+            return [each for one in (node.text, *others) for each in _words(one, analyzer)]
+
+
+def _words(text: str, analyzer: Analyzer) -> list[_Meaning]:
+    """A typed word, or a synonym of several words, which is a phrase."""
+    return _phrase(text, analyzer) if len(text.split()) > 1 else _word(text, analyzer)
 
 
 def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import tokens
 from skws.keywords.comparison import compare, in_range
-from skws.keywords.leaves import alternatives_of, places_of
+from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
 from skws.keywords.scope import Compared, compared, left_out, resolve
 from skws.keywords.syntax import fault
@@ -52,6 +52,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         KeywordSequence(tuple(groups) if len(groups) > 1 else ()),
         tuple(dict.fromkeys(reader.ignored)),
         without,
+        tuple((word, *others) for word, others in reader.synonyms.items()),
     )
 
 
@@ -119,6 +120,7 @@ class _Reader:
         self.exclusions: list[Slot] = []
         self.dropped: list[str] = []
         self.ignored: list[str] = []
+        self.synonyms: dict[str, dict[str, None]] = {}
         self.without: dict[int, int] = {}  # relations, with the places where they are named
         self.restricted: dict[int, str] = {}  # relations, with conditions on them
 
@@ -221,9 +223,17 @@ class _Reader:
             return self._condition(node, name, known)
         scoped = f"{name.lower()}:" if name else ""
         places = places_of(known, self.schema, names=self.match_names)
-        alternatives = alternatives_of(node, self.text, places)
+        alternatives = alternatives_of(node, self.text, places, self.schema.synonyms)
+        if isinstance(node, syntax.Word):
+            self._note_synonyms(node.text, places)
         exact = bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
         return _Leaf(scoped + self._spelled(node, exact=exact), tuple(alternatives))
+
+    def _note_synonyms(self, word: str, places: Sequence[Place]) -> None:
+        for analyzer in dict.fromkeys(place.analyzer for place in places):
+            others = synonyms_of(word, self.schema.synonyms, analyzer)
+            if others:
+                self.synonyms[word.lower()] = dict.fromkeys((*self.synonyms.get(word.lower(), ()), *others))
 
     def _spelled(self, node: syntax.Node, *, exact: bool) -> str:
         match node:

@@ -160,6 +160,7 @@ class KeywordQuery:
     punctuation around the others, for display.
     ``sequence``: which keywords come before which others, where the query says.
     ``without``: the relations, by position, whose tuples no result has.
+    ``synonyms``: typed words, each with what else it stands for.
     """
 
     text: str
@@ -170,6 +171,7 @@ class KeywordQuery:
     sequence: KeywordSequence = field(default_factory=KeywordSequence)
     ignored: tuple[str, ...] = ()
     without: frozenset[int] = frozenset()
+    synonyms: tuple[tuple[str, ...], ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:

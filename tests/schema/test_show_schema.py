@@ -216,7 +216,9 @@ def schemas(draw: st.DrawFn) -> Schema:
             named = Join(draw(st.sampled_from([name, condition])), left.name, right.name, on)
             joins.setdefault(frozenset((frozenset(((left.name, a), (right.name, b)))) for a, b in on), named)
     unique_names = {join.name: join for join in joins.values()}
-    return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS))
+    groups = draw(st.lists(st.lists(NAMES, min_size=2, max_size=3, unique=True).map(tuple), max_size=2))
+    synonyms = tuple(group for group in groups if all(any(map(str.isalnum, word)) for word in group))
+    return Schema(draw(TEXTS), parts, tuple(unique_names.values()), draw(TEXTS), synonyms=synonyms)
 
 
 @examples(150)

@@ -78,6 +78,11 @@ Conditions: TypeAlias = Annotated[
 ]
 
 
+Synonyms: TypeAlias = Annotated[
+    Annotated[Text, Tag("(one)")] | Annotated[list[Text], Tag("(several)")], Discriminator(_one_or_several)
+]
+
+
 class _Level(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -151,6 +156,9 @@ class Document(_Level):
     """What the schema is called (default: the name of its file)."""
     window: Text = Field(default="none", examples=["20 minutes", "1000 tuples", "none"])
     """How long tuples live: a duration, a number of tuples, none, or a window expression."""
+    synonyms: Synonyms | None = Field(default=None, examples=["synonyms.txt", ["car, automobile"]])
+    """Words that mean the same in queries, separated by commas: a list of groups, or a file with one a line,
+    relative to this one."""
     relations: dict[Name, RelationDocument] = Field(min_length=1)
     """The relations, by name."""
     joins: list[JoinEntry] | None = Field(default=None, examples=[["director.did = movie.did"]])
@@ -194,6 +202,8 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("version",): "1, the version of this format",
     ("name",): "a name (text)",
     ("window",): "a duration with its unit (20 minutes), a number of tuples (1000 tuples) or none",
+    ("synonyms",): 'the name of a file, or a list of groups such as ["car, automobile"]',
+    ("synonyms", "*"): 'words that mean the same, such as "car, automobile"',
     ("relations",): "a mapping from names to relations",
     ("joins",): "a list of joins",
     ("relations", "*", "attributes"): "a mapping from names to types, such as {mid: integer}",

@@ -25,6 +25,7 @@ from skws_schema.yaml.document import (
 )
 from skws_schema.yaml.joins import read_joins
 from skws_schema.yaml.located import locate, place_of
+from skws_schema.yaml.synonyms import read_synonyms
 
 # PyYAML reads some 200 kB a second; a relation and its join take some 120 bytes.
 MAX_BYTES = 1 << 20
@@ -55,6 +56,7 @@ def load_schema(
         check_window=check_window,
         check_expression=check_expression,
         default_name=path.stem,
+        folder=path.absolute().parent,
     )
     return _with_sources_beside(path, schema)
 
@@ -83,8 +85,9 @@ def parse_schema(
     check_window: CheckWindow | None = None,
     check_expression: CheckExpression | None = None,
     default_name: str = DEFAULT_NAME,
+    folder: Path | None = None,
 ) -> Schema:
-    """The schema of a YAML text, which problems call ``source``.
+    """The schema of a YAML text, which problems call ``source``; files that it names are in ``folder``.
 
     Raises SchemaError with every problem, in order of line and column.
     """
@@ -96,9 +99,10 @@ def parse_schema(
     check_relations(located, relations)
     joins = read_joins(located, relations)
     check_window_text(located, check_window)
+    synonyms = read_synonyms(located, folder)
     if located.problems or document is None:
         raise SchemaError(sorted(set(located.problems), key=lambda p: (p.line, p.column, p.message)))
-    schema = _schema(document, joins, default_name)
+    schema = replace(_schema(document, joins, default_name), synonyms=synonyms)
     fault = check_expression(schema) if check_expression else None
     if fault:
         raise SchemaError([Problem(source, *window_place(located), f"window: {fault}")])

@@ -27,7 +27,10 @@ for _name, _pattern in SCALARS.items():
 
 def to_yaml(schema: Schema) -> str:
     """YAML from which ``parse_schema`` reads an equal schema; defaults are left out."""
-    lines = [*head(schema.name, schema.window), "relations:"]
+    lines = head(schema.name, schema.window)
+    if schema.synonyms:
+        lines += ["synonyms:", *(f"  - {scalar(', '.join(group))}" for group in schema.synonyms)]
+    lines += ["relations:"]
     for relation in schema.relations:
         lines += _relation_lines(relation)
     lines += ["joins:" if schema.joins else "joins: []"]

@@ -34,7 +34,9 @@ class Draft:
 def read_draft(text: str, path: Path) -> Draft:
     """Check a text as the file at ``path`` would be."""
     try:
-        schema = parse_schema(text, str(path), check_window=window_fault, default_name=path.stem)
+        schema = parse_schema(
+            text, str(path), check_window=window_fault, default_name=path.stem, folder=path.parent
+        )
     except SchemaError as error:
         problems = error.problems or (Problem(str(path), 1, 1, str(error)),)
         return Draft(text, None, problems)

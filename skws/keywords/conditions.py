@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.blocks import Block
+from skws.data.values import TEXT_CONVERSIONS, MalformedError
 from skws.keywords.query import Condition, Interval
-from skws_schema.model import Row, Value
+from skws_schema.model import AttributeType, Row, Value
 
 Flags = npt.NDArray[np.bool_]
 _SMALLEST: Final = -(2**63)
@@ -20,6 +21,16 @@ def satisfied(condition: Condition, row: Row) -> bool:
     """True if a row of the condition's relation satisfies it."""
     found = any(_holds(interval, row[column]) for column, interval in condition.tests)
     return found != condition.failing
+
+
+def text_satisfies(condition: Condition, column: int, kind: AttributeType, text: str) -> bool:
+    """True if a value of a column, shown as text, satisfies the condition by itself."""
+    try:
+        value = TEXT_CONVERSIONS[kind](text)
+    except MalformedError:
+        return False
+    intervals = [interval for tested, interval in condition.tests if tested == column]
+    return not condition.failing and any(_holds(interval, value) for interval in intervals)
 
 
 def satisfying(condition: Condition, block: Block) -> Flags:

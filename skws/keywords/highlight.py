@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skws.keywords.analysis import Token, tokens
+from skws.keywords.conditions import text_satisfies
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws.keywords.words import satisfies
 from skws_schema.model import Schema
@@ -16,14 +17,22 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
     """Spans (start, end, slot) of the keywords in an attribute's value, sorted, none overlapping.
 
     Offsets are in characters. Of overlapping spans the one that begins first
-    stays, of those the longest. An attribute that is not searched has no spans.
+    stays, of those the longest. A value that satisfies a condition that is looked for is one span.
     """
     position = schema.index[relation]
     column = schema.relations[position].columns[attribute]
-    if column not in schema.relations[position].search_columns:
-        return []
-    words = list(tokens(text, schema.relations[position].attributes[column].analyzer))
+    described = schema.relations[position].attributes[column]
     found = [
+        (0, len(text), number)
+        for number, slot in enumerate(query.slots)
+        for each in slot.alternatives
+        if isinstance(each, Condition) and each.relation == position
+        if text_satisfies(each, column, described.type, text)
+    ]
+    if column not in schema.relations[position].search_columns:
+        return _without_overlaps(found)
+    words = list(tokens(text, described.analyzer))
+    found += [
         (start, end, number)
         for number, slot in enumerate(query.slots)
         for alternative in slot.alternatives

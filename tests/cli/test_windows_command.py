@@ -256,6 +256,23 @@ def test_keywords_in_conditions_are_matched_as_in_searches(skws: Skws) -> None:
     assert [w["aggregates"] for w in found] == [{"first(name)": "Quentin Tarantino"}]
 
 
+def test_texts_of_other_languages_are_analysed_as_the_schema_says(skws: Skws, tmp_path: Path) -> None:
+    described = """
+relations:
+  a: {attributes: {t: {type: text, analyzer: german}, u: text}}
+joins: []
+"""
+    (tmp_path / "s.yaml").write_text(described)
+    texts = ["in den Häusern", "nichts", "die Hauser", "und so weiter"]
+    lines = [json.dumps({"relation": "a", "time": n, "row": {"t": t, "u": t}}) for n, t in enumerate(texts)]
+    (tmp_path / "r.jsonl").write_text("\n".join(lines))
+    files = ("-s", tmp_path / "s.yaml", "-r", tmp_path / "r.jsonl", "-f", "jsonl")
+    assert len(lines_of(skws("windows", "match [t:Haus]", *files))) == 2
+    assert len(lines_of(skws("windows", "match [u:Haus]", *files))) == 0
+    assert len(lines_of(skws("windows", "match ['und']", *files))) == 1
+    assert "stop words" in skws("windows", "match [t:und]", *files).err
+
+
 def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None:
     former, now = (
         "open when name contains 'tarantino' close when movie",

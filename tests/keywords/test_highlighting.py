@@ -48,3 +48,21 @@ def test_spans_are_sorted_apart_and_there_if_and_only_if_the_value_matches(typed
     for start, stop, _ in spans:
         assert end <= start < stop <= len(text)
         end = stop
+
+
+@pytest.mark.parametrize(
+    ("query", "attribute", "text", "spans"),
+    [
+        ("travlota~", "title", "with Travolta's", [(5, 13, 0)]),
+        ("t?av*a x", "title", "Travolta x", [(0, 8, 0), (9, 10, 1)]),
+        ("x !movie.mid<10", "mid", "7", [(0, 1, 1)]),
+        ("x !movie.mid<10", "mid", "10", []),
+        ("x movie.mid<10", "mid", "7", []),
+        ("x !studio:'a'", "studio", "'a'", [(0, 3, 1)]),
+        ("pulp !title=pulp", "title", "pulp", [(0, 4, 0)]),
+    ],
+)
+def test_likenesses_wildcards_and_conditions(
+    query: str, attribute: str, text: str, spans: list[tuple[int, int, int]]
+) -> None:
+    assert highlight(parse_query(query, SCHEMA), SCHEMA, "movie", attribute, text) == spans

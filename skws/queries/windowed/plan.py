@@ -15,7 +15,7 @@ from skws.queries.windowed.writers import witness_text
 from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
 from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import nameable
-from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
 from skws_windows.check.verdict import Bound, Verdict, check, compiled
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
@@ -45,7 +45,7 @@ class WindowPlan:
     aggregates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_keywords(self.expression.guards)
+        _check_keywords(self.expression.guards, self.alphabet)
 
     @classmethod
     def of_text(cls, schema: Schema, text: str, aggregates: tuple[str, ...] = ()) -> WindowPlan:
@@ -127,34 +127,38 @@ def _known(name: str, alphabet: Alphabet) -> str:
     return name
 
 
-_TEXT: Final = Schema(
-    "text", (Relation("text", (Attribute("text", AttributeType.TEXT),), search=("text",)),), ()
-)
-"""A text by itself, which a keyword query is over."""
-
-
-def contains_keyword(keyword: str, text: str) -> bool:
-    """Whether a text satisfies a keyword query by itself."""
-    matcher = _matcher(keyword)
-    return matcher.bitmap(0, (text,)) == matcher.excluding - 1
+def contains_keyword(keyword: str, text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> bool:
+    """Whether a text satisfies a keyword query by itself; false if the analyzer leaves nothing of it."""
+    matcher = _matcher(keyword, analyzer)
+    return not isinstance(matcher, str) and matcher.bitmap(0, (text,)) == matcher.excluding - 1
 
 
 @lru_cache(maxsize=1024)
-def _matcher(keyword: str) -> Matcher:
-    query = parse_query(keyword, _TEXT)
+def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
+    """The error if the keyword cannot be looked for."""
+    text = Attribute("text", AttributeType.TEXT, analyzer=analyzer)
+    schema = Schema("text", (Relation("text", (text,), search=("text",)),), ())
+    try:
+        query = parse_query(keyword, schema)
+    except QueryError as error:
+        return str(error)
     if query.sequence:
-        raise QueryError(f"one text is to contain {keyword!r}: ';' orders several records, with 'match'")
-    return Matcher(query, _TEXT)
+        return f"one text is to contain {keyword!r}: ';' orders several records, with 'match'"
+    return Matcher(query, schema)
 
 
-def _check_keywords(guards: Sequence[g.Guard]) -> None:
+def _check_keywords(guards: Sequence[g.Guard], alphabet: Alphabet) -> None:
+    """Raises UsageError for a keyword that can be looked for in none of its fields."""
+    found: dict[str, list[Matcher | str]] = {}
     for guard in guards:
         for atom in g.atoms(guard):
             if isinstance(atom, g.Contains):
-                try:
-                    _matcher(atom.keyword)
-                except QueryError as error:
-                    raise UsageError(str(error)) from None
+                analyzer = alphabet.fields[atom.field.name].analyzer
+                found.setdefault(atom.keyword, []).append(_matcher(atom.keyword, analyzer))
+    for matchers in found.values():
+        faults = [each for each in matchers if isinstance(each, str)]
+        if len(faults) == len(matchers):
+            raise UsageError(faults[0])
 
 
 def former_notes(query: Query) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from skws_schema.comparison import COMPARED
-from skws_schema.model import AttributeType, Relation, Row, Schema, Value
+from skws_schema.model import Analyzer, AttributeType, Relation, Row, Schema, Value
 from skws_windows.guards import guard as g
 
 _WORD = re.compile(r"\w+")
 
 
-def contains_word(keyword: str, text: str) -> bool:
+def contains_word(keyword: str, text: str, _analyzer: Analyzer) -> bool:
     """Whether all words of ``keyword`` are words of ``text``, whatever their case."""
     return set(_WORD.findall(keyword.casefold())) <= set(_WORD.findall(text.casefold()))
 
@@ -33,8 +33,8 @@ TIME: Final = "time"
 TIME_COLUMN: Final = -2
 ABSENT: Final = -1
 
-Keyword: TypeAlias = Callable[[str, str], bool]
-"""Whether a text (second) contains a keyword (first)."""
+Keyword: TypeAlias = Callable[[str, str, Analyzer], bool]
+"""Whether a text (second) contains a keyword (first), by an analyzer."""
 
 
 class StreamRecord(NamedTuple):
@@ -51,12 +51,14 @@ class FieldInfo:
 
     ``sort``: the type of its values in guards, where all texts are alike.
     ``variable`` names the value: a field and its qualified name have the same.
+    ``analyzer``: how keywords are looked for in it.
     """
 
     name: str
     sort: AttributeType
     columns: tuple[int, ...]
     variable: str
+    analyzer: Analyzer = Analyzer.ENGLISH
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,19 @@ def _sort(relation: Relation, name: str) -> AttributeType:
     return AttributeType.TEXT if kind is AttributeType.STRING else kind
 
 
+def _analyzer(relation: Relation, name: str) -> Analyzer:
+    return relation.attributes[relation.columns[name]].analyzer
+
+
 def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
-    """The unqualified field; None if the relations disagree about its sort."""
+    """The unqualified field; None if the relations disagree about its sort or its analyzer."""
     holders = [r for r in relations if name in r.columns]
-    sorts = {_sort(r, name) for r in holders}
-    if len(sorts) > 1:
+    kinds = {(_sort(r, name), _analyzer(r, name)) for r in holders}
+    if len(kinds) > 1:
         return None
+    ((sort, analyzer),) = kinds
     columns = tuple(r.columns.get(name, ABSENT) for r in relations)
-    return FieldInfo(name, sorts.pop(), columns, name)
+    return FieldInfo(name, sort, columns, name, analyzer)
 
 
 def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
@@ -146,7 +153,7 @@ def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: F
     columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
     qualified = f"{relation.name}.{name}"
     variable = qualified if shared is None else name
-    return FieldInfo(qualified, _sort(relation, name), columns, variable)
+    return FieldInfo(qualified, _sort(relation, name), columns, variable, _analyzer(relation, name))
 
 
 def holds(  # noqa: PLR0911 - a case each
@@ -172,7 +179,8 @@ def holds(  # noqa: PLR0911 - a case each
             return _value(field, block, alphabet) is None
         case g.Contains(field, keyword):
             text = _value(field, block, alphabet)
-            return text is not None and alphabet.contains(keyword, str(text))
+            analyzer = alphabet.fields[field.name].analyzer
+            return text is not None and alphabet.contains(keyword, str(text), analyzer)
         case g.Compare(operator, left, right):
             a, b = _term(left, block, alphabet), _term(right, block, alphabet)
             return a is not None and b is not None and bool(COMPARED[operator](a, b))

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from skws_schema.comparison import COMPARED
+from skws_schema.model import Analyzer
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.columns import EXACT, Column, Flags, Ints, Source, Values
@@ -64,14 +65,17 @@ class Columns:
             case g.IsNull(field):
                 return ~self.column(field.name, field.back).present
             case g.Contains(field, keyword):
-                return self._containing(self.column(field.name, field.back), keyword)
+                analyzer = self._alphabet.fields[field.name].analyzer
+                return self._containing(self.column(field.name, field.back), keyword, analyzer)
             case g.Compare():
                 return self._compared(guard)
 
-    def _containing(self, column: Column, keyword: str) -> Flags:
+    def _containing(self, column: Column, keyword: str, analyzer: Analyzer) -> Flags:
         contains = self._alphabet.contains
         pairs = zip(column.values.tolist(), column.present.tolist(), strict=True)
-        return np.array([there and contains(keyword, str(text)) for text, there in pairs], dtype=bool)
+        return np.array(
+            [there and contains(keyword, str(text), analyzer) for text, there in pairs], dtype=bool
+        )
 
     def _compared(self, atom: g.Compare) -> Flags:
         left, right = self._term(atom.left), self._term(atom.right)

@@ -21,7 +21,7 @@ from typing import Any, Final
 from skws_schema.budget import OverBudgetError, StepBudget
 from skws_schema.comparison import COMPARED
 from skws_schema.errors import UsageError
-from skws_schema.model import AttributeType, Value
+from skws_schema.model import Analyzer, AttributeType, Value
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
 
@@ -121,7 +121,7 @@ class _Encoding:
         self._depth = max([depth, *(g.lookback(guard) for guard in guards)])
         self._streams = [i for i, r in enumerate(alphabet.schema.relations) if not r.table]
         self._codes = {text: -1 - i for i, text in enumerate(_texts(guards))}
-        self._keywords = _keywords(guards)
+        self._keywords = _keywords(guards, alphabet)
         self._values: dict[tuple[str, int], Any] = {}
         self._context = z3.Context()
         self._solver = z3.Solver(ctx=self._context)
@@ -197,10 +197,10 @@ class _Encoding:
                 continue
             holders = [i for i in self._streams if self._holds(name, i)]
             self._solver.add(self._z3.Implies(self._present(name, back), self._relation_among(back, holders)))
-        for keyword in self._keywords:
+        for keyword, analyzer in self._keywords:
             for text, code in self._codes.items():
-                truth = self._alphabet.contains(keyword, text)
-                self._solver.add(self._contains(keyword)(code) == truth)
+                truth = self._alphabet.contains(keyword, text, analyzer)
+                self._solver.add(self._contains(keyword, analyzer)(code) == truth)
 
     def _holds(self, variable: str, relation: int) -> bool:
         """Whether a relation has an attribute whose value is ``variable``."""
@@ -230,9 +230,9 @@ class _Encoding:
     def _present(self, variable: str, back: int) -> Any:
         return self._flag(f"present {variable}@{back}")
 
-    def _contains(self, keyword: str) -> Any:
+    def _contains(self, keyword: str, analyzer: Analyzer) -> Any:
         sorts = self._z3.IntSort(self._context), self._z3.BoolSort(self._context)
-        return self._z3.Function(f"contains {keyword}", *sorts)
+        return self._z3.Function(f"contains {analyzer} {keyword}", *sorts)
 
     def _value(self, info: FieldInfo, back: int) -> Any:
         key = (info.variable, back)
@@ -273,8 +273,9 @@ class _Encoding:
             case g.IsNull(field):
                 return self._z3.Not(self._there(field))
             case g.Contains(field, keyword):
-                code = self._value(self._alphabet.fields[field.name], field.back)
-                return self._all([self._there(field), self._contains(keyword)(code)])
+                info = self._alphabet.fields[field.name]
+                code = self._value(info, field.back)
+                return self._all([self._there(field), self._contains(keyword, info.analyzer)(code)])
             case g.Compare(operator, left, right):
                 there = [self._there(field) for field in g.fields(guard)]
                 return self._all([*there, COMPARED[operator](self._term(left), self._term(right))])
@@ -326,7 +327,9 @@ class _Encoding:
         for text, known in self._codes.items():
             if known == number:
                 return text
-        words = [w for w in self._keywords if model.eval(self._contains(w)(code), model_completion=True)]
+        words = [
+            k for k, a in self._keywords if model.eval(self._contains(k, a)(code), model_completion=True)
+        ]
         return " ".join([f"text{number}", *words])
 
 
@@ -342,6 +345,6 @@ def _texts(guards: Iterable[g.Guard]) -> list[str]:
     return list(dict.fromkeys(value for value in constants if isinstance(value, str)))
 
 
-def _keywords(guards: Iterable[g.Guard]) -> list[str]:
+def _keywords(guards: Iterable[g.Guard], alphabet: Alphabet) -> list[tuple[str, Analyzer]]:
     found = (atom for guard in guards for atom in g.atoms(guard) if isinstance(atom, g.Contains))
-    return list(dict.fromkeys(atom.keyword for atom in found))
+    return list(dict.fromkeys((atom.keyword, alphabet.fields[atom.field.name].analyzer) for atom in found))

@@ -174,6 +174,15 @@ class KeywordQuery:
     synonyms: tuple[tuple[str, ...], ...] = ()
 
     @property
+    def restrictions(self) -> tuple[str, ...]:
+        """The conditions that restrict a relation, as typed."""
+        return tuple(
+            slot.text
+            for slot in self.exclusions
+            if any(isinstance(each, Condition) and each.failing for each in slot.alternatives)
+        )
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What of the text is not searched, a line for each reason."""
         notes = []

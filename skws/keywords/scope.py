@@ -60,6 +60,20 @@ def compared(name: str, schema: Schema) -> Compared:
     return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
 
 
+def comparable(schema: Schema) -> tuple[str, ...]:
+    """The names by which conditions call attributes that are no texts, the shortest that are unambiguous."""
+    owners: dict[str, list[str]] = {}
+    for relation in _present(schema):
+        for attribute in relation.attributes:
+            owners.setdefault(attribute.name, []).append(relation.name)
+    return tuple(
+        attribute.name if len(owners[attribute.name]) == 1 else f"{relation.name}.{attribute.name}"
+        for relation in _present(schema)
+        for attribute in relation.attributes
+        if attribute.type is not AttributeType.TEXT
+    )
+
+
 def _only(schema: Schema, attribute: str, owners: list[Relation]) -> Compared:
     if len(owners) > 1:
         names = ", ".join(f"{relation.name}.{attribute}" for relation in owners)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skws.keywords.parse import MAX_SLOTS, parse_query
-from skws.keywords.query import KeywordQuery, Phrase, Prefix, Scope, Slot, Term
+from skws.keywords.query import Condition, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
 from skws.keywords.scope import with_left_out
 from skws_schema.errors import QueryError
 from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
@@ -162,6 +162,54 @@ def test_nothing_typed_is_passed_over(text: str) -> None:
     around = _WITHIN.sub("", _QUOTED.sub("", text))
     operators = '();-*:"\u201c\u201d\u201e'
     assert {char for char in around if not char.isspace()} <= {*told, *operators}
+
+
+_PARTS = ("movie.mid", "studio", "title", "plays:", "pulp", "Zed", "5", "7", '"a b"', "a", "2024-01-01")
+_JOINTS = (
+    "<",
+    "<=",
+    ">",
+    "=",
+    "==",
+    "!=",
+    "!",
+    "-",
+    "..",
+    "~",
+    "~2",
+    "*",
+    "?",
+    "(",
+    ")",
+    " OR ",
+    ":",
+    " ; ",
+    ",",
+)
+
+
+@examples(1500)
+@given(st.lists(st.sampled_from((*_PARTS, *_JOINTS, *_JOINTS, " ", " ", " ")), max_size=9).map("".join))
+@example("pulp movie.mid<5!movie.mid:..7")
+@example("pulp !studio:(a OR Zed) -studio>=5")
+def test_nothing_of_conditions_and_likenesses_is_passed_over(text: str) -> None:
+    """As above, for texts of which many are conditions, forms and mistyped words."""
+    query = _parsed(text)
+    if isinstance(query, str):
+        return
+    _check_invariants(query)
+    slots = [slot.text for slot in (*query.slots, *query.exclusions)]
+    left_out = [SCHEMA.relations[relation].name for relation in query.without]
+    told = "".join([*slots, *left_out, *query.dropped, *query.ignored]).lower()
+    operators = "();-*:or!" + '"'
+    assert {char for char in text.lower() if not char.isspace()} <= {*told, *operators}
+    assert sum(map(text.count, "<>=~?")) <= sum(map(told.count, "<>=~?")) or _repeats(text)
+
+
+def _repeats(text: str) -> bool:
+    """True if a part comes again: terms that mean the same are shown once."""
+    words = re.split(r"[\s()]+", text.lower())
+    return len(set(words)) < len(words)
 
 
 @example("x", "", "@*")
@@ -400,4 +448,5 @@ def _check_invariants(query: KeywordQuery) -> None:
     for slots in (query.slots, query.exclusions):
         assert all(slot.alternatives for slot in slots)
         assert len({frozenset(slot.alternatives) for slot in slots}) == len(slots)
-    assert all(isinstance(slot, Slot) and slot.text == slot.text.lower() for slot in query.slots)
+    spelled = [slot for slot in query.slots if not any(isinstance(a, Condition) for a in slot.alternatives)]
+    assert all(isinstance(slot, Slot) and slot.text == slot.text.lower() for slot in spelled)

@@ -223,6 +223,7 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schem
     assert [slot.count for slot in view.analyzer.analyse("travolta -actor:", rows).slots] == [0]
     assert reading.corrected == "travolta actor:uma the"
     assert view.analyzer.analyse("(uma", rows).fault
+    assert view.analyzer.analyse("travolta actor.aid<2", rows).restricting == ("actor.aid<2",)
     shown = view.analyzer.analyse("travlota~ t?urman trvlta~ actor.aid<2 !actor.aid=2", rows)
     assert [(slot.text, slot.count, slot.meant) for slot in shown.slots] == [
         ("travlota~", 1, ""),
@@ -237,6 +238,8 @@ def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema])
     view, rows, _ = moving
     assert view.analyzer.analyse("uma tr", rows).completions == (("travolta", 1),)
     assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]
+    assert view.analyzer.analyse("uma rel", rows).completions == (("released", 0),)
+    assert view.analyzer.analyse("uma !movie.m", rows).completions == (("movie.mid", 0),)
     assert not any(map(last_word, ("t*t", "t?t", "uma~", "aid<2", "!name=t", "*t")))
     assert completed("uma actor:Tr", "travolta") == "uma actor:travolta"
 

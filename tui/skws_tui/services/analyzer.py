@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
@@ -12,6 +13,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.query import Slot
+from skws.keywords.scope import comparable
 from skws.keywords.suggest import similar
 from skws.queries.keyword_plans import ranking_of
 from skws.queries.kinds import check
@@ -48,12 +50,17 @@ def check_query(job: Job, name: str, schema: Schema) -> None:
     check(job.standing(name, query), replace(job.stream, schema=schema))
 
 
+_NAMED: Final = 2
+"""Letters from which on names of attributes are offered."""
+
+
 class Analyzer:
     """Caches plans and checks over one schema. Any thread may call it."""
 
     def __init__(self, job: Job, schema: Schema) -> None:
         self._job = job
         self._schema = schema
+        self._compared = comparable(schema)
         self._plans: dict[str, Plan] = {}
         self._check = lru_cache(_CHECKS_KEPT)(partial(check_query, job, schema=schema))
 
@@ -77,7 +84,7 @@ class Analyzer:
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
         """A half-typed text as it would be searched; ``rows`` None counts no tuples."""
-        completions = tuple(_completions(name, rows)) if rows is not None else ()
+        completions = tuple(self._completions(name, rows)) if rows is not None else ()
         typed = parse_typed(name)
         if not typed.text:
             return Analysis(name, completions=completions)
@@ -91,7 +98,9 @@ class Analyzer:
             return Analysis(name, fault=str(error).splitlines()[0], completions=completions)
         if rows is None:
             slots = tuple(SlotAnalysis(slot.text, 0) for slot in query.slots)
-            return Analysis(name, slots, dropped=query.dropped, ignored=query.ignored)
+            return Analysis(
+                name, slots, dropped=query.dropped, ignored=query.ignored, restricting=query.restrictions
+            )
         counts = rows.slot_counts(Matcher(query, self._schema))
         return Analysis(
             name,
@@ -102,13 +111,16 @@ class Analyzer:
             tuples=counts.tuples,
             whole=counts.whole,
             completions=completions,
+            restricting=query.restrictions,
         )
 
-
-def _completions(text: str, rows: LiveRows) -> list[tuple[str, int]]:
-    """Words of live tuples that begin with the last word."""
-    start = fold(last_word(text))
-    return [(word, n) for word, n in rows.completions(start) if word != start] if start else []
+    def _completions(self, text: str, rows: LiveRows) -> Iterator[tuple[str, int]]:
+        """Words of live tuples that begin with the last word, then names of attributes that do."""
+        start = fold(last_word(text))
+        if start:
+            yield from ((word, count) for word, count in rows.completions(start) if word != start)
+        if len(start) >= _NAMED:
+            yield from ((name, 0) for name in self._compared if fold(name).startswith(start))
 
 
 def _slots(slots: tuple[Slot, ...], counts: SlotCounts, rows: LiveRows) -> tuple[SlotAnalysis, ...]:

@@ -29,7 +29,7 @@ _PREFIX: Final = re.compile(
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
 )
 # Nothing completes a part of a form with wildcards, nor a value that is compared.
-_LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():+-]))[^\s\"():*?~<>=!+-]+$")
+_LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():!+-]))[^\s\"():*?~<>=!+-]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,8 @@ class SlotAnalysis:
 class Analysis:
     """A half-typed query, analysed. ``fault``: why it cannot run.
 
-    ``completions``: words that the last one may become, with their counts.
+    ``completions``: words that the last one may become, with their counts; 0 for names of attributes that
+    are compared. ``restricting``: conditions that are no slots.
     ``dropped``: stop words; ``ignored``: punctuation. ``start``: where the keywords
     begin. ``tuples``: the number of live tuples that were counted, ``whole`` if those are all.
     """
@@ -132,6 +133,7 @@ class Analysis:
     tuples: int = 0
     whole: bool = True
     completions: tuple[tuple[str, int], ...] = ()
+    restricting: tuple[str, ...] = ()
 
     @property
     def corrected(self) -> str:

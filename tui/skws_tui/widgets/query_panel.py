@@ -155,6 +155,7 @@ def _slots(analysis: Analysis, palette: Palette) -> Text:
         parts.append(part)
     parts += [Text(f"{visible(word)}: too common, not searched", palette.dim) for word in analysis.dropped]
     parts += [Text(f"{visible(part)!r}: ignored", palette.dim) for part in analysis.ignored]
+    parts += [Text(f"only tuples with {visible(part)}", palette.dim) for part in analysis.restricting]
     if analysis.tuples:
         of = (
             f"of {analysis.tuples:,} live tuples"
@@ -169,7 +170,8 @@ def _completions(analysis: Analysis, palette: Palette) -> Text:
     if not analysis.completions:
         return Text()
     words = Text("  ").join(
-        Text.assemble(visible(word), (f" {count:,}", palette.dim)) for word, count in analysis.completions
+        Text.assemble(visible(word), (f" {count:,}" if count else " attribute", palette.dim))
+        for word, count in analysis.completions
     )
     return Text.assemble(("tab ", palette.dim), words)
 

@@ -64,7 +64,7 @@ def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condit
         raise QueryError(f"{name} is true or false, which has no range")
     first = _read(kind, name, low, Op.AT_LEAST) if low else None
     last = _read(kind, name, high, Op.AT_MOST) if high else None
-    if first and last and first.low > last.high:
+    if first and last and (first.low > last.high or (first.low == last.high and not last.closed)):
         raise QueryError(f"the range {low}..{high} ends before it begins")
     return _condition(
         attribute,

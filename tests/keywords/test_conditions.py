@@ -1,0 +1,159 @@
+"""Conditions as they are written, for values of every type; and what they do to a tuple."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.blocks import RowBlock
+from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.parse import parse_query
+from skws_schema.comparison import COMPARED
+from skws_schema.errors import QueryError
+from skws_schema.evolution import SchemaChange
+from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
+from tests.strategies import examples
+
+KINDS: Final = ("text", "string", "integer", "number", "boolean", "timestamp")
+SCHEMA = Schema(
+    "values",
+    (
+        Relation("r", tuple(Attribute(kind[:3], AttributeType(kind)) for kind in KINDS), search=("tex",)),
+        Relation("other", (Attribute("say", AttributeType.TEXT),), search=("say",)),
+    ),
+    (),
+)
+COLUMNS = {kind[:3]: number for number, kind in enumerate(KINDS)}
+
+
+def at(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1_000_000)
+
+
+def labels(query: str, name: str, value: Value) -> tuple[int, int]:
+    """Of a tuple with the value and no words, by row and by block."""
+    matcher = Matcher(parse_query(query, SCHEMA), SCHEMA)
+    row = tuple(value if number == COLUMNS[name] else None for number in range(len(KINDS)))
+    (by_block,) = matcher.bitmaps_of([RowBlock(0, [row])])
+    return matcher.bitmap(0, row), int(by_block[0])
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "holds"),
+    [
+        ("int<5", 4, True),
+        ("int<5", 5, False),
+        ("int<=5", 5, True),
+        ("int>4.5", 5, True),
+        ("int>=4.5", 4, False),
+        ("int<4.5", 4, True),
+        ("int<=4.5", 5, False),
+        ("int=1e3", 1000, True),
+        ("int:5", 5, True),
+        ("int!=5", 5, False),
+        ("int!=5", 4, True),
+        ("int!=5", None, False),
+        ("int<5", None, False),
+        ("int:3..5", 3, True),
+        ("int:3..5", 5, True),
+        ("int:3..5", 6, False),
+        ("int:..5", -9, True),
+        ("int:3..", 2, False),
+        ("int:-5..-3", -4, True),
+        ("int=9223372036854775807", 2**63 - 1, True),
+        ("int<9007199254740993", 2**53, True),
+        ("int>9007199254740992", 2**53 + 1, True),
+        ("int>9007199254740992", 2**53, False),
+        ("num<0.5", 0.25, True),
+        ("num=.5", 0.5, True),
+        ("num:1e-3..1", 0.001, True),
+        ("boo:true", True, True),
+        ("boo=yes", False, False),
+        ("boo!=true", False, True),
+        ("boo!=true", None, False),
+        ("str:ca9", "ca9", True),
+        ("str:ca9", "CA9", False),
+        ('str="9th Circuit"', "9th Circuit", True),
+        ('str:"9th Circuit"', "9th Circuit", True),
+        ("str<b", "abc", True),
+        ('str:"a b".."c d"', "b", True),
+        ('tex="Pulp Fiction"', "Pulp Fiction", True),
+        ("tex=pulp", "Pulp", False),
+        ("tim=2024-01-31", at("2024-01-31T13:00"), True),
+        ("tim=2024-01-31", at("2024-02-01T00:00"), False),
+        ("tim!=2024-01-31", at("2024-01-31T23:59:59.999999"), False),
+        ("tim<=2024-01-31", at("2024-01-31T23:59:59"), True),
+        ("tim>2024-01-31", at("2024-01-31T23:59:59"), False),
+        ("tim>2024-01-31", at("2024-02-01T00:00"), True),
+        ("tim<2024-01-31", at("2024-01-30T23:59:59"), True),
+        ("tim>=2024-01-31", at("2024-01-31T00:00"), True),
+        ("tim:2024-01-01..2024-01-31", at("2024-01-31T23:59"), True),
+        ("tim:2024-01-01..2024-01-31", at("2024-02-01T00:00"), False),
+        ("tim>2024-01-31T12:00:00", at("2024-01-31T12:00:01"), True),
+        ("tim>2024-01-31T12:00:00+02:00", at("2024-01-31T10:00:01"), True),
+        ('tim:"2024-01-31T12:00"', at("2024-01-31T12:00"), True),
+        ("tim:2024-01-31T12:00..2024-01-31T13:00", at("2024-01-31T12:30"), True),
+        ("tim=0", 0, True),
+        ("r.int<5", 1, True),
+    ],
+)
+def test_a_condition_and_a_value(condition: str, value: Value, holds: bool) -> None:
+    name = condition.removeprefix("r.")[:3]
+    assert labels(f"word !{condition}", name, value) == (2 * holds,) * 2
+    assert labels(f"!{condition} word", name, value) == (1 * holds,) * 2
+    assert labels(f"word {condition}", name, value) == (0 if holds else EXCLUDED,) * 2
+    assert labels(f"word -{condition}", name, value) == (EXCLUDED if holds else 0,) * 2
+    # Other relations are not concerned.
+    matcher = Matcher(parse_query(f"word {condition}", SCHEMA), SCHEMA)
+    assert matcher.bitmap(1, ("a word",)) == 1
+    assert [matcher.searchable(relation) for relation in (0, 1)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("boo<true", "r.boo is true or false, which has no order; expected = or !="),
+        ("boo:a..b", "r.boo is true or false, which has no range"),
+        ("boo=2", "r.boo is of type boolean: expected a boolean (true or false), got '2'"),
+        ("tim<soon", "r.tim is of type timestamp: expected a timestamp (ISO 8601"),
+        ("tim<2024-13-01", "r.tim is of type timestamp: expected a timestamp (ISO 8601"),
+        ("num<abc", "r.num is of type number: expected a number, got 'abc'"),
+        ("num:5..1", "the range 5..1 ends before it begins"),
+        ("tim:2024-02-01..2024-01-31", "ends before it begins"),
+        ("int<>5", "no comparison '<>'; expected one of < <= = >= > !="),
+    ],
+)
+def test_values_that_do_not_fit(condition: str, message: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_query(f"word {condition}", SCHEMA)
+    assert message in str(caught.value)
+
+
+@examples(200)
+@given(
+    st.sampled_from(["<", "<=", "=", "!=", ">=", ">"]),
+    st.floats(-20, 20, allow_nan=False).map(lambda number: round(number, 2)),
+    st.one_of(st.integers(-20, 20), st.none()),
+)
+def test_fractions_are_compared_with_integers_as_numbers(sign: str, end: float, value: int | None) -> None:
+    try:
+        found = labels(f"word !int{sign}{end:.2f}", "int", value)
+    except QueryError:
+        assert sign in {"=", "!="}
+        assert not end.is_integer()
+        return
+    assert found == (2 * (value is not None and COMPARED[sign](value, end)),) * 2
+
+
+def test_a_bare_name_may_become_ambiguous_when_the_schema_changes() -> None:
+    more = Relation("more", (Attribute("int", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT)))
+    grown = SchemaChange.between(SCHEMA, Schema("values", (*SCHEMA.relations, more), ())).after
+    with pytest.raises(QueryError, match=r"'int' is in 2 relations; write one of r\.int, more\.int"):
+        parse_query("word int<5", grown)
+    assert parse_query("word r.int<5", grown).restrictions == ("r.int<5",)
+    back = SchemaChange.between(grown, SCHEMA).after
+    assert parse_query("word int<5", back).restrictions == ("int<5",)

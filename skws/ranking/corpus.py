@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from skws.data.batch import Rows
-from skws.keywords.highlight import occurrences
 from skws.keywords.match import Matcher
+from skws.keywords.occurrences import OccurrenceCounts
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
 from skws_purging.tuples import ALWAYS
@@ -185,6 +185,7 @@ class Keywords:
 
     def __init__(self, matcher: Matcher) -> None:
         self._query = matcher.query
+        self._occurrences = OccurrenceCounts(matcher.query.slots)
         self._matcher = matcher
         self._relations = matcher.schema.relations
         self._sums: dict[Place, LiveSums] = {}
@@ -215,7 +216,7 @@ class Keywords:
         if found is None:
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
-            found = tuple(occurrences(slot, relation, column, text) for slot in self._query.slots)
+            found = self._occurrences.of(relation, column, text)
             self._remembered[key] = found
         return found
 

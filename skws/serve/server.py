@@ -28,9 +28,12 @@ def listening(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises SkwsError if the address cannot be had."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        made = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise SkwsError(f"--host {host} --port {port}: {error.strerror}") from None
+    # Connections inherit it; asyncio sets it only where the socket names its protocol.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
 
 
 class Server:

@@ -1,0 +1,61 @@
+"""Turns are taken in the order in which they were asked for, one at a time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from skws.jobs.turns import Turns
+from skws_schema.deadline import TimeLimitError
+from tests.waiting import until
+
+
+def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> None:
+    turns = Turns()
+    order: list[int] = []
+    threads = []
+    with turns.turn():
+        for number in range(8):
+
+            def take(number: int = number) -> None:
+                with turns.turn():
+                    order.append(number)
+
+            threads.append(threading.Thread(target=take))
+            threads[-1].start()
+            until(lambda number=number: len(turns._waiting) == number + 1)
+    with turns.turn():
+        assert order == list(range(8))
+    for thread in threads:
+        thread.join()
+
+
+def test_one_that_has_waited_too_long_gives_up_and_leaves_its_place() -> None:
+    turns = Turns()
+    with turns.turn():
+        with pytest.raises(TimeLimitError), turns.turn(0.01):
+            pass
+        assert not turns._waiting
+    with turns.turn(0.0):
+        pass
+
+
+def test_one_thread_is_inside() -> None:
+    turns = Turns()
+    inside = most = 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(300):
+            with turns.turn():
+                inside += 1
+                most = max(most, inside)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (inside, most) == (0, 1)

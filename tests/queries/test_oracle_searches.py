@@ -1,0 +1,96 @@
+"""A search of a session, and the live results of a query, are those that a new query would be given."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.queries.session import Session
+from skws.results.model import LiveResult, Result
+from skws.spec.query import RANK, Query
+from skws.spec.stream import Stream
+from skws_schema.deadline import TimeLimitError, within
+from skws_schema.errors import QueryError, UsageError
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.queries.random_streams import STREAMS, TABLES, random_stream
+from tests.strategies import seeds
+
+TEXTS = ("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no")
+WINDOWS: list[Window] = [TimeWindow(20), TimeWindow(200), CountWindow(15)]
+
+
+def asked(text: str, name: str, size: int) -> Query:
+    return Query(text, options={RANK: "relevance"}).named(name, size)
+
+
+def pieces(records: list[Record]) -> list[RecordBatch]:
+    return [RecordBatch.of(records[first : first + 16]) for first in range(0, len(records), 16)]
+
+
+def order(result: Result) -> tuple[int, float, str]:
+    assert result.score is not None
+    tier, value = result.score.rank
+    return -tier, -value, result.id
+
+
+@seeds(3, 12)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=lambda schema: schema.name)
+def test_a_search_finds_what_a_new_query_is_given(schema: object, window: Window, seed: int) -> None:
+    rng = random.Random(seed)
+    records = random_stream(schema, seed, 160, 3)  # type: ignore[arg-type]
+    stream = Stream(schema, window, max_size=3)  # type: ignore[arg-type]
+    session, undisturbed = Session(stream), Session(stream)
+    tables = [record for record in records if schema.relations[record.relation].table]  # type: ignore[attr-defined]
+    moving = [record for record in records if not schema.relations[record.relation].table]  # type: ignore[attr-defined]
+    told: list[LiveResult] = []
+    expected: list[LiveResult] = []
+    for each, results in ((session, told), (undisturbed, expected)):
+        each.load_tables(tables)
+        results.extend(each.add(asked("alpha beta", "standing", 3)))
+    for batch in pieces(moving):
+        told += session.take(batch)
+        expected += undisturbed.take(batch)
+        for text in rng.sample(TEXTS, 3):
+            size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
+            found, count = session.search(asked(text, "", size), most)
+            given = [one for one in session.add(asked(text, "new", size)) if isinstance(one, Result)]
+            session.remove("new")
+            alive = [one for one in given if one.op == "+"]
+            assert count == len(alive)
+            assert [one.id for one in found] == [one.id for one in sorted(alive, key=order)][:most]
+            assert [one.score.value for one in found if one.score] == pytest.approx(
+                [one.score.value for one in sorted(alive, key=order)[:most] if one.score]
+            )
+            assert [one.place.rank for one in found if one.place] == list(range(1, len(found) + 1))
+        again = [one.id for one in session.add(asked("alpha beta", "again", 3)) if one.op == "+"]
+        session.remove("again")
+        assert sorted(one.id for one in session.alive("standing")) == sorted(again)
+    assert [one.to_json() for one in told] == [one.to_json() for one in expected], "searches disturb nothing"
+
+
+def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
+    stream = Stream(STREAMS, TimeWindow(200), max_size=4)
+    session, undisturbed = Session(stream), Session(stream)
+    records = random_stream(STREAMS, 1, 400, 3)
+    told, expected = [], []
+    for each in (session, undisturbed):
+        each.add(asked("alpha beta", "standing", 4))
+    for batch in pieces(records):
+        told += session.take(batch)
+        expected += undisturbed.take(batch)
+        with pytest.raises(TimeLimitError), within(0.0):
+            session.search(asked("beta no", "", 4), 10)
+        with pytest.raises(QueryError):
+            session.search(asked("nowhere.t:x", "", 4), 10)
+    assert [one.to_json() for one in told] == [one.to_json() for one in expected]
+    with pytest.raises(UsageError, match="stand"):
+        session.alive("standin")
+
+
+def test_the_outer_limit_holds() -> None:
+    with within(0.0), pytest.raises(TimeLimitError), within(60.0):
+        Session(Stream(STREAMS, TimeWindow(200))).search(asked("alpha", "", 2), 1)

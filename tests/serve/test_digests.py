@@ -1,0 +1,213 @@
+"""Digests: collected, given at the end of an interval, and kept over a restart. Time is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from skws.jobs.control import Command
+from skws.results.model import LiveResult, Result, ResultTuple
+from skws.serve.digests import MOST
+from skws.serve.events import Event
+from skws.serve.hub import Hub
+from skws.serve.saved import SavedSearch
+from skws.sinks.base import Run
+from skws.spec.query import Query
+from tests.jobs.watching import SCHEMA
+
+DAY = 86_400_000_000
+NOON = 20_000 * DAY + DAY // 2
+
+
+class Clock:
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def run(identity: str = "r" * 32) -> Run:
+    return Run(identity, None, SCHEMA, False, lambda _: True, lambda _: None)
+
+
+def opened(folder: Path | None, clock: Clock, most: int = 1 << 20) -> Hub:
+    hub = Hub(folder, most, clock, lambda _: None)
+    hub.open(run())
+    return hub
+
+
+def result(number: int, text: str = "ada lamp", op: str = "+", *, snapshot: bool = False) -> LiveResult:
+    shown = ResultTuple.given("order", f"o{number}", ("lamp",), {"item": f"lamp {number}"})
+    return Result(op, text, f"id{number}", 1.0, None, "network", (shown,), (), snapshot=snapshot)  # type: ignore[arg-type]
+
+
+def adding(name: str, text: str = "ada lamp", **more: Any) -> Command:
+    return Command.adding(SavedSearch(Query(text, name=name), **more).tagged)
+
+
+def standing(*queries: Query) -> Callable[[], Sequence[Query]]:
+    return lambda: queries
+
+
+def digests(hub: Hub, name: str = "daily") -> list[Any]:
+    return [
+        orjson.loads(event.data)
+        for event in hub.log.after(hub.log.floor, name, 10_000)
+        if event.kind == "digest"
+    ]
+
+
+def ids(told: Any) -> list[str]:
+    return [one["id"] for one in told["results"]]
+
+
+def take(hub: Hub, number: int, commands: Sequence[Command] = (), results: Sequence[LiveResult] = ()) -> None:
+    hub.take(number, commands, results, standing())
+
+
+def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
+    clock = Clock(NOON)
+    hub = opened(tmp_path, clock)
+    take(hub, 1, [adding("daily", every="1 day")], [result(0, snapshot=True)])
+    take(hub, 2, results=[result(1), result(2), result(1, op="-")])
+    clock.now = NOON + DAY // 2 - 1
+    hub.tick()
+    assert not digests(hub)
+    clock.now += 1
+    hub.tick()
+    (told,) = digests(hub)
+    assert ids(told) == ["id1", "id2", "id1"]
+    assert (told["from"], told["due"], told["more"]) == (20_000 * DAY, 20_001 * DAY, 0)
+    hub.tick()
+    clock.now += DAY
+    hub.tick()
+    assert len(digests(hub)) == 1, "nothing was found, so nothing is told"
+    take(hub, 3, results=[result(3)])
+    clock.now += DAY
+    hub.tick()
+    assert ids(digests(hub)[1]) == ["id3"]
+
+
+def test_a_restart_goes_on_with_what_was_collected(tmp_path: Path) -> None:
+    clock = Clock(NOON)
+    hub = opened(tmp_path, clock)
+    take(hub, 1, [adding("daily", every="1 day")])
+    take(hub, 2, results=[result(1)])
+    again = opened(tmp_path, clock)
+    assert again.log.last == hub.log.last
+    asked = Query("ada lamp", name="daily", tag='{"every":"1 day"}')
+    again.begin([asked])
+    take(again, 2, results=[result(1)])  # a batch that was not committed comes again
+    take(again, 3, results=[result(2)])
+    third = opened(tmp_path, clock)
+    third.begin([asked])
+    clock.now += 3 * DAY  # it fell due while no process ran
+    third.tick()
+    assert ids(digests(third)[0]) == ["id1", "id2"]
+    last = opened(tmp_path, clock)
+    last.begin([asked])
+    last.tick()
+    assert len(digests(last)) == 1, "it is given once"
+
+
+def test_a_digest_lists_so_many_and_counts_the_others() -> None:
+    clock = Clock(NOON)
+    hub = opened(None, clock)
+    take(hub, 1, [adding("daily", every="1 hour")])
+    take(hub, 2, results=[result(n) for n in range(MOST + 7)])
+    clock.now += 3_600_000_000
+    hub.tick()
+    (told,) = digests(hub)
+    assert (len(told["results"]), told["more"]) == (MOST, 7)
+
+
+def test_a_search_that_is_removed_or_replaced_has_no_digest() -> None:
+    clock = Clock(NOON)
+    hub = opened(None, clock)
+    take(hub, 1, [adding("daily", every="1 hour"), adding("other", every="1 hour")])
+    take(hub, 2, results=[result(1)])
+    take(hub, 3, [Command("remove", "daily"), Command("remove", "other"), adding("other")])
+    clock.now += 3_600_000_000
+    hub.tick()
+    assert not digests(hub)
+    assert not digests(hub, "other")
+
+
+def positions(events: Sequence[Event]) -> list[tuple[int, int]]:
+    return [tuple(event.at) for event in events]  # type: ignore[misc]
+
+
+def test_events_of_a_kept_run_are_found_again_whatever_was_cut_off(tmp_path: Path) -> None:
+    hub = opened(tmp_path, Clock(NOON))
+    take(hub, 1, [adding("now")])
+    for number in range(2, 20):
+        take(hub, number, results=[result(number), result(100 + number)])
+    whole = hub.log.after(hub.log.floor, "now", 1000)
+    (file,) = tmp_path.glob("*.events")
+    data = file.read_bytes()
+    for length in range(len(data), 0, -997):
+        file.write_bytes(data[:length])
+        again = opened(tmp_path, Clock(NOON))
+        found = again.log.after(again.log.floor, "now", 1000)
+        assert found == whole[: len(found)]
+        again.begin([Query("ada lamp", name="now")])
+        for number in range(2, 20):  # the journal has all batches
+            take(again, number, results=[result(number), result(100 + number)])
+        after = again.log.after(again.log.floor, "now", 1000)
+        assert positions(after)[-36:] == positions(whole)[-36:]
+        assert [event.data for event in after if event.kind == "result"] == [
+            event.data for event in whole if event.kind == "result"
+        ]
+        again.close()
+
+
+def test_old_events_go_and_the_floor_tells(tmp_path: Path) -> None:
+    hub = opened(tmp_path, Clock(NOON), most=3_000)
+    take(hub, 1, [adding("now")])
+    for number in range(2, 60):
+        take(hub, number, results=[result(number)])
+    assert hub.log.bytes <= 3_000
+    kept = hub.log.after(hub.log.floor, "now", 1000)
+    assert kept[-1].at == (59, 1)
+    assert hub.log.floor == (kept[0].at.batch - 1, 1)
+    assert hub.log.count == 59
+
+
+def test_a_segment_carries_open_digests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.serve.event_files.SEGMENT", 1_000)
+    clock = Clock(NOON)
+    hub = opened(tmp_path, clock, most=2_000)
+    take(hub, 1, [adding("daily", every="1 day")])
+    for number in range(2, 40):
+        take(hub, number, results=[result(number)])
+        hub.flush()
+    assert len(list(tmp_path.glob("*.events"))) < 10
+    again = opened(tmp_path, clock, most=2_000)
+    again.begin([Query("ada lamp", name="daily", tag='{"every":"1 day"}')])
+    clock.now += DAY
+    again.tick()
+    assert ids(digests(again)[0]) == [f"id{n}" for n in range(2, 40)]
+    assert again.log.floor > (0, 0)
+
+
+def test_snapshots_are_for_the_new_search_alone() -> None:
+    hub = opened(None, Clock(NOON))
+    take(hub, 1, [adding("first")], [result(1, snapshot=True)])
+    take(
+        hub,
+        2,
+        [adding("second"), adding("third")],
+        [result(1, snapshot=True), result(1, snapshot=True), result(2)],
+    )
+    told = {
+        name: [
+            orjson.loads(e.data)["id"] for e in hub.log.after(hub.log.floor, name, 9) if e.kind == "result"
+        ]
+        for name in ("first", "second", "third")
+    }
+    assert told == {"first": ["id1", "id2"], "second": ["id1", "id2"], "third": ["id1", "id2"]}

@@ -12,13 +12,14 @@ from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.kind import SHARED, KeywordQueries
+from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import kind_of
 from skws.queries.operator import Operator
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.queries.results import in_order_of_time
 from skws.queries.stream_state import Past, StreamState, changed
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
 from skws_mesh.columnar.operators import OperatorUse
@@ -150,8 +151,12 @@ class Session:
             return []
         return self._new(query).add([query])
 
-    def search(self, query: Query, most: int) -> tuple[list[Result], int]:
-        """The ``most`` best results of keywords that are alive now, best first, and the number of all.
+    def prepare_searches(self, most: int) -> bool:
+        """Learn the words of at most so many live tuples for searches; True if there are more."""
+        return self._keywords.prepare_searches(most)
+
+    def search(self, query: Query, most: int) -> Searched:
+        """The ``most`` best results of keywords that are alive now.
 
         The query has a ranking, and does not stay. Raises QueryError; UsageError if no live tuples are held;
         TimeLimitError, after which the session goes on as before.

@@ -101,6 +101,8 @@ class LiveSums:
 Place: TypeAlias = tuple[int, int]
 """A relation and one of its columns, by position; NAME stands for the relation's name."""
 NAME: Final = -1
+Carriers: TypeAlias = Mapping[Place, tuple[Ints, Ints]]
+"""By place: slots, and for each of them a row of flags, one for each keyword, which stands there or not."""
 _REMEMBERED: Final = 100_000  # texts
 
 
@@ -194,6 +196,10 @@ class Keywords:
     def add(self, found: Iterator[tuple[int, Row]], start: Ints, end: Ints) -> None:
         """Tuples with keywords, each by relation and row."""
         self._each(found, lambda sums, mine, values: sums.add(start[mine], end[mine], values))
+
+    def add_flags(self, place: Place, start: Ints, end: Ints, flags: Ints) -> None:
+        """Tuples with keywords in a place; ``flags``: a row for each, with 1 for a keyword that is there."""
+        self._sums.setdefault(place, LiveSums(len(self._query.slots))).add(start, end, flags)
 
     def end(self, found: Iterator[tuple[int, Row]], former: Ints, end: Ints) -> None:
         """Tuples, with keywords or without, end earlier."""

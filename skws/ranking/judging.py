@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
-from skws.ranking.corpus import NAME, Keywords, Place, TableTexts
+from skws.ranking.corpus import NAME, Carriers, Keywords, Place, TableTexts
 from skws.ranking.rankings import Evidence, JoinFan, Match, Ranking, ranking_named
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
-from skws.results.score import Score
+from skws.results.score import Rank, Score
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.live import LiveTuples
@@ -28,6 +28,12 @@ from skws_windows.window import MICROSECOND
 
 CountFans: TypeAlias = Callable[[Ints, Ints, Ints], Ints]
 """For each edge, the tuple it is walked from, and the number of a result: how many tuples it leads to."""
+
+
+Carried: TypeAlias = tuple[int, str, Place, int, int]
+"""A keyword in an attribute of a tuple: keyword, tuple, place, occurrences and length."""
+InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
+"""The keywords of a bitmap that a tuple carries: relation, slot, bitmap."""
 
 
 class Ranked(NamedTuple):
@@ -112,8 +118,15 @@ class Scorer(ABC):
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
 
+    def add_carriers(self, query: int, plan: Plan, carriers: Carriers) -> None:  # noqa: B027 - as below
+        """As ``add``, where it is known which live tuples contain which keywords."""
+
     def stay(self) -> None:  # noqa: B027 - windows have no searches
         """Keep what all queries share, even where none is left: searches come one by one."""
+
+    def bound(self, query: int, size: int) -> Rank | None:  # noqa: ARG002 - windows have no searches
+        """No live result of a query with ``size`` tuples or more has a greater rank; None if unknown."""
+        return None
 
     @abstractmethod
     def remove(self, query: int) -> None:
@@ -149,6 +162,7 @@ class Scorer(ABC):
         """
         joins = self._joins(results, trees, fans)
         groups, counted = counts[0].tolist(), cache(counts[1])
+        in_tuple = cache(self._in_tuple_of)  # a tuple tends to be in several results
         columns = (results.query, results.members, *spans)
         judged: list[Judged | None] = []
         for number, (query, members, tick, ends) in enumerate(
@@ -159,7 +173,9 @@ class Scorer(ABC):
                 judged.append(None)
                 continue
             count = partial(counted(groups[number]).of, query)
-            score = self._score(ranked, trees[number], members, count, joins[number])
+            score = self._score(
+                ranked, trees[number], members, count, joins[number], partial(in_tuple, query)
+            )
             judged.append(Judged(score, tick, ends))
         return judged
 
@@ -170,13 +186,14 @@ class Scorer(ABC):
         members: list[int],
         count: Callable[[Place, int], tuple[int, int, int]],
         joins: tuple[JoinFan, ...],
+        in_tuple: InTuple,
     ) -> Score:
         """The score of one result over its tree; ``members`` are slots, below 0 for none."""
         slots = [slot for slot in members if slot >= 0]
         times = [int(self._known.times[slot]) for slot in slots if self._live.tuple_in(slot)[1] != ALWAYS]
         newest = max(times, default=None)
         evidence = Evidence(
-            tuple(self._matches(ranked, tree, slots, count)),
+            tuple(self._matches(ranked, tree, slots, count, in_tuple)),
             len(slots),
             tuple(sorted((newest - time) / MICROSECOND for time in times)) if newest is not None else (),
             joins,
@@ -208,12 +225,13 @@ class Scorer(ABC):
         tree: Tree,
         slots: list[int],
         count: Callable[[Place, int], tuple[int, int, int]],
+        in_tuple: InTuple,
     ) -> Iterator[Match]:
         """In an order that does not depend on how the tree is rooted."""
-        found: list[tuple[int, str, Place, int, int]] = []
+        found: list[Carried] = []
         for node, slot in enumerate(slots):
             if tree.keywords[node]:
-                found += self._in_tuple(ranked, tree.relations[node], slot, tree.keywords[node])
+                found += in_tuple(tree.relations[node], slot, tree.keywords[node])
         for keyword, name, place, occurring, length in sorted(found):
             texts, characters, containing = count(place, keyword)
             relation, column = place
@@ -229,9 +247,10 @@ class Scorer(ABC):
                 characters / texts if texts else 0.0,
             )
 
-    def _in_tuple(
-        self, ranked: Ranked, relation: int, slot: int, bitmap: int
-    ) -> Iterator[tuple[int, str, Place, int, int]]:
+    def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
+        return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
+
+    def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
         row, name = self._known.row(slot), self._known.name(slot).id
         carried = [keyword for keyword in range(len(ranked.plan.keywords)) if bitmap >> keyword & 1]

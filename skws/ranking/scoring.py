@@ -7,14 +7,18 @@ engine, slice and shard sees the whole window, so all give the same score.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf, log2, prod
+from typing import Final
 
 import numpy as np
 
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
-from skws.ranking.corpus import Corpus, TableTexts
+from skws.ranking.corpus import NAME, Carriers, Corpus, TableTexts
 from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts, fans
+from skws.ranking.rankings import Evidence, JoinFan, Match, keyword_weight
 from skws.results.directory import TupleDirectory
+from skws.results.score import Rank
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.columnar.live import LiveTuples
@@ -22,7 +26,10 @@ from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema
-from skws_windows.window import FOREVER
+from skws_windows.window import FOREVER, MICROSECOND
+
+_OFTEN: Final = 1 << 30
+_SURE: Final = 1 + 1e-9  # bounds are computed in another order than scores
 
 
 class Scoring(Scorer):
@@ -41,9 +48,24 @@ class Scoring(Scorer):
             self._corpus.add_tables(tables)
 
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
+        ranked = self._ranked(query, plan)
+        if ranked is not None:
+            tuples = self._live.tuples
+            slots = bitmaps.tuple[bitmaps.bitmap > 0]
+            ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
+
+    def add_carriers(self, query: int, plan: Plan, carriers: Carriers) -> None:
+        ranked = self._ranked(query, plan)
+        if ranked is not None:
+            tuples = self._live.tuples
+            for place, (slots, flags) in carriers.items():
+                ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
+
+    def _ranked(self, query: int, plan: Plan) -> Ranked | None:
+        """A query whose results get scores; None if its plan asks for none."""
         ranked = Ranked.of(plan)
         if ranked is None:
-            return
+            return None
         tuples = self._live.tuples
         if self._corpus is None:
             self._corpus = Corpus(self._schema)
@@ -51,8 +73,7 @@ class Scoring(Scorer):
             self._corpus.add(self._known.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
         self._queries[query] = ranked
-        slots = bitmaps.tuple[bitmaps.bitmap > 0]
-        ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
+        return ranked
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
         keywords = self._queries[query].keywords
@@ -64,6 +85,48 @@ class Scoring(Scorer):
     def stay(self) -> None:
         """Count all texts from the next query on, also while no query has a ranking."""
         self._stays = True
+
+    def bound(self, query: int, size: int) -> Rank | None:
+        """For ``monotone`` rankings: each keyword in the texts where it is rarest, as often as can be."""
+        ranked = self._queries[query]
+        if not getattr(ranked.ranking, "monotone", False):
+            return None
+        counts = self._counts(self._latest)
+        matches = [
+            match
+            for number in range(len(ranked.plan.keywords))
+            for match in self._best(query, number, counts)
+        ]
+        joins = tuple(JoinFan("", 1) for _ in range(size - 1))
+        parts = ranked.ranking.parts(Evidence(tuple(matches), size, (), joins, None))
+        value = prod(part.value for part in parts) * _SURE
+        order = log2(value) if value > 0 else -inf
+        if ranked.half_life is not None:
+            order += int(self._known.times.max(initial=ALWAYS)) / MICROSECOND / ranked.half_life
+        return 0, order
+
+    def _best(self, query: int, keyword: int, counts: TextCounts) -> list[Match]:
+        """A keyword as it could stand in the attributes of the relation where it would weigh most."""
+        ranked, best = self._queries[query], list[Match]()
+        for relation, described in enumerate(self._schema.relations):
+            found = []
+            for column in (*described.search_columns, NAME):
+                texts, _, containing = counts.of(query, (relation, column), keyword)
+                if containing:
+                    found.append(
+                        Match(
+                            ranked.plan.keywords[keyword],
+                            f"best {keyword}",
+                            str(column),
+                            _OFTEN,
+                            0,
+                            texts,
+                            containing,
+                            1.0,
+                        )
+                    )
+            best = max(best, found, key=lambda matches: sum(map(keyword_weight, matches)))
+        return best
 
     def remove(self, query: int) -> None:
         self._queries.pop(query, None)

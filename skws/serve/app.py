@@ -140,7 +140,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
     query = ranked(body.query, body.max_size, ranking)
-    found = served.job.search(query, body.limit, body.time_limit)
+    found, notes = served.job.search(query, body.limit, body.time_limit)
     results: Sequence[dict[str, Any]] = [result.to_dict() for result in found.results]
     if body.marks:
         marks = marks_of(served.job, body.query)
@@ -151,10 +151,10 @@ def _searched(served: Served, body: SearchBody) -> bytes:
         {
             "query": body.query,
             "results": results,
-            "found": found.count,
+            "found": found.found,
             "complete": found.complete,
             "max_size": found.size,
-            "notes": found.notes,
+            "notes": notes,
             "seconds": round(seconds, 6),
         }
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from skws.jobs.control import Answer, Command, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.jobs.metrics import Metrics
+from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import check, kind_of, notes
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult
 from skws.serve.events import Position
 from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
@@ -23,30 +23,22 @@ from skws.spec.job import Job
 from skws.spec.query import Query, ranking_options
 from skws.spec.ranking import RankingChoice
 from skws.spec.stream import Stream
-from skws_schema.deadline import TimeLimitError, within
+from skws_schema.deadline import within
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.model import Schema
 
 _EVENTS: Final = "events"
-_FULL_SHARE: Final = 0.6
-"""Of the time of a search that results of every size may take; then only smaller ones are looked for."""
+_PREPARED: Final = 256  # tuples whose words are learned at a time
 
 
 class NotReadyError(SkwsError):
     """The job has not begun yet, or has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The best results of a search, and how many there are.
+class Found(NamedTuple):
+    """What a search found, and what of its text was ignored."""
 
-    ``size``: the most tuples of those that were looked for, fewer than asked where time ran out.
-    """
-
-    results: Sequence[Result]
-    count: int
-    size: int
-    complete: bool
+    searched: Searched
     notes: tuple[str, ...]
 
 
@@ -72,6 +64,7 @@ class ServedJob:
         self._control = RunControl(job)
         self._most_saved = most_saved
         self._ready = False
+        self._position = -1  # of the stream, when it was looked at last
         self._watch = LocalWatch(
             job,
             open_sinks(job.sinks),
@@ -122,25 +115,11 @@ class ServedJob:
         """
         self._check_ready()
         end = monotonic() + seconds
-        wanted = query.max_size or self._job.max_size
-        sizes = [size for size in (wanted, 3, 2, 1) if size <= wanted]
-        sizes = [size for at, size in enumerate(sizes) if size not in sizes[:at]]
-        with self._watch.turns.turn(seconds):
-            stream = self.stream
-            told = notes(query, stream)
-            for at, size in enumerate(sizes):
-                left = end - monotonic()
-                last = at == len(sizes) - 1
-                try:
-                    with within(left if last else left * _FULL_SHARE):
-                        asked = Query(query.text, size, query.kind, query.options).named("", size)
-                        found, count = self._watch.worker.live.search(asked, most)
-                except TimeLimitError:
-                    if last or end - monotonic() <= 0:
-                        raise
-                else:
-                    return Found(found, count, size, complete=not at, notes=told)
-        raise TimeLimitError("it takes longer than the time limit")
+        size = query.max_size or self._job.max_size
+        asked = Query(query.text, size, query.kind, query.options).named("", size)
+        with self._watch.turns.turn(seconds), within(end - monotonic()):
+            told = notes(query, self.stream)
+            return Found(self._watch.worker.live.search(asked, most), told)
 
     def alive(self, name: str) -> tuple[Position, list[LiveResult]]:
         """The results of a saved search that are alive, and the position that its changes follow.
@@ -199,6 +178,15 @@ class ServedJob:
             self._ready = True
         if self._ready:
             self.hub.tick()
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """Learn words for searches while nothing else is to be done, a little at a time."""
+        live = self._watch.worker.live
+        idle, self._position = live.position == self._position, live.position
+        if idle:
+            with self._watch.turns.turn():
+                live.prepare_searches(_PREPARED)
 
 
 def ranked(text: str, max_size: int | None, ranking: RankingChoice) -> Query:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
 from skws.jobs.turns import Turns
 from skws_schema.deadline import TimeLimitError
 from tests.waiting import until
+
+
+def _are_waiting(turns: Turns, many: int) -> bool:
+    return len(turns._waiting) == many
 
 
 def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> None:
@@ -24,7 +29,7 @@ def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> No
 
             threads.append(threading.Thread(target=take))
             threads[-1].start()
-            until(lambda number=number: len(turns._waiting) == number + 1)
+            until(partial(_are_waiting, turns, number + 1))
     with turns.turn():
         assert order == list(range(8))
     for thread in threads:

@@ -9,13 +9,10 @@ a tuple that turns out to live longer than assumed is joined again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import closing
-from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from skws.data.batch import BATCH, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
@@ -27,11 +24,11 @@ from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, Output, in_order
+from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
-from skws.ranking.best import candidate
 from skws.ranking.scoring import Scoring
-from skws.results.model import Place, Result
+from skws.results.model import Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
@@ -130,19 +127,20 @@ class ColumnarEngine(MeshEngine):
         events = self._results.snapshot(self._queries.of(name), self._order.now)
         return (event.result for event in memory_checked(events))
 
-    def search(self, plan: Plan, most: int) -> tuple[list[Result], int]:
-        """The ``most`` best results that are alive now, best first, and the number of all.
+    def prepare_searches(self, most: int) -> bool:
+        """Learn the words of at most so many live tuples; True if there are more."""
+        words = self._operator.searches.words
+        words.catch_up(self.live_tuples, most)
+        return words.behind(self.live_tuples)
+
+    def search(self, plan: Plan, most: int) -> Searched:
+        """The ``most`` best results that are alive now.
 
         The plan has a ranking. It is answered as a new query would be, and forgotten. Raises TimeLimitError.
         """
         if self._searching is None:
             self._searching = self._queries.number()
-        with closing(self._operator.search(self._searching, plan, self._order.now)) as events:
-            found = [candidate(event.result) for event in memory_checked(events) if event.result.op == "+"]
-        shown = nsmallest(most, found)
-        return [
-            replace(each.result, place=Place("enter", rank, None)) for rank, each in enumerate(shown, 1)
-        ], len(found)
+        return self._operator.search(self._searching, plan, self._order.now, most)
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""

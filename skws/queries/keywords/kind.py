@@ -13,10 +13,11 @@ from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.searching import Searched
 from skws.queries.operator import Operator, QueryKind
 from skws.queries.order import Order, counting
 from skws.queries.stream_state import StreamState
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_mesh.columnar.operators import OperatorUse
@@ -97,8 +98,12 @@ class KeywordQueries(Operator):
         """The results of a query that are alive now."""
         return [] if self._engine is None else list(self._engine.alive(name))
 
-    def search(self, query: Query, most: int) -> tuple[list[Result], int]:
-        """The best results among the live tuples, and how many there are."""
+    def prepare_searches(self, most: int) -> bool:
+        """Learn the words of at most so many live tuples; True if there are more."""
+        return self._engine is not None and self._engine.prepare_searches(most)
+
+    def search(self, query: Query, most: int) -> Searched:
+        """The best results among the live tuples."""
         if self._engine is None:
             raise UsageError("nothing is held to search in: no query of keywords has begun")
         return self._engine.search(self._kind.plan(query, self._state.stream), most)

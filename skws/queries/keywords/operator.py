@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +21,9 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
 from skws.queries.keywords.join_values import JoinValues
-from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes, coded_by
-from skws.queries.keywords.result_emitter import Event, ResultEmitter
+from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
+from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.searching import LiveSearch, Searched, best_of, ranked
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
 from skws.results.directory import TupleDirectory
@@ -71,7 +72,6 @@ class KeywordOperator:
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema
-        self._window = window
         self.excluded = 0
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
@@ -85,6 +85,9 @@ class KeywordOperator:
         self._sweep = Sweep()
         self._scoring = scorer(schema, self.live, self.known)
         self.emitter = ResultEmitter(self.queries, self.live, self.known, self._scoring, window, schema)
+        self.searches = LiveSearch(
+            schema, window, self.live, self.known, self._meshes, self._scoring, self._truly_joined
+        )
         self._behind: IndexedRows | None = None
 
     def open_tables(self) -> list[Partials]:
@@ -154,34 +157,20 @@ class KeywordOperator:
         coded = self._coded(bitmaps)
         return [self._truly_joined(standing.mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
 
-    def search(self, query: int, plan: Plan, now: int) -> Generator[Event, None, None]:
-        """The results of a query that are alive at ``now``, as a snapshot; the query does not stay.
+    def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
+        """The ``most`` best results of a query that are alive at ``now``; the query does not stay.
 
-        ``query``: a number that no other query has. It has a mesh and readings of its own, so what stands is
-        left alone, also where the search is broken off. Raises TimeLimitError.
+        ``query``: a number that no other query has. Raises TimeLimitError.
         """
-        if self._behind is not None:
-            yield from self._search_tables(query, plan, now)
-            return
-        bitmaps = KeywordMatching.only(query, plan.matcher).of(self.known.rows)
-        passing = self._meshes.passing(plan)
-        try:
-            self._scoring.stay()
-            self._scoring.add(query, plan, bitmaps)
-            coded = coded_by(passing.mesh, bitmaps)
-            own = {query: passing}
-            emitter = ResultEmitter(own, self.live, self.known, self._scoring, self._window, self._schema)
-            found = self._truly_joined(passing.mesh.add(query, coded), own)
-            yield from emitter.events([found.taken(found.end > now)], snapshot=True)
-        finally:
-            self._scoring.remove(query)
-
-    def _search_tables(self, query: int, plan: Plan, now: int) -> Generator[Event, None, None]:
-        """As ``search``, where rows of indexed tables become live tuples on demand of standing queries."""
+        if self._behind is None:
+            return self.searches.search(query, plan, now, most)
+        # Rows of indexed tables become live tuples on demand of standing queries.
         before = self.excluded
         try:
-            found = self.add(query, plan)
-            yield from self.emitter.events([each.taken(each.end > now) for each in found], snapshot=True)
+            found = Partials.together(self.add(query, plan))
+            alive = found.taken(found.end > now)
+            best = best_of(self._scoring, query, self.emitter, alive, most, [])
+            return Searched(ranked(best), len(alive), plan.max_size, complete=True)
         finally:
             if query in self.queries:
                 self.remove(query)
@@ -302,6 +291,7 @@ class KeywordOperator:
         for mesh in self._meshes:
             mesh.compact(horizon, slots)
         self.known.compact(slots)
+        self.searches.words.compact(slots)
         if self._behind is not None:
             self._behind.reserve.compact(slots)
         if len(dropped):

@@ -1,0 +1,178 @@
+"""An inverted index of the live tuples, for searches: which tuples a word stands in.
+
+A standing query looks at the texts of each tuple once, as it comes. A search looks at all that are there, so
+it pays to know their words. The index is brought up to date by searches, and between them where there is
+time: a stream that nobody searches pays nothing.
+
+Rows have numbers of their own, which outlive the slots of their tuples; slots change as tuples are purged.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from skws.keywords.analysis import STOPPED, analyse, stems
+from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.query import Alternative, Phrase, Term
+from skws.keywords.table import ChunkMemory, contains
+from skws.ranking.corpus import Carriers, Place
+from skws.results.directory import TupleDirectory
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import NOTHING, Ints, distinct
+from skws_schema.memory import check
+from skws_schema.model import Schema
+
+_GONE: Final = -1
+_PIECE: Final = 256  # rows between which time and memory are checked
+_ANEW: Final = 4
+"""The index is made anew once so many times more rows are gone than there."""
+
+
+class Labelled(NamedTuple):
+    """What a query finds: the keyword bitmaps by slot, as the matcher gives them, and where they stand."""
+
+    bitmaps: KeywordBitmaps
+    carriers: Carriers
+
+
+class LiveWords:
+    """The words of the live tuples of ``known``."""
+
+    def __init__(self, schema: Schema, known: TupleDirectory) -> None:
+        self._schema = schema
+        self._known = known
+        self._begin()
+
+    def _begin(self) -> None:
+        self._terms = _Terms()
+        self._rows: dict[Place, defaultdict[str, array[int]]] = {}  # by word: numbers of rows
+        self._slots: Ints = NOTHING  # by number of row; _GONE if its tuple is
+        self._covered = 0  # slots whose rows are known
+
+    def behind(self, size: int) -> bool:
+        """Whether there are rows of ``size`` live tuples that are not known yet."""
+        return self._covered < size
+
+    def catch_up(self, size: int, most: int | None = None) -> None:
+        """Learn the rows up to slot ``size``, at most so many. Raises TimeLimitError between them."""
+        end = size if most is None else min(size, self._covered + most)
+        while self._covered < end:
+            check()
+            until = min(end, self._covered + _PIECE)
+            self._learn(self._covered, until)
+            self._covered = until
+
+    def compact(self, slots: Ints) -> None:
+        """Live tuples have new slots, in the same order; those with negative ones are gone."""
+        there = self._slots >= 0
+        self._slots[there] = slots[self._slots[there]]
+        self._covered = int((slots[: self._covered] >= 0).sum())
+        if len(self._slots) > _ANEW * (self._covered + _PIECE):
+            self._begin()
+
+    def label(self, query: int, matcher: Matcher, size: int) -> Labelled | None:
+        """The tuples with keywords of a query; None if it asks for more than words and phrases."""
+        alternatives = list(matcher.alternatives())
+        if any(not _known(each) for _, each in alternatives) or any(
+            map(matcher.named, range(self._relations))
+        ):
+            return None
+        labels = np.zeros(size, dtype=np.int64)
+        found: dict[Place, list[tuple[int, Ints]]] = {}
+        for bit, alternative in alternatives:
+            for place, slots in self._containing(alternative):
+                labels[slots] |= bit
+                found.setdefault(place, []).append((bit, slots))
+        labels[(labels & matcher.excluding) != 0] = EXCLUDED
+        if matcher.torn:
+            labels[np.isin(labels, list(matcher.torn))] = EXCLUDED
+        carrying = np.flatnonzero(labels)
+        bitmaps = KeywordBitmaps(carrying, np.full(len(carrying), query, dtype=np.int64), labels[carrying])
+        return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
+
+    @property
+    def _relations(self) -> int:
+        return len(self._schema.relations)
+
+    def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, Ints]]:
+        """The slots of the tuples that satisfy a word or a phrase, by place."""
+        for place, rows in self._rows.items():
+            if not alternative.applies(*place):
+                continue
+            if isinstance(alternative, Term):
+                slots = self._of(rows, alternative.stem)
+            else:
+                assert isinstance(alternative, Phrase)  # noqa: S101 - there are no others
+                asked = [self._of(rows, each) for each in alternative.stems if each not in STOPPED]
+                slots = self._with_phrase(reduce(np.intersect1d, asked), place[1], alternative.stems)
+            if len(slots):
+                yield place, slots
+
+    def _of(self, rows: defaultdict[str, array[int]], word: str) -> Ints:
+        numbers = rows.get(word)
+        if not numbers:
+            return NOTHING
+        slots: Ints = self._slots.take(np.array(numbers, dtype=np.int64))
+        there: Ints = slots[slots >= 0]
+        return there
+
+    def _with_phrase(self, slots: Ints, column: int, phrase: tuple[str, ...]) -> Ints:
+        """The slots whose text has the words of a phrase one behind the other."""
+        texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
+        return slots[np.array([contains(stems(text), phrase) for text in texts], dtype=bool)]
+
+    def _learn(self, first: int, until: int) -> None:
+        numbers = np.arange(len(self._slots), len(self._slots) + until - first)
+        self._slots = np.concatenate([self._slots, np.arange(first, until)])
+        for block, mine, at in self._known.rows.taken(slice(first, until)).by_block():
+            of_rows = numbers[mine].tolist()
+            for column in self._schema.relations[block.relation].search_columns:
+                rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
+                values = block.values(column)
+                for number, place in zip(of_rows, at.tolist(), strict=True):
+                    value = values[place]
+                    if value is not None:
+                        for word in self._terms.of(value if value.__class__ is str else str(value)):
+                            rows[word].append(number)
+
+
+class _Terms(ChunkMemory[tuple[str, ...]]):
+    """From chunks to the words that they are found by."""
+
+    def of(self, text: str) -> set[str]:
+        return {word for chunk in text.split() for word in self[chunk]}
+
+    def look_up(self, chunk: str) -> tuple[str, ...]:
+        return analyse(chunk).terms
+
+
+def _numbers() -> array[int]:
+    return array("q")
+
+
+def _known(alternative: Alternative) -> bool:
+    """Whether the index tells which tuples satisfy it."""
+    if isinstance(alternative, Phrase):
+        return not STOPPED.issuperset(alternative.stems)
+    return isinstance(alternative, Term)
+
+
+def _carriers(found: Mapping[Place, list[tuple[int, Ints]]], labels: Ints, keywords: int) -> Carriers:
+    """Without the tuples that are excluded, and without what excludes them."""
+    carriers = {}
+    for place, parts in found.items():
+        slots = distinct(np.concatenate([slots for bit, slots in parts if bit < 1 << keywords] or [NOTHING]))
+        slots = slots[labels[slots] > 0]
+        flags = np.zeros((len(slots), keywords), dtype=np.int64)
+        for bit, mine in parts:
+            if bit < 1 << keywords:
+                flags[:, bit.bit_length() - 1] |= np.isin(slots, mine)
+        if len(slots):
+            carriers[place] = slots, flags
+    return carriers

@@ -1,0 +1,171 @@
+"""A search among the live tuples: the best results of keywords now, found as a new query would find them.
+
+A search has a mesh and readings of its own, so what stands is left alone, also where it is broken off. The
+smallest results come first (``SIZES``): larger ones are not looked for once none can be among the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace as struct_replace
+
+from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.plan import Plan
+from skws.queries.keywords.live_words import LiveWords
+from skws.queries.keywords.meshes import MeshedQuery, Meshes, coded_by
+from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.ranking.best import Candidate, candidate
+from skws.ranking.judging import Scorer
+from skws.results.directory import TupleDirectory
+from skws.results.model import Place, Result
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import distinct
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import Partials
+from skws_schema.deadline import TimeLimitError
+from skws_schema.memory import check
+from skws_schema.model import Schema
+from skws_windows.window import Window
+
+SIZES: Final = (1, 2, 3)
+"""The first sizes that are looked for, where keywords are common; then all."""
+_RARE: Final = 64
+"""Tuples with a keyword: so few have few results, and are searched at once."""
+_SCORED: Final = 256  # results at a time, between which a time limit is checked
+
+TrulyJoined = Callable[[Partials, Mapping[int, MeshedQuery]], Partials]
+
+
+class Searched(NamedTuple):
+    """The best results, best first. ``found``: how many there are, of at most ``size`` tuples.
+
+    Larger ones cannot be better, unless the search is not ``complete``, since time ran out.
+    """
+
+    results: list[Result]
+    found: int
+    size: int
+    complete: bool
+
+
+class LiveSearch:
+    """Searches of an operator, one at a time."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        window: Window,
+        live: LiveTuples,
+        known: TupleDirectory,
+        meshes: Meshes,
+        scoring: Scorer,
+        truly_joined: TrulyJoined,
+    ) -> None:
+        self.words = LiveWords(schema, known)
+        self._schema = schema
+        self._window = window
+        self._live = live
+        self._known = known
+        self._meshes = meshes
+        self._scoring = scoring
+        self._truly_joined = truly_joined
+
+    def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
+        """The ``most`` best results that are alive at ``now``. ``query``: a number that no other query has.
+
+        The plan has a ranking. Raises TimeLimitError if there was no time for the smallest ones.
+        """
+        try:
+            bitmaps = self._labels(query, plan)
+            return self._searched(query, plan, bitmaps, now, most)
+        finally:
+            self._scoring.remove(query)
+
+    def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
+        """The tuples with keywords; from now on the results of the query are scored."""
+        self.words.catch_up(len(self._live))
+        self._scoring.stay()
+        labelled = self.words.label(query, plan.matcher, len(self._live))
+        if labelled is None:
+            bitmaps = KeywordMatching.only(query, plan.matcher).of(self._known.rows)
+            self._scoring.add(query, plan, bitmaps)
+            return bitmaps
+        self._scoring.add_carriers(query, plan, labelled.carriers)
+        return labelled.bitmaps
+
+    def _searched(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
+        best: list[Candidate] = []
+        count = done = 0
+        for size in _sizes(plan, bitmaps):
+            if done and none_better(self._scoring, query, best, most, done + 1):
+                break
+            try:
+                alive, emitter = self._found(query, replace(plan, max_size=size), bitmaps, now)
+                larger = alive.taken((alive.members >= 0).sum(axis=1) > done)
+                best = best_of(self._scoring, query, emitter, larger, most, best)
+            except TimeLimitError:
+                if not done:
+                    raise
+                return Searched(ranked(best), count, done, complete=False)
+            count, done = count + len(larger), size
+        return Searched(ranked(best), count, done, complete=True)
+
+    def _found(
+        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int
+    ) -> tuple[Partials, ResultEmitter]:
+        """The live results of a plan, and what forms them."""
+        own = {query: self._meshes.passing(plan)}
+        emitter = ResultEmitter(own, self._live, self._known, self._scoring, self._window, self._schema)
+        mesh = own[query].mesh
+        found = self._truly_joined(mesh.add(query, coded_by(mesh, bitmaps)), own)
+        return found.taken(found.end > now), emitter
+
+
+def _sizes(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
+    """The sizes up to which results are looked for, one after the other."""
+    carriers = [int((bitmaps.bitmap >> slot & 1).sum()) for slot in range(len(plan.query.slots))]
+    if min(carriers) <= _RARE:
+        return [plan.max_size]
+    return [*(size for size in SIZES if size < plan.max_size), plan.max_size]
+
+
+def best_of(
+    scoring: Scorer,
+    query: int,
+    emitter: ResultEmitter,
+    found: Partials,
+    most: int,
+    best: list[Candidate],
+) -> list[Candidate]:
+    """The best of some results and of ``best``; larger ones are not scored if none can be better."""
+    sizes = (found.members >= 0).sum(axis=1)
+    for size in distinct(sizes).tolist():
+        if none_better(scoring, query, best, most, size):
+            break
+        for some in found.taken(np.flatnonzero(sizes == size)).parts(_SCORED):
+            check()
+            new = (event.result for event in emitter.events([some], snapshot=True))
+            best = nsmallest(most, [*best, *(candidate(each) for each in new if each.op == "+")])
+    return best
+
+
+def none_better(scoring: Scorer, query: int, best: list[Candidate], most: int, size: int) -> bool:
+    """Whether no result with ``size`` tuples or more can be among the best."""
+    if len(best) < most:
+        return False
+    bound = scoring.bound(query, size)
+    return bound is not None and (-bound[0], -bound[1]) > best[-1].order[:2]
+
+
+def ranked(best: list[Candidate]) -> list[Result]:
+    """Results with their ranks."""
+    return [_placed(each.result, rank) for rank, each in enumerate(best, 1)]
+
+
+def _placed(result: Result, rank: int) -> Result:
+    return struct_replace(result, place=Place("enter", rank, None))

@@ -101,9 +101,18 @@ class LiveSums:
 Place: TypeAlias = tuple[int, int]
 """A relation and one of its columns, by position; NAME stands for the relation's name."""
 NAME: Final = -1
-Carriers: TypeAlias = Mapping[Place, tuple[Ints, Ints]]
-"""By place: slots, and for each of them a row of flags, one for each keyword, which stands there or not."""
 _REMEMBERED: Final = 100_000  # texts
+
+
+class Carriers(NamedTuple):
+    """The live tuples with keywords of a query in a place.
+
+    ``often``: for each slot a row with how often each keyword stands there, at least. ``lengths``: of texts.
+    """
+
+    slots: Ints
+    often: Ints
+    lengths: Ints
 
 
 class Texts(NamedTuple):

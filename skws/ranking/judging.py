@@ -118,7 +118,9 @@ class Scorer(ABC):
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
 
-    def add_carriers(self, query: int, plan: Plan, carriers: Carriers) -> None:  # noqa: B027 - as below
+    def add_carriers(  # noqa: B027 - as below
+        self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]
+    ) -> None:
         """As ``add``, where it is known which live tuples contain which keywords."""
 
     def stay(self) -> None:  # noqa: B027 - windows have no searches

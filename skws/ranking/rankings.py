@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from math import exp, fsum, log, log2, prod
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from skws.results.score import FRESHNESS, Part
 from skws.spec.ranking import DEFAULT
@@ -63,6 +66,9 @@ _SATURATION: Final = 1.2  # k1 and b of BM25, as customary
 _BY_LENGTH: Final = 0.75
 
 
+Number = TypeVar("Number", float, npt.NDArray[np.float64])
+
+
 class Ranking(Protocol):
     """Judges results. ``parts`` are above or equal to 0; their product is the score.
 
@@ -88,8 +94,12 @@ def keyword_weight(match: Match) -> float:
     """
     rarity = log(1 + (match.texts - match.containing + 0.5) / (match.containing + 0.5))
     length = match.length / match.mean_length if match.mean_length else 1.0
-    damping = _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * length)
-    return rarity * match.occurrences * (_SATURATION + 1) / (match.occurrences + damping)
+    return rarity * match.occurrences * (_SATURATION + 1) / (match.occurrences + keyword_damping(length))
+
+
+def keyword_damping(length: Number) -> Number:
+    """What more occurrences have to outweigh in a text, by its length as a share of the mean."""
+    return _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * length)
 
 
 def keywords(evidence: Evidence) -> Part:

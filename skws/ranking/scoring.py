@@ -14,9 +14,9 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
-from skws.ranking.corpus import NAME, Carriers, Corpus, TableTexts
+from skws.ranking.corpus import Carriers, Corpus, Place, TableTexts
 from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts, fans
-from skws.ranking.rankings import Evidence, JoinFan, Match, keyword_weight
+from skws.ranking.rankings import Evidence, JoinFan, Match, keyword_damping, keyword_weight
 from skws.results.directory import TupleDirectory
 from skws.results.score import Rank
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
@@ -28,7 +28,6 @@ from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
-_OFTEN: Final = 1 << 30
 _SURE: Final = 1 + 1e-9  # bounds are computed in another order than scores
 
 
@@ -39,6 +38,7 @@ class Scoring(Scorer):
         super().__init__(schema, live, known)
         self._corpus: Corpus | None = None  # until a query asks
         self._stays = False
+        self._carriers: Mapping[Place, Carriers] | None = None  # of the search that runs
         self._latest = ALWAYS
         self._tables: Mapping[int, TableTexts] = {}
 
@@ -54,11 +54,13 @@ class Scoring(Scorer):
             slots = bitmaps.tuple[bitmaps.bitmap > 0]
             ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
-    def add_carriers(self, query: int, plan: Plan, carriers: Carriers) -> None:
+    def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
         ranked = self._ranked(query, plan)
         if ranked is not None:
             tuples = self._live.tuples
-            for place, (slots, flags) in carriers.items():
+            self._carriers = carriers
+            for place, (slots, often, _) in carriers.items():
+                flags = (often > 0).astype(np.int64)
                 ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
     def _ranked(self, query: int, plan: Plan) -> Ranked | None:
@@ -87,9 +89,9 @@ class Scoring(Scorer):
         self._stays = True
 
     def bound(self, query: int, size: int) -> Rank | None:
-        """For ``monotone`` rankings: each keyword in the texts where it is rarest, as often as can be."""
+        """For ``monotone`` rankings of ``add_carriers``: each keyword in the texts where it weighs most."""
         ranked = self._queries[query]
-        if not getattr(ranked.ranking, "monotone", False):
+        if self._carriers is None or not getattr(ranked.ranking, "monotone", False):
             return None
         counts = self._counts(self._latest)
         matches = [
@@ -106,30 +108,34 @@ class Scoring(Scorer):
         return 0, order
 
     def _best(self, query: int, keyword: int, counts: TextCounts) -> list[Match]:
-        """A keyword as it could stand in the attributes of the relation where it would weigh most."""
-        ranked, best = self._queries[query], list[Match]()
-        for relation, described in enumerate(self._schema.relations):
-            found = []
-            for column in (*described.search_columns, NAME):
-                texts, _, containing = counts.of(query, (relation, column), keyword)
-                if containing:
-                    found.append(
-                        Match(
-                            ranked.plan.keywords[keyword],
-                            f"best {keyword}",
-                            str(column),
-                            _OFTEN,
-                            0,
-                            texts,
-                            containing,
-                            1.0,
-                        )
-                    )
-            best = max(best, found, key=lambda matches: sum(map(keyword_weight, matches)))
-        return best
+        """A keyword as it stands in the attributes of the relation where it weighs most."""
+        name = self._queries[query].plan.keywords[keyword]
+        by_relation: dict[int, list[Match]] = {}
+        for place, (_, often, lengths) in (self._carriers or {}).items():
+            there = np.flatnonzero(often[:, keyword])
+            texts, characters, containing = counts.of(query, place, keyword)
+            if len(there) and texts:
+                mean = characters / texts
+                shares = lengths[there] / mean if mean else np.ones(len(there))
+                counted = often[there, keyword]
+                damped = counted / (counted + keyword_damping(shares))
+                best = there[int(np.argmax(damped))]
+                match = Match(
+                    name,
+                    f"best {keyword}",
+                    str(place[1]),
+                    int(often[best, keyword]),
+                    int(lengths[best]),
+                    texts,
+                    max(1, containing),
+                    mean,
+                )
+                by_relation.setdefault(place[0], []).append(match)
+        return max(by_relation.values(), key=lambda found: sum(map(keyword_weight, found)), default=[])
 
     def remove(self, query: int) -> None:
         self._queries.pop(query, None)
+        self._carriers = None
         if not (self._queries or self._stays):
             self._corpus = None
 

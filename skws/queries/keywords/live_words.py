@@ -4,7 +4,7 @@ A standing query looks at the texts of each tuple once, as it comes. A search lo
 it pays to know their words. The index is brought up to date by searches, and between them where there is
 time: a stream that nobody searches pays nothing.
 
-Rows have numbers of their own, which outlive the slots of their tuples; slots change as tuples are purged.
+Texts have numbers of their own, which outlive the slots of their tuples; slots change as tuples are purged.
 """
 
 from __future__ import annotations
@@ -28,17 +28,32 @@ from skws_mesh.columnar.columns import NOTHING, Ints, distinct
 from skws_schema.memory import check
 from skws_schema.model import Schema
 
-_GONE: Final = -1
+_BITS: Final = 20
+_MOST: Final = (1 << _BITS) - 1
+"""How often a word is counted in a text."""
 _PIECE: Final = 256  # rows between which time and memory are checked
 _ANEW: Final = 4
 """The index is made anew once so many times more rows are gone than there."""
+
+
+class _Standing(NamedTuple):
+    """The tuples with a word in a place; how often it stands there, and the length of the text."""
+
+    slots: Ints
+    often: Ints
+    lengths: Ints
+
+    def among(self, slots: Ints) -> _Standing:
+        """Those with some slots."""
+        there = np.isin(self.slots, slots)
+        return _Standing(self.slots.compress(there), self.often.compress(there), self.lengths.compress(there))
 
 
 class Labelled(NamedTuple):
     """What a query finds: the keyword bitmaps by slot, as the matcher gives them, and where they stand."""
 
     bitmaps: KeywordBitmaps
-    carriers: Carriers
+    carriers: Mapping[Place, Carriers]
 
 
 class LiveWords:
@@ -51,8 +66,9 @@ class LiveWords:
 
     def _begin(self) -> None:
         self._terms = _Terms()
-        self._rows: dict[Place, defaultdict[str, array[int]]] = {}  # by word: numbers of rows
-        self._slots: Ints = NOTHING  # by number of row; _GONE if its tuple is
+        self._rows: dict[Place, defaultdict[str, array[int]]] = {}  # by word: numbers of texts, and how often
+        self._slots: Ints = NOTHING  # by number of text; negative if its tuple is gone
+        self._lengths: Ints = NOTHING  # by number of text
         self._covered = 0  # slots whose rows are known
 
     def behind(self, size: int) -> bool:
@@ -84,11 +100,11 @@ class LiveWords:
         ):
             return None
         labels = np.zeros(size, dtype=np.int64)
-        found: dict[Place, list[tuple[int, Ints]]] = {}
+        found: dict[Place, list[tuple[int, _Standing]]] = {}
         for bit, alternative in alternatives:
-            for place, slots in self._containing(alternative):
-                labels[slots] |= bit
-                found.setdefault(place, []).append((bit, slots))
+            for place, standing in self._containing(alternative):
+                labels[standing.slots] |= bit
+                found.setdefault(place, []).append((bit, standing))
         labels[(labels & matcher.excluding) != 0] = EXCLUDED
         if matcher.torn:
             labels[np.isin(labels, list(matcher.torn))] = EXCLUDED
@@ -100,53 +116,69 @@ class LiveWords:
     def _relations(self) -> int:
         return len(self._schema.relations)
 
-    def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, Ints]]:
-        """The slots of the tuples that satisfy a word or a phrase, by place."""
+    def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
+        """The tuples that satisfy a word or a phrase, by place."""
         for place, rows in self._rows.items():
             if not alternative.applies(*place):
                 continue
             if isinstance(alternative, Term):
-                slots = self._of(rows, alternative.stem)
+                standing = self._of(rows, alternative.stem)
             else:
                 assert isinstance(alternative, Phrase)  # noqa: S101 - there are no others
                 asked = [self._of(rows, each) for each in alternative.stems if each not in STOPPED]
-                slots = self._with_phrase(reduce(np.intersect1d, asked), place[1], alternative.stems)
-            if len(slots):
-                yield place, slots
+                common = reduce(np.intersect1d, [each.slots for each in asked])
+                slots = self._with_phrase(common, place[1], alternative.stems)
+                standing = asked[0].among(slots)
+            if len(standing.slots):
+                yield place, standing
 
-    def _of(self, rows: defaultdict[str, array[int]], word: str) -> Ints:
-        numbers = rows.get(word)
-        if not numbers:
-            return NOTHING
-        slots: Ints = self._slots.take(np.array(numbers, dtype=np.int64))
-        there: Ints = slots[slots >= 0]
-        return there
+    def _of(self, rows: defaultdict[str, array[int]], word: str) -> _Standing:
+        packed = np.array(rows.get(word, ()), dtype=np.int64)
+        numbers, often = packed >> _BITS, packed & _MOST
+        slots = self._slots.take(numbers)
+        there = slots >= 0
+        return _Standing(
+            slots.compress(there), often.compress(there), self._lengths.take(numbers).compress(there)
+        )
 
     def _with_phrase(self, slots: Ints, column: int, phrase: tuple[str, ...]) -> Ints:
         """The slots whose text has the words of a phrase one behind the other."""
         texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
-        return slots[np.array([contains(stems(text), phrase) for text in texts], dtype=bool)]
+        there = np.array([contains(stems(text), phrase) for text in texts], dtype=bool)
+        return slots.compress(there)
 
     def _learn(self, first: int, until: int) -> None:
-        numbers = np.arange(len(self._slots), len(self._slots) + until - first)
-        self._slots = np.concatenate([self._slots, np.arange(first, until)])
+        slots: list[int] = []
+        lengths: list[int] = []
+        begun = len(self._slots)
         for block, mine, at in self._known.rows.taken(slice(first, until)).by_block():
-            of_rows = numbers[mine].tolist()
             for column in self._schema.relations[block.relation].search_columns:
                 rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
                 values = block.values(column)
-                for number, place in zip(of_rows, at.tolist(), strict=True):
+                for slot, place in zip((mine + first).tolist(), at.tolist(), strict=True):
                     value = values[place]
-                    if value is not None:
-                        for word in self._terms.of(value if value.__class__ is str else str(value)):
-                            rows[word].append(number)
+                    if value is None:
+                        continue
+                    text = value if value.__class__ is str else str(value)
+                    number = begun + len(slots) << _BITS
+                    slots.append(slot)
+                    lengths.append(len(text))
+                    for word, often in self._terms.of(text).items():
+                        rows[word].append(number | min(often, _MOST))
+        self._slots = np.concatenate([self._slots, np.array(slots, dtype=np.int64)])
+        self._lengths = np.concatenate([self._lengths, np.array(lengths, dtype=np.int64)])
 
 
 class _Terms(ChunkMemory[tuple[str, ...]]):
     """From chunks to the words that they are found by."""
 
-    def of(self, text: str) -> set[str]:
-        return {word for chunk in text.split() for word in self[chunk]}
+    def of(self, text: str) -> dict[str, int]:
+        """The words of a text, and how often each stands there, or more often where words overlap."""
+        found: dict[str, int] = {}
+        for chunk in text.split():
+            for word in self[chunk]:
+                found[word] = found.get(word, 0) + 1
+        return found
 
     def look_up(self, chunk: str) -> tuple[str, ...]:
         return analyse(chunk).terms
@@ -163,16 +195,23 @@ def _known(alternative: Alternative) -> bool:
     return isinstance(alternative, Term)
 
 
-def _carriers(found: Mapping[Place, list[tuple[int, Ints]]], labels: Ints, keywords: int) -> Carriers:
+def _carriers(
+    found: Mapping[Place, list[tuple[int, _Standing]]], labels: Ints, keywords: int
+) -> dict[Place, Carriers]:
     """Without the tuples that are excluded, and without what excludes them."""
     carriers = {}
-    for place, parts in found.items():
-        slots = distinct(np.concatenate([slots for bit, slots in parts if bit < 1 << keywords] or [NOTHING]))
+    for place, every in found.items():
+        parts = [(bit.bit_length() - 1, standing) for bit, standing in every if bit < 1 << keywords]
+        slots = distinct(np.concatenate([standing.slots for _, standing in parts] or [NOTHING]))
         slots = slots[labels[slots] > 0]
-        flags = np.zeros((len(slots), keywords), dtype=np.int64)
-        for bit, mine in parts:
-            if bit < 1 << keywords:
-                flags[:, bit.bit_length() - 1] |= np.isin(slots, mine)
+        often = np.zeros((len(slots), keywords), dtype=np.int64)
+        lengths = np.zeros(len(slots), dtype=np.int64)
+        for keyword, standing in parts:
+            at = np.searchsorted(slots, standing.slots)
+            at, mine = at[at < len(slots)], np.flatnonzero(at < len(slots))
+            true = slots[at] == standing.slots[mine]
+            often[at[true], keyword] += standing.often[mine[true]]
+            lengths[at[true]] = standing.lengths[mine[true]]
         if len(slots):
-            carriers[place] = slots, flags
+            carriers[place] = Carriers(slots, often, lengths)
     return carriers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skws.keywords.analysis import chunks
 from skws.keywords.highlight import occurrences
 from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Phrase, Slot
@@ -24,8 +25,7 @@ class OccurrenceCounts:
         if tables is None:
             tables = [self._table(slot, relation, column) for slot in self._slots]
             self._columns[relation, column] = tables
-        chunks = text.split()
-        return tuple(0 if table is None else table.count(chunks, text) for table in tables)
+        return tuple(0 if table is None else table.count(text) for table in tables)
 
     def _table(self, slot: Slot, relation: int, column: int) -> _SlotCounts | None:
         """The counts of a slot in a column; None if it cannot look there."""
@@ -46,11 +46,12 @@ class _SlotCounts(ChunkMemory[int]):
         self._at = slot, relation, column
         self._whole = any(isinstance(each, Phrase) for each in slot.alternatives)
         self._hopeless = hopeless(slot.alternatives)
+        self._analyzer = slot.alternatives[0].analyzer
 
-    def count(self, chunks: Sequence[str], text: str) -> int:
+    def count(self, text: str) -> int:
         if self._whole:
             return occurrences(*self._at, text)
-        return sum(map(self.__getitem__, chunks))
+        return sum(map(self.__getitem__, chunks(text, self._analyzer)))
 
     def look_up(self, chunk: str) -> int:
         return 0 if self._hopeless(chunk) else occurrences(*self._at, chunk)

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from skws.keywords.analysis import STOPPED, analyse, stems
+from skws.keywords.analysis import analyse, chunks, stems
+from skws.keywords.languages import stem, stop_words
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Term
 from skws.keywords.table import ChunkMemory, contains
@@ -26,8 +27,10 @@ from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct
 from skws_schema.memory import check
-from skws_schema.model import Schema
+from skws_schema.model import Analyzer, Schema
 
+_STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
+"""The stems of stop words, which no text is found by."""
 _BITS: Final = 20
 _MOST: Final = (1 << _BITS) - 1
 """How often a word is counted in a text."""
@@ -65,7 +68,7 @@ class LiveWords:
         self._begin()
 
     def _begin(self) -> None:
-        self._terms = _Terms()
+        self._terms: dict[Analyzer, _Terms] = {}
         self._rows: dict[Place, defaultdict[str, array[int]]] = {}  # by word: numbers of texts, and how often
         self._slots: Ints = NOTHING  # by number of text; negative if its tuple is gone
         self._lengths: Ints = NOTHING  # by number of text
@@ -125,7 +128,7 @@ class LiveWords:
                 standing = self._of(rows, alternative.stem)
             else:
                 assert isinstance(alternative, Phrase)  # noqa: S101 - there are no others
-                asked = [self._of(rows, each) for each in alternative.stems if each not in STOPPED]
+                asked = [self._of(rows, each) for each in alternative.stems if each not in _STOPPED]
                 common = reduce(np.intersect1d, [each.slots for each in asked])
                 slots = self._with_phrase(common, place[1], alternative.stems)
                 standing = asked[0].among(slots)
@@ -155,6 +158,8 @@ class LiveWords:
             for column in self._schema.relations[block.relation].search_columns:
                 rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
                 values = block.values(column)
+                analyzer = self._schema.relations[block.relation].attributes[column].analyzer
+                terms = self._terms.setdefault(analyzer, _Terms(analyzer))
                 for slot, place in zip((mine + first).tolist(), at.tolist(), strict=True):
                     value = values[place]
                     if value is None:
@@ -163,7 +168,7 @@ class LiveWords:
                     number = begun + len(slots) << _BITS
                     slots.append(slot)
                     lengths.append(len(text))
-                    for word, often in self._terms.of(text).items():
+                    for word, often in terms.of(text).items():
                         rows[word].append(number | min(often, _MOST))
         self._slots = np.concatenate([self._slots, np.array(slots, dtype=np.int64)])
         self._lengths = np.concatenate([self._lengths, np.array(lengths, dtype=np.int64)])
@@ -172,16 +177,20 @@ class LiveWords:
 class _Terms(ChunkMemory[tuple[str, ...]]):
     """From chunks to the words that they are found by."""
 
+    def __init__(self, analyzer: Analyzer) -> None:
+        super().__init__()
+        self._analyzer = analyzer
+
     def of(self, text: str) -> dict[str, int]:
         """The words of a text, and how often each stands there, or more often where words overlap."""
         found: dict[str, int] = {}
-        for chunk in text.split():
+        for chunk in chunks(text, self._analyzer):
             for word in self[chunk]:
                 found[word] = found.get(word, 0) + 1
         return found
 
     def look_up(self, chunk: str) -> tuple[str, ...]:
-        return analyse(chunk).terms
+        return analyse(chunk, self._analyzer).terms
 
 
 def _numbers() -> array[int]:
@@ -191,7 +200,8 @@ def _numbers() -> array[int]:
 def _known(alternative: Alternative) -> bool:
     """Whether the index tells which tuples satisfy it."""
     if isinstance(alternative, Phrase):
-        return not STOPPED.issuperset(alternative.stems)
+        # Stop words of other languages have stems that depend on how they are written.
+        return alternative.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(alternative.stems)
     return isinstance(alternative, Term)
 
 

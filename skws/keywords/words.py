@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from skws.keywords.analysis import Token
 from skws.keywords.likeness import has_form, shortened, within
 from skws.keywords.query import Fuzzy, Prefix, Term, Wildcard, WordAlternative
+
+if TYPE_CHECKING:  # words come analysed
+    from skws.keywords.analysis import Token
 
 
 class WordPredicates:

@@ -221,6 +221,9 @@ class _Reader:
         known = self.scopes[name] if name else (None,)
         if isinstance(node, syntax.Comparison) or isinstance(known, Compared):
             return self._condition(node, name, known)
+        if isinstance(node, syntax.Range) and any(quote in node.text for quote in syntax.QUOTES):
+            message = f"{name} is searched for words, which have no range; write {name}>=... {name}<=..."
+            raise fault(message, self.text, node.startchar)
         scoped = f"{name.lower()}:" if name else ""
         places = places_of(known, self.schema, names=self.match_names)
         alternatives = alternatives_of(node, self.text, places, self.schema.synonyms)

@@ -287,6 +287,7 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("x movie.mid=1.5", "movie.mid is of type integer: expected an integer, got '1.5'", 2),
         ("x movie.mid<1e30", "expected an integer of 64 bits", 2),
         ("x movie.mid<<3", "no comparison '<<'; expected one of < <= = >= > !=", 2),
+        ('x title:"a b".."c d"', "title is searched for words, which have no range; write title>=...", 2),
         ("x movie.mid:7..3", "the range 7..3 ends before it begins", 2),
         ("x movie.mid:3*", "movie.mid is compared as a whole: it takes no '*', '?' or '~'", 12),
         ("x movie.mit<3", "relation 'movie' has no attribute 'mit'; did you mean 'mid'?", 2),

@@ -15,6 +15,8 @@ from skws.cli.terminal import tell
 from skws.keywords.scope import with_left_out
 from skws.memory import ask
 from skws.ranking.rankings import known_ranking
+from skws.sources.databases import is_sqlite
+from skws.sources.drafts import draft_of
 from skws.spec.enums import EngineName, EvaluatorName, OnError, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -82,8 +84,8 @@ SchemaOfSource = Annotated[
         "--schema",
         "-s",
         metavar="FILE",
-        help="YAML of the schema; of a database by default its catalog's.",
-        show_default=False,
+        help="YAML of the schema.",
+        show_default="inferred from the data",
         readable=False,
     ),
 ]
@@ -262,6 +264,27 @@ def chosen_format(
 def read_schema(path: Path) -> Schema:
     """The schema of a file, its window checked. Raises SchemaError."""
     return load_schema(path, check_window=window_fault, check_expression=_expression_fault)
+
+
+def drafted_schema(sources: Sequence[str], *, quiet: bool = False) -> Path:
+    """The file of the schema kept for sources that come without one, else inferred now. Raises SkwsError."""
+    for source in sources:
+        if is_sqlite(source):
+            raise UsageError(
+                f"{source}: a SQLite file does not tell its changes; search it as it is now:"
+                f" skws search --database {source}"
+            )
+    draft = draft_of(sources)
+    for note in () if quiet else draft.notes:
+        tell(note)
+    return draft.path
+
+
+def engine_without_schema(context: typer.Context, engine: EngineName, master: str | None) -> EngineName:
+    """In process, unless the command line asks for an engine or a Spark master."""
+    given = context.get_parameter_source("engine")
+    asked = master is not None or (given is not None and given.name == "COMMANDLINE")
+    return engine if asked else EngineName.LOCAL
 
 
 def read_lateness(text: str) -> int:

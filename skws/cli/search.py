@@ -11,6 +11,7 @@ import typer
 
 from skws.cli import options
 from skws.cli.run import run_search
+from skws.sources.databases import is_sqlite
 from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -151,17 +152,21 @@ def search(
         -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
     given = dict(locals())
+    of_streams = dict(_OF_STREAMS)
+    if database is None and schema is None and replay:
+        database = _database_of(replay)
+        if database is not None:
+            del of_streams["replay"], given["replay"]
     if database is not None:
         _refuse(
             context,
-            _OF_STREAMS,
+            of_streams,
             "--{} is not for --database, which is searched as it is now, in this process",
         )
-    elif schema is None or not replay:
+    elif not replay:
         after = any(word.startswith("--") for word in query or ())
         raise UsageError(
-            f"Missing option '{'--schema' if schema is None else '--replay'}'"
-            + " (everything after -- is the query; put options before it)" * after
+            "Missing option '--replay'" + " (everything after -- is the query; put options before it)" * after
         )
     written = options.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
     if pattern is not None:
@@ -171,6 +176,9 @@ def search(
         best = options.top_choice(top, group=group, append_only=append_only)
         ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
         asked = Query.of_keywords(_keywords(query, without, select, written), ranking, best)
+    if database is None and schema is None and index is None:
+        given["schema"] = options.drafted_schema([str(path) for path in replay or ()], quiet=quiet)
+        given["engine"] = options.engine_without_schema(context, engine, master)
     if database is not None:
         from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
@@ -181,6 +189,14 @@ def search(
         raise UsageError("--index needs --database: a replay has no index")
     job = Job({asked.text: asked}, demand=not no_demand, **options.job_fields(given))
     run_search(job, written.value, output, quiet=quiet)
+
+
+def _database_of(replay: list[Path]) -> str | None:
+    """The SQLite file that is given as the replay, None for others. Raises UsageError for a server."""
+    if any(str(path).startswith(("postgresql:", "postgres:")) for path in replay):
+        # Paths change addresses, and errors about them would show passwords.
+        raise UsageError("--replay takes files; for a PostgreSQL database use --database postgresql://...")
+    return str(replay[0]) if len(replay) == 1 and is_sqlite(str(replay[0])) else None
 
 
 def _keywords(

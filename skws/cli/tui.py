@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def tui(
     context: typer.Context,
-    schema: options.SchemaFile,
+    schema: options.SchemaOfSource = None,
     query: Annotated[
         list[str] | None,
         typer.Argument(
@@ -109,6 +109,11 @@ def tui(
     given["source"] = address = f"replay:{replay}" if replay is not None else source or ""
     if speed == 1 or (speed > 0 and not address.startswith("replay:")):
         given["speed"] = None  # other sources have their own speed
+    if schema is None:
+        if not address:
+            raise UsageError("Missing option '--schema', or --source or --replay to infer one from")
+        given["schema"] = schema = options.drafted_schema([address])
+        given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
     job = live_job(**options.job_fields(given))
     request = UiRequest(
         job,

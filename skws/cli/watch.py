@@ -40,6 +40,7 @@ def ranked_queries(
 
 
 def watch(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Option(
@@ -57,8 +58,8 @@ def watch(
             "--schema",
             "-s",
             metavar="FILE",
-            help="YAML of the schema; only --drop-slot needs none.",
-            show_default=False,
+            help="YAML of the schema.",
+            show_default="inferred from the data",
             readable=False,
         ),
     ] = None,
@@ -170,8 +171,6 @@ def watch(
     if drop_slot:
         tell(drop(source, None if checkpoint is None else checkpoint / "source"))
         return
-    if schema is None:
-        raise UsageError("Missing option '--schema' / '-s'.\nTry 'skws watch --help'.")
     best = options.top_choice(top, group=group, append_only=append_only)
     ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
     alerts = {} if queries is None else read_alerts(queries)
@@ -183,6 +182,10 @@ def watch(
     if control is None and checkpoint is not None:
         given["control"] = checkpoint / "control"
     written = options.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
+    if schema is None:
+        given["schema"] = options.drafted_schema([source], quiet=quiet)
+        given["engine"] = options.engine_without_schema(context, engine, master)
+        given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
     request = Job(
         asked(options.named_queries(query or [], pattern or [], of_file, select, without)),
         sinks=_sinks(written, output, sink or []),

@@ -20,6 +20,8 @@ from skws_schema.errors import SourceError
 Advance: TypeAlias = Callable[[int], None]
 BLOCK = 1 << 20
 BOM = b"\xef\xbb\xbf"
+KEPT_SCHEMA: Final = ".schema.yaml"
+"""Ends the names of schemas kept beside data, which are no data."""
 
 
 class CountedFile(io.FileIO):
@@ -42,10 +44,14 @@ def ignore(_count: int) -> None:
 def entries(folder: Path) -> list[Path]:
     """The entries of a folder to read, in order of name.
 
-    Skips names that begin with ``.`` or ``_``, and links to a folder above,
-    which would never end. Raises OSError.
+    Skips names that begin with ``.`` or ``_``, schemas kept beside data, and
+    links to a folder above, which would never end. Raises OSError.
     """
-    named = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
+    named = sorted(
+        entry
+        for entry in folder.iterdir()
+        if not entry.name.startswith((".", "_")) and not entry.name.endswith(KEPT_SCHEMA)
+    )
     return [entry for entry in named if not (entry.is_symlink() and _leads_up(entry))]
 
 

@@ -57,8 +57,21 @@ def infer_schema(address: str, name: str | None, window: str) -> str:
             from skws.sources.postgres.address import Address  # noqa: PLC0415 - as above
             from skws.sources.postgres.database import infer_schema as of_postgres  # noqa: PLC0415
         return of_postgres(Address.of(address), name, window)
+    return inference_of(address, name, window).to_yaml()
+
+
+def inference_of(address: str, name: str | None, window: str) -> Inference:
+    """What the catalog of a database implies, with how sure it is; PostgreSQL's changes are to be followed.
+
+    Raises UsageError, SourceError.
+    """
+    if is_postgres(address):
+        with installed():
+            from skws.sources.postgres.address import Address  # noqa: PLC0415 - as above
+            from skws.sources.postgres.database import inferred  # noqa: PLC0415
+        return inferred(Address.of(address), name, window)
     found = database_at(address).inferred()
-    return replace(found, name=name or found.name, window=window).to_yaml()
+    return replace(found, name=name or found.name, window=window)
 
 
 def all_tables(schema: Schema) -> Schema:

@@ -34,7 +34,9 @@ def run_real(*arguments: object, **environment: str) -> subprocess.CompletedProc
     [
         (2, (), "Usage: skws"),
         (2, ("searhc",), "searhc"),
-        (2, ("search",), "Missing option '--schema'"),
+        (2, ("search",), "Missing option '--replay'"),
+        (2, ("search", "x", "-r", "postgresql://ann:s3cret@h/db"), "use --database"),
+        (2, ("watch", "x", "-S", "shop.sqlite"), "skws search --database"),
         (2, ("search", "--", "x1", "-x2", *LOCAL), "everything after -- is the query"),
         (2, ("search", "-s", SCHEMA, "-r", REPLAY), "expected keywords, or --pattern TEXT"),
         (2, (*SEARCH, "--format", "xml"), "xml"),

@@ -26,7 +26,7 @@ from tests.jobs.watching import (
     request,
     told,
 )
-from tests.postgres import Database
+from tests.postgres import PASSWORD, Database
 from tests.waiting import until
 
 
@@ -139,8 +139,25 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(database: Databas
         assert told_of in error
     done = skws("watch", "--drop-slot", "--source", database.uri())
     assert (done.code, "there is no slot 'skws'" in done.err) == (0, True)
-    done = skws("watch", "ada", "--source", database.uri())
-    assert (done.code, "Missing option '--schema' / '-s'" in done.err) == (2, True)
+
+
+def test_a_database_never_seen_needs_no_schema(
+    database: Database, tmp_path: Path, skws: Skws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    database.run(
+        "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+        "CREATE TABLE purchase (pid bigint PRIMARY KEY, cid bigint REFERENCES customer, item text)",
+        "INSERT INTO customer VALUES (7, 'Ada Byron')",
+        "INSERT INTO purchase VALUES (1, 7, 'travel kettle')",
+    )
+    done = skws("watch", "ada", "kettle", "--source", database.uri(), "--limit", 1, "--format", "jsonl")
+    assert (done.code, len(done.records)) == (0, 1)
+    (kept,) = (tmp_path / "share" / "skws" / "schemas").iterdir()
+    assert str(kept) in done.err
+    assert "purchase.cid = customer.cid" in done.err
+    assert PASSWORD not in done.err + kept.read_text()
+    skws("watch", "--drop-slot", "--source", database.uri())
 
 
 def test_no_row_of_the_snapshot_is_late(database: Database) -> None:

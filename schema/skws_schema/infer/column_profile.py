@@ -131,8 +131,6 @@ _INTEGER_BITS = 63
 _LONGEST_NUMBER = 40
 # The beginning of a value is enough, and keeps the patterns above fast on any value.
 _LOOKED_AT = 200
-_CATEGORY_SIZE = 12
-_CATEGORY_REPEATS = 20
 
 
 @dataclass(frozen=True)
@@ -229,14 +227,12 @@ def _is_moment(text: str) -> bool:
 
 
 def _text_or_string(written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
-    """Text is worth searching for words; other strings are codes or categories."""
+    """Text is worth searching for words, however few they are; other strings are codes."""
     distinct = {w[:_LOOKED_AT] for w in written}
     spaced = sum(any(c.isspace() for c in w.strip()) for w in distinct) / len(distinct)
     codes = sum(_CODE.fullmatch(w) is not None for w in distinct) / len(distinct)
     if codes >= 0.7:
         return AttributeType.STRING, 0.9 - few, "codes, addresses or identifiers"
-    if len(distinct) <= _CATEGORY_SIZE and len(written) >= _CATEGORY_REPEATS * len(distinct):
-        return AttributeType.STRING, 0.6, f"{len(distinct)} values that repeat"
     letters = sum(c.isalpha() for w in distinct for c in w) / max(1, sum(len(w.strip()) for w in distinct))
     if spaced >= 0.1 and letters >= 0.6:
         return AttributeType.TEXT, min(0.98, 0.8 + spaced / 5) - few, "words with spaces between"

@@ -28,6 +28,9 @@ from skws_schema.model import AttributeType, Join
 MIN_CONTAINMENT = 0.95
 """The share of a column's values that occur in the one it refers to, at least."""
 _FEW = 3
+_FEW_DOUBT = 0.3
+_FEW_DOUBT_OF_IDENTIFIERS = 0.15
+"""Equal names of identifiers say more than two values can: small data has joins, too."""
 _NEARLY = 0.5
 _MANY = 10
 _OPTIONS = 4
@@ -146,7 +149,9 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
 def _named(reference: _Reference) -> Finding[Join]:
     small = len(reference.column.distinct) < _FEW and reference.by_name < 0.85
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
-    confidence = reference.by_name * reference.containment - (0.3 if small else 0)
+    identifies = is_reference_name(reference.column.name)
+    doubt = _FEW_DOUBT_OF_IDENTIFIERS if identifies else _FEW_DOUBT
+    confidence = reference.by_name * reference.containment - (doubt if small else 0)
     if reference.containment < MIN_CONTAINMENT:
         # By the name alone: rows that are referred to may be gone, or were not sampled.
         confidence = min(confidence, 0.5)

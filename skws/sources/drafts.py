@@ -1,0 +1,208 @@
+"""A schema for data that comes without one: inferred, kept as YAML beside the data, and used again.
+
+The kept file belongs to the user. Two comments at its top tell a draft that may be replaced from one that
+was edited, and data that changed from data that did not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from skws.durable.files import replaced
+from skws.formats.files import KEPT_SCHEMA, entries
+from skws.formats.sampling import sample
+from skws.sources.addresses import KAFKA, is_postgres
+from skws.sources.databases import inference_of, is_sqlite
+from skws.sources.feed import redacted
+from skws_schema.errors import SourceError, UsageError
+from skws_schema.infer.infer import Inference, infer
+from skws_schema.model import Schema
+from skws_schema.plural import counted
+from skws_schema.yaml.load import load_schema, parse_schema
+
+_REPLAY: Final = "replay:"
+_FILE: Final = "file://"
+_DATA: Final = "# Data: "
+_DRAFT: Final = "# Draft: "
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The file of a schema, the schema in it, and lines for the user about both."""
+
+    path: Path
+    schema: Schema
+    notes: tuple[str, ...]
+
+
+def draft_of(sources: Sequence[str]) -> Draft:
+    """The schema kept for ``sources``, else a new one, which is kept.
+
+    ``sources``: files or folders, or one address of a live source or database. A draft that was not edited
+    follows its data. Raises UsageError for a source that cannot be looked at before it is read; SourceError
+    if it cannot be read; SchemaError for a kept file that is no schema.
+    """
+    places = [_place(source) for source in sources]
+    data = _stamp(places)
+    path = next((path for path in _paths(places) if path.exists()), None)
+    if path is None:
+        inference = _inferred(places)
+        path = _keep(_paths(places), lambda: _text(inference, data))
+        return Draft(
+            path, load_schema(path), (*_summary(inference), f"schema: kept in {path}; edit it freely")
+        )
+    kept = load_schema(path)
+    note = f"schema: {path}, kept from before; delete it to infer another"
+    text = path.read_text(encoding="utf-8-sig")
+    if data is not None and _told(text, _DATA) == data:
+        return Draft(path, kept, (note,))
+    inference = _inferred(places)
+    if parse_schema(inference.to_yaml()) == kept:
+        return Draft(path, kept, (note,))
+    if _told(text, _DRAFT) != _digest(_body(text)):
+        return Draft(path, kept, (f"{note}; it was edited, or the data has changed: the kept one holds",))
+    path = _keep([path], lambda: _text(inference, data))
+    return Draft(
+        path,
+        load_schema(path),
+        (*_summary(inference), f"schema: {path}, drafted again: the data has changed"),
+    )
+
+
+def _place(source: str) -> str:
+    """The path or address without how fast it is read. Raises UsageError."""
+    if source == "-" or source.startswith(KAFKA):
+        raise UsageError(
+            f"{redacted(source)}: no schema can be inferred before it is read; expected --schema FILE"
+        )
+    if source.startswith(_REPLAY):
+        return source.removeprefix(_REPLAY).split("?", 1)[0]
+    return source.removeprefix(_FILE)
+
+
+def _inferred(places: Sequence[str]) -> Inference:
+    if any(is_postgres(place) or is_sqlite(place) for place in places):
+        if len(places) > 1:
+            raise UsageError("a schema is inferred from one database, or from files")
+        return inference_of(places[0], None, "none")
+    samples = sample([Path(place) for place in places])
+    name = Path(places[0]).resolve().name.split(".", 1)[0]
+    return infer(samples.tables(), name, timed=samples.timed)
+
+
+def _paths(places: Sequence[str]) -> list[Path]:
+    """Where the schema may be kept, the best place first: beside one path, else the user's folder."""
+    own = (
+        _user_folder() / f"{_name(places[0])}-{_digest(chr(0).join(map(_identity, places)))[:8]}{KEPT_SCHEMA}"
+    )
+    if len(places) > 1 or is_postgres(places[0]):
+        return [own]
+    path = Path(places[0]).resolve()
+    return [path.with_name(f"{path.name}{KEPT_SCHEMA}"), own]
+
+
+def _identity(place: str) -> str:
+    return redacted(place) if is_postgres(place) else str(Path(place).resolve())
+
+
+def _name(place: str) -> str:
+    last = redacted(place).split("?", 1)[0].rstrip("/").rpartition("/")[2]
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in last) or "schema"
+
+
+def _user_folder() -> Path:
+    given = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "share"
+    return base / "skws" / "schemas"
+
+
+def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
+    """Write to the first path that can be written. Raises SourceError if there is none."""
+    data, fault = text().encode(), ""
+    for path in paths:
+        try:
+            if path.parent.is_relative_to(_user_folder()):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            replaced(path, data)
+        except OSError as error:
+            fault = f"{path}: {error.strerror or error}"
+        else:
+            return path
+    raise SourceError(f"the inferred schema cannot be kept: {fault}; give one by --schema FILE")
+
+
+def _text(inference: Inference, data: str | None) -> str:
+    body = inference.to_yaml()
+    return f"{_DATA}{data or 'looked at each time'}\n{_DRAFT}{_digest(body)}\n{body}"
+
+
+def _body(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith((_DATA, _DRAFT)))
+
+
+def _told(text: str, label: str) -> str | None:
+    return next((line.removeprefix(label) for line in text.splitlines()[:2] if line.startswith(label)), None)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _stamp(places: Sequence[str]) -> str | None:
+    """Changes with the files; None for a server, whose catalog is looked at each time."""
+    if any(map(is_postgres, places)):
+        return None
+    states = [
+        (str(file), state.st_size, state.st_mtime_ns)
+        for place in places
+        for file in _files(Path(place))
+        for state in (file.stat(),)
+    ]
+    return _digest(repr(states))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    try:
+        if path.is_dir():
+            for entry in entries(path):
+                yield from _files(entry)
+        elif path.exists():
+            yield path
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or error}") from None
+
+
+def _summary(inference: Inference) -> Iterator[str]:
+    """What was inferred, in a few lines."""
+    schema = inference.schema()
+    relations = [relation.name for relation in schema.relations]
+    yield f"inferred {counted(len(relations), 'relation')}: {_listed(relations)}"
+    joins = [
+        f"{found.value.name} ({found.confidence:.2f})"
+        for found in inference.joins
+        if inference.accepts(found)
+    ]
+    yield (
+        f"{counted(len(joins), 'join')}: {_listed(joins)}"
+        if joins
+        else ("no joins: no column refers to another; results are single rows until the schema names joins")
+    )
+    searched = [f"{r.name}.{name}" for r in schema.relations for name in r.search]
+    yield f"searched: {_listed(searched) or 'nothing, there are no texts'}"
+    yield f"window: {schema.window}" + (
+        ", rows live until they are deleted" if schema.window == "none" else ""
+    )
+    left = [*inference.left_out, *(left for r in inference.relations for left in r.left_out)]
+    if left:
+        yield f"left out: {_listed([f'{one.name!r}, since {one.reason}' for one in left])}"
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _SHOWN:,} more" if len(items) > _SHOWN else ""
+    return f"{', '.join(items[:_SHOWN])}{more}"

@@ -1,0 +1,123 @@
+"""Schemas for data without one: inferred, kept, used again, and made again when the data changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skws.durable.files import replaced
+from skws.formats.files import entries
+from skws.sources.drafts import draft_of
+from skws_schema.errors import SourceError, UsageError
+from tests.commands import Skws
+
+DAY = """\
+{"relation": "customer", "row": {"cid": 7, "name": "Ada Byron"}}
+{"relation": "customer", "row": {"cid": 8, "name": "Grace Murray"}}
+{"relation": "purchase", "time": "2026-03-01T09:00:00Z", "row": {"pid": 1, "cid": 7, "item": "kettle"}}
+{"relation": "purchase", "time": "2026-03-01T09:10:00Z", "row": {"pid": 2, "cid": 8, "item": "toaster"}}
+{"relation": "complaint", "time": "2026-03-01T09:20:00Z", "row": {"pid": 1, "body": "The lid leaks."}}
+{"relation": "complaint", "time": "2026-03-01T10:30:00Z", "row": {"pid": 2, "body": "It leaks, too!"}}
+"""
+NOTE = '{"relation": "note", "time": "2026-03-01T11:00:00Z", "row": {"about": "a refund"}}\n'
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    return tmp_path / "share" / "skws" / "schemas"
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Path:
+    file = tmp_path / "day.jsonl"
+    file.write_text(DAY)
+    return file
+
+
+def test_a_draft_is_shown_and_kept_beside_the_data(day: Path) -> None:
+    draft = draft_of([str(day)])
+    assert draft.path == day.with_name("day.jsonl.schema.yaml")
+    assert {join.name for join in draft.schema.joins} == {
+        "customer.cid = purchase.cid",
+        "purchase.pid = complaint.pid",
+    }
+    shown = "\n".join(draft.notes)
+    assert "3 relations: customer, purchase, complaint" in shown
+    assert "purchase.pid = complaint.pid (0." in shown
+    assert "searched: customer.name, purchase.item, complaint.body" in shown
+
+
+def test_it_is_used_again_and_says_so(day: Path) -> None:
+    first = draft_of([str(day)])
+    again = draft_of([f"replay:{day}?speed=5"])
+    assert (again.path, again.schema) == (first.path, first.schema)
+    assert len(again.notes) == 1
+    assert "kept from before" in again.notes[0]
+
+
+def test_an_unedited_draft_follows_its_data(day: Path) -> None:
+    draft_of([str(day)])
+    day.write_text(DAY + NOTE)
+    again = draft_of([str(day)])
+    assert "note" in {relation.name for relation in again.schema.relations}
+    assert "the data has changed" in again.notes[-1]
+
+
+def test_an_edited_one_holds(day: Path) -> None:
+    path = draft_of([str(day)]).path
+    edited = path.read_text().replace("window: none", "window: 1 hour")
+    path.write_text(edited)
+    day.write_text(DAY + NOTE)
+    again = draft_of([str(day)])
+    assert again.schema.window == "1 hour"
+    assert path.read_text() == edited
+    assert "it was edited" in again.notes[0]
+
+
+def test_several_paths_are_kept_for_the_user(day: Path, user_folder: Path) -> None:
+    other = day.with_name("more.jsonl")
+    other.write_text(NOTE)
+    draft = draft_of([str(day), str(other)])
+    assert draft.path.parent == user_folder
+    assert draft_of([str(day), str(other)]).path == draft.path
+
+
+def test_a_folder_that_cannot_be_written(
+    day: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_beside(path: Path, data: bytes) -> None:
+        if path.parent == day.parent:  # whoever runs the tests may write everywhere
+            raise PermissionError(13, "Permission denied")
+        replaced(path, data)
+
+    monkeypatch.setattr("skws.sources.drafts.replaced", refuse_beside)
+    draft = draft_of([str(day)])
+    assert draft.path.parent == user_folder
+    assert draft_of([str(day)]).path == draft.path
+
+
+def test_kept_schemas_are_no_data(day: Path) -> None:
+    draft_of([str(day)])
+    assert entries(day.parent) == [day]
+
+
+@pytest.mark.parametrize("source", ["-", "kafka://localhost:9092/topic"])
+def test_sources_that_cannot_be_looked_at(source: str) -> None:
+    with pytest.raises(UsageError, match="--schema FILE"):
+        draft_of([source])
+
+
+def test_no_source(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such file"):
+        draft_of([str(tmp_path / "nothing.jsonl")])
+
+
+def test_commands_need_no_schema(day: Path, skws: Skws) -> None:
+    search = skws("search", "byron", "leaks", "--replay", day, "--format", "jsonl")
+    assert (search.code, len(search.records)) == (0, 1)
+    assert "2 joins" in search.err
+    watch = skws("watch", "byron", "leaks", "--source", f"replay:{day}?speed=1e9", "--format", "jsonl")
+    assert (watch.code, len(watch.records)) == (0, 1)
+    assert "kept from before" in watch.err

@@ -26,27 +26,26 @@ class _Named(dict[str, Query]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._texts: dict[str, tuple[int, Query]] = {}
+        self._texts: dict[str, dict[str, Query]] = {}  # by name, in the order they were added
 
     def add(self, query: Query) -> None:
         self[query.name] = query
-        count, _ = self._texts.get(query.text, (0, query))
-        self._texts[query.text] = count + 1, query
+        self._texts.setdefault(query.text, {})[query.name] = query
 
     def remove(self, name: str) -> None:
         text = self.pop(name).text
-        count, query = self._texts.pop(text)
-        if count > 1:
-            self._texts[text] = count - 1, query
+        del self._texts[text][name]
+        if not self._texts[text]:
+            del self._texts[text]
 
     def of_text(self, text: str) -> Query | None:
-        """One of the queries of a text."""
-        return self._texts.get(text, (0, None))[1]
+        """The first of the queries of a text."""
+        return next(iter(self._texts.get(text, {}).values()), None)
 
     def copy(self) -> _Named:
         found = _Named()
         found.update(self)
-        found._texts = dict(self._texts)
+        found._texts = {text: dict(named) for text, named in self._texts.items()}
         return found
 
 

@@ -63,6 +63,15 @@ class Analyzer(StrEnum):
     """The whole text, letter by letter."""
 
 
+class Unknown(StrEnum):
+    """What happens to attributes of records that the schema lacks."""
+
+    IGNORE = "ignore"
+    """They are passed over and counted."""
+    FAIL = "fail"
+    """Their records are bad."""
+
+
 _FAMILIES = {AttributeType.STRING: AttributeType.TEXT, AttributeType.INTEGER: AttributeType.NUMBER}
 
 BOUNDABLE = (AttributeType.INTEGER, AttributeType.NUMBER, AttributeType.TIMESTAMP)
@@ -75,6 +84,8 @@ class Attribute:
     ``min`` and ``max`` bound its values, both inclusive (microseconds since
     the epoch for a timestamp); a bounded attribute can make a query answerable
     in constant memory (bounded-memory paper). ``analyzer``: how keywords are looked for in a text.
+    ``origin``: what records call it, None for its name: a column, or a path into nested objects and arrays
+    with dots between (``customer.address.city``).
     """
 
     name: str
@@ -82,6 +93,7 @@ class Attribute:
     min: int | float | None = None
     max: int | float | None = None
     analyzer: Analyzer = Analyzer.ENGLISH
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         if self.analyzer is not Analyzer.ENGLISH and self.type is not AttributeType.TEXT:
@@ -90,6 +102,11 @@ class Attribute:
             raise ValueError(f"attribute {self.name}: a {self.type} has no min or max")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"attribute {self.name}: min exceeds max")
+
+    @property
+    def column(self) -> str:
+        """What records and tables call it."""
+        return self.origin or self.name
 
 
 @dataclass(frozen=True)
@@ -171,7 +188,8 @@ class Schema:
     ``window`` is the text of the YAML; the windows layer gives it meaning.
     Relations and joins are referred to by position everywhere below the command
     line. ``evolution``: the changes while a query runs. ``synonyms``: groups of words
-    that mean the same in keyword queries.
+    that mean the same in keyword queries. ``unknown``: what happens to attributes of records that no
+    relation has.
     """
 
     name: str
@@ -180,6 +198,7 @@ class Schema:
     window: str = "none"
     evolution: Evolution = Evolution()
     synonyms: tuple[tuple[str, ...], ...] = ()
+    unknown: Unknown = Unknown.IGNORE
 
     def __post_init__(self) -> None:
         if len(self.index) != len(self.relations):

@@ -58,7 +58,12 @@ def write_text(text: str) -> None:
 
 
 def tell_bad(bad: BadRecordLog) -> None:
-    """Print the number of bad records, and the first reasons unless an error will report them."""
+    """Print the number of bad records, and the first reasons unless an error will report them.
+
+    And what was passed over in good ones.
+    """
+    for line in bad.passed_over_summary():
+        tell(line)
     if bad.count:
         summary = bad.summary()
         tell(summary.splitlines()[0] if bad.on_error is OnError.FAIL else summary)

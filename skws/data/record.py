@@ -38,6 +38,9 @@ class BadRecord:
     ``line`` counts from 1 (0 where the format has no lines); ``offset`` is in
     bytes (in rows for Parquet, in messages for Kafka). ``where``: the place
     within ``source`` as messages show it, if it is neither a line nor a row.
+
+    ``passed_over``: 0, or the number of values that were left out of good records for ``reason``: then
+    nothing is malformed, and there is neither place nor raw bytes.
     """
 
     source: str
@@ -46,6 +49,7 @@ class BadRecord:
     raw: bytes
     reason: str
     where: str = ""
+    passed_over: int = 0
 
 
 Item: TypeAlias = Record | BadRecord

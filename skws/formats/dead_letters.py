@@ -6,6 +6,7 @@ All of them are counted. A dead letter of a late record can be replayed.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -48,6 +49,9 @@ class BadRecordLog:
         self.on_error = on_error
         self.count = 0
         self.first: list[BadRecord] = []
+        self.passed_over: Counter[str] = Counter()
+        """Values left out of good records, by the reason."""
+        self._untold: list[str] = []
         self._path = dead_letters
         self._remedy = remedy
         self._file: GrowingFile | None = None
@@ -66,7 +70,15 @@ class BadRecordLog:
                 yield item  # type: ignore[misc]  # type() does not narrow, and isinstance is slower here
 
     def add(self, bad: BadRecord) -> None:
-        """Apply the policy to one bad record; raises as ``records`` does."""
+        """Apply the policy to one bad record; raises as ``records`` does.
+
+        Values that were passed over are counted, and nothing else.
+        """
+        if bad.passed_over:
+            if bad.reason not in self.passed_over:
+                self._untold.append(bad.reason)
+            self.passed_over[bad.reason] += bad.passed_over
+            return
         self.count += 1
         if len(self.first) < KEPT:
             self.first.append(bad)
@@ -90,6 +102,20 @@ class BadRecordLog:
         if self.count > len(self.first):
             lines.append(f"  and {self.count - len(self.first)} more")
         return "\n".join(lines)
+
+    def passed_over_summary(self) -> list[str]:
+        """What was passed over, the most frequent first: a line each, up to a few."""
+        lines = [
+            f"passed over: {reason} ({count:,} values)"
+            for reason, count in self.passed_over.most_common(KEPT)
+        ]
+        more = len(self.passed_over) - len(lines)
+        return [*lines, f"  and {more:,} more that the schema lacks"] if more > 0 else lines
+
+    def news(self) -> tuple[str, ...]:
+        """What is passed over since the last call, and was not before: a line each."""
+        told, self._untold = tuple(self._untold), []
+        return tuple(f"passed over: {reason}" for reason in told)
 
     def close(self) -> None:
         """Closes the dead letter file."""
@@ -122,6 +148,11 @@ def place(bad: BadRecord) -> str:
     if bad.line:
         return f"{bad.source}:{bad.line}"
     return f"{bad.source}: row {bad.offset + 1}"
+
+
+def malformed(bad: Sequence[BadRecord]) -> list[BadRecord]:
+    """Without what was passed over in good records."""
+    return [one for one in bad if not one.passed_over]
 
 
 def dead_letter(bad: BadRecord) -> bytes:

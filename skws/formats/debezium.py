@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from skws.data.record import Record
+from skws.data.record import BadRecord, Record
 from skws.data.values import MalformedError, Micros, shown, within_calendar
-from skws.formats.rows import RowReader, no_relation, readers, refuse_deletion
+from skws.formats.rows import RowReader, no_relation, notes, readers, refuse_deletion
 from skws_schema.model import AttributeType, Schema
 
 Decode: TypeAlias = Callable[[Any], Any]
@@ -167,6 +167,10 @@ class ChangeReader:
                 )
             case op:
                 raise MalformedError(f"expected op c, r, u, d or t in a change event, got {shown(op)}")
+
+    def notes(self, source: str) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return notes(self._readers, source)
 
     def _reader(self, payload: dict[str, Any]) -> RowReader:
         table = _table(payload)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
+from skws.formats.origins import Origins, column_of
 from skws.formats.parquet import ArrowReader, columns_batch, is_plain
 from skws_schema.errors import UsageError
 from skws_schema.model import AttributeType, Relation, Schema
@@ -81,7 +82,10 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 
 def has_time(columns: Collection[str], relation: Relation) -> bool:
     """True if rows of a frame with these columns have times."""
-    return (relation.time or "time") in columns
+    if relation.time is None:
+        return "time" in columns
+    places = {column: place for place, column in enumerate(columns)}
+    return column_of(relation.attributes[relation.columns[relation.time]], places) is not None
 
 
 def sampled_columns(table: pa.Table) -> dict[str, list[object]]:
@@ -102,14 +106,15 @@ def _sampled(value: Any) -> object:
 def _fitted(table: pa.Table, relation: Relation, time: int) -> pa.Table:
     """The columns that are read. Whole numbers become integers: beside NULL, pandas has floats."""
     own = [] if relation.table else [name for name in _OWN if name not in relation.columns]
-    kept = [name for name in table.column_names if name in relation.columns or name in own]
+    known = Origins(relation).known
+    kept = [name for name in table.column_names if name in known or name in own]
     table = table.select(kept)
     for attribute in relation.attributes:
-        if attribute.name in kept and attribute.type is AttributeType.INTEGER:
-            column = table.column(attribute.name)
+        if attribute.column in kept and attribute.type is AttributeType.INTEGER:
+            column = table.column(attribute.column)
             if pa.types.is_floating(column.type) and pc.all(pc.equal(pc.round(column), column)).as_py():
-                place = table.column_names.index(attribute.name)
-                table = table.set_column(place, attribute.name, column.cast(pa.int64()))
+                place = table.column_names.index(attribute.column)
+                table = table.set_column(place, attribute.column, column.cast(pa.int64()))
     if not relation.table and not has_time(table.column_names, relation):
         table = table.append_column("time", pa.array([time] * len(table), pa.timestamp("us")))
     return table

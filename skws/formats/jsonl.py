@@ -17,6 +17,7 @@ from skws.data.record import BadRecord, Record
 from skws.data.values import MalformedError
 from skws.formats.debezium import ChangeReader, changed_table, is_change
 from skws.formats.files import BOM, END, Advance, Format, Split, ignore, line_count, not_json, opened
+from skws.formats.origins import Origins
 from skws.formats.rows import FIELDS, BareRowReader, RecordReader
 from skws_schema.model import Schema
 
@@ -62,7 +63,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 def _is_row(item: dict[str, Any], schema: Schema, relation: int | None) -> bool:
     if relation is None:
         return False
-    columns = schema.relations[relation].columns.keys()
+    columns = Origins(schema.relations[relation]).known
     return item.keys() <= columns | _OWN and not columns.isdisjoint(item)
 
 
@@ -103,7 +104,14 @@ class LineReader:
         self._lines_before: int | None = 0 if split.start == 0 else None
 
     def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
-        """The items of the lines that begin in the split, in order."""
+        """The items of the lines that begin in the split, in order; then what was passed over in them."""
+        yield from self._items(file)
+        source = str(self._split.path)
+        yield from self._records.notes(source)
+        if self._changes is not None:
+            yield from self._changes.notes(source)
+
+    def _items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
         offset, end = skip_to(file, self._split.start), self._split.end
         record = self._records.record
         loads = orjson.loads

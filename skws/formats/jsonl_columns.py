@@ -62,7 +62,9 @@ class ChunkReader:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         # A row of a table, or one with a time of its own, is not plain.
-        numbers = [i for i, r in enumerate(schema.relations) if not r.table and r.time is None]
+        numbers = [
+            i for i, r in enumerate(schema.relations) if not r.table and r.time is None and _columns_once(r)
+        ]
         only = len(numbers) == 1
         records = {_record(schema, schema.relations[number], only=only): number for number in numbers}
         self._numbers = records
@@ -171,7 +173,7 @@ def _record(schema: Schema, relation: Relation, *, only: bool) -> type[msgspec.S
     """The type that a line of ``relation`` is decoded to; ``only``: it is the only relation."""
     wanted = needed(schema, relation)
     fields = [
-        (_name(place), _TYPES[attribute.type], _field(attribute.name, required=attribute.name in wanted))
+        (_name(place), _TYPES[attribute.type], _field(attribute.column, required=attribute.name in wanted))
         for place, attribute in enumerate(relation.attributes)
     ]
     row = _struct("Row", fields)
@@ -179,6 +181,11 @@ def _record(schema: Schema, relation: Relation, *, only: bool) -> type[msgspec.S
     if only:  # a decoder of one type looks for no tag
         return _struct("Line", [*own, ("relation", Literal[relation.name])])
     return _struct("Line", own, tag=relation.name)
+
+
+def _columns_once(relation: Relation) -> bool:
+    """True if no two attributes are read from one field."""
+    return len({attribute.column for attribute in relation.attributes}) == len(relation.attributes)
 
 
 def _struct(name: str, fields: list[Any], tag: str | None = None) -> type[msgspec.Struct]:

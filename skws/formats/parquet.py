@@ -39,6 +39,7 @@ from skws.data.values import (
     within_calendar,
 )
 from skws.formats.files import Advance, Split, ignore
+from skws.formats.origins import has_origins
 from skws.formats.tabular import ColumnReader
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
@@ -122,6 +123,7 @@ class ArrowReader:
                 yield record(row)
             except MalformedError as error:
                 yield BadRecord(self._source, 0, number, self._raw(row), str(error))
+        yield from self._flat.notes(self._source)
 
     def _raw(self, row: Sequence[Any]) -> bytes:
         present = {name: value for name, value in zip(self._names, row, strict=True) if value is not None}
@@ -329,7 +331,8 @@ def _has_plain_columns(arrow: pa.Schema, relation: Relation) -> bool:
 def _has_attributes(arrow: pa.Schema, relation: Relation, names: Sequence[str]) -> bool:
     """True if the columns have these names, each once, and native types of the attributes."""
     return (
-        sorted(arrow.names) == sorted(names)
+        not has_origins(relation)
+        and sorted(arrow.names) == sorted(names)
         and len(set(names)) == len(names)
         and all(_fits(arrow.field(a.name).type, a.type) for a in relation.attributes)
     )

@@ -10,11 +10,12 @@ that the usual row costs one lookup and no conversion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from skws.data.record import Record
+from skws.data.record import BadRecord, Record
 from skws.data.values import (
     LARGEST,
     SMALLEST,
@@ -26,8 +27,9 @@ from skws.data.values import (
     timestamp,
     unchanged,
 )
+from skws.formats.origins import MISSING, Origins, has_origins, taken
 from skws_schema.errors import SourceError, nearest
-from skws_schema.model import Relation, Row, Schema
+from skws_schema.model import Attribute, Relation, Row, Schema, Unknown, Value
 
 Steps: TypeAlias = tuple[tuple[int, Convert], ...]
 _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
@@ -46,9 +48,13 @@ def needed(schema: Schema, relation: Relation) -> frozenset[str]:
 
 
 class RowReader:
-    """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError."""
+    """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError.
 
-    def __init__(self, schema: Schema, index: int) -> None:
+    ``by_origin``: rows have what attributes are called by records, else their names. ``passed_over``: how
+    many values were passed over, by the name of the attribute that the relation lacks.
+    """
+
+    def __init__(self, schema: Schema, index: int, *, by_origin: bool = True) -> None:
         self.index = index
         self.relation = schema.relations[index]
         self.table = self.relation.table
@@ -61,6 +67,11 @@ class RowReader:
         self._key = frozenset(self.relation.key) or self._needed
         self._plans: dict[tuple[type, ...], _Plan] = {}
         self._get = self._getter()
+        self._origins = Origins(self.relation) if by_origin and has_origins(self.relation) else None
+        self.known: Collection[str] = self._origins.known if self._origins else self.relation.columns.keys()
+        """The names that fields of a row may have."""
+        self._fails = schema.unknown is Unknown.FAIL
+        self.passed_over: Counter[str] = Counter()
 
     def _time_column(self) -> int | None:
         if self.relation.table or self.relation.time is None:
@@ -75,6 +86,8 @@ class RowReader:
 
     def insertion(self, row: Any) -> Row:
         """The row of a JSON object with every needed attribute; other missing attributes are NULL."""
+        if self._origins is not None:
+            return self._placed(self._origins, row, self._needed)
         try:
             values = self._get(row)
             if len(row) == self._width:
@@ -85,6 +98,8 @@ class RowReader:
 
     def deletion(self, row: Any) -> Row:
         """The row of a deletion: the key is enough, if the relation has one."""
+        if self._origins is not None:
+            return self._placed(self._origins, row, self._key)
         return self.convert(self.complete(row, self._key))
 
     def wanted(self, *, delete: bool) -> frozenset[str]:
@@ -97,15 +112,62 @@ class RowReader:
 
     def complete(self, row: Any, wanted: Iterable[str]) -> tuple[Any, ...]:
         """The values of ``row`` in order, NULL where one is missing that is not in ``wanted``."""
-        if type(row) is not dict:
-            raise MalformedError(f"expected a row (a JSON object) of {self.relation.name}, got {shown(row)}")
-        for name in row:
-            if name not in self.relation.columns:
-                raise self.no_attribute(name)
+        self._check_names(row)
         for name in self.names:
             if name in wanted and name not in row:
                 raise self.missing(name)
         return tuple(map(row.get, self.names))
+
+    def _check_names(self, row: Any) -> None:
+        """Pass over, or refuse, what the relation lacks."""
+        if type(row) is not dict:
+            raise MalformedError(f"expected a row (a JSON object) of {self.relation.name}, got {shown(row)}")
+        unknown = [name for name in row if name not in self.known]
+        if unknown and len(unknown) == len(row):
+            raise self.no_attribute(unknown[0])  # it is no row of this relation
+        for name in unknown:
+            self.unknown(name)
+
+    def _placed(self, origins: Origins, row: Any, wanted: Collection[str]) -> Row:
+        """The row of a JSON object in which some attributes have other names, or are nested."""
+        self._check_names(row)
+        values: list[Any] = []
+        for attribute, value in zip(self.relation.attributes, origins.values(row), strict=True):
+            if value is MISSING and attribute.name in wanted:
+                raise self.missing(attribute.name)
+            if attribute.origin is not None and value is not MISSING:
+                value = self._taken(attribute, value)  # noqa: PLW2901 - as it is to be converted
+            values.append(None if value is MISSING else value)
+        return self._plainly(tuple(values))
+
+    def _taken(self, attribute: Attribute, value: Any) -> Value:
+        try:
+            return taken(attribute, value)
+        except MalformedError as error:
+            raise MalformedError(f"{self.relation.name}.{attribute.name}: {error}") from None
+
+    def _plainly(self, values: tuple[Any, ...]) -> Row:
+        """``values`` converted, where those with an origin are so already."""
+        row = list(values)
+        for place, attribute in enumerate(self.relation.attributes):
+            if attribute.origin is None:
+                try:
+                    row[place] = conversion(attribute.type, type(values[place]))(values[place])
+                except MalformedError as error:
+                    raise MalformedError(f"{self.relation.name}.{attribute.name}: {error}") from None
+        return tuple(row)
+
+    def unknown(self, name: str, count: int = 1) -> None:
+        """Pass over values of an attribute that the relation lacks, unless the schema refuses them."""
+        if self._fails:
+            raise self.no_attribute(name)
+        self.passed_over[name] += count
+
+    def notes(self, source: str) -> Iterator[BadRecord]:
+        """What was passed over since the last call."""
+        for name, count in self.passed_over.items():
+            yield BadRecord(source, 0, 0, b"", str(self.no_attribute(name)), passed_over=count)
+        self.passed_over.clear()
 
     def convert(self, values: tuple[Any, ...]) -> Row:
         """``values``, in the order of attributes, as typed values."""
@@ -199,6 +261,11 @@ def refuse_deletion(reader: RowReader) -> None:
         raise MalformedError(f"{reader.relation.name} is a table, and tables take no deletions")
 
 
+def notes(known: Mapping[str, RowReader], source: str) -> list[BadRecord]:
+    """What some readers have passed over since the last call."""
+    return [note for reader in known.values() if reader.passed_over for note in reader.notes(source)]
+
+
 class RecordReader:
     """Reads records that name their relation."""
 
@@ -221,6 +288,10 @@ class RecordReader:
             return _deletion(reader, row, given, arrived)
         return _insertion(reader, row, given, arrived)
 
+    def notes(self, source: str) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return notes(self._readers, source)
+
     def _fault(self, item: Any) -> MalformedError:
         if type(item) is not dict:
             return MalformedError(f"expected a JSON object, got {shown(item)}")
@@ -239,7 +310,11 @@ class BareRowReader:
 
     def __init__(self, schema: Schema, relation: int) -> None:
         self._reader = RowReader(schema, relation)
-        self._own = frozenset({"time", "op"} - self._reader.relation.columns.keys())
+        self._own = frozenset({"time", "op"}.difference(self._reader.known))
+
+    def notes(self, source: str) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return list(self._reader.notes(source))
 
     def record(self, item: Any, arrived: int | None = None) -> Record:
         """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""

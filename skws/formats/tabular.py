@@ -25,7 +25,8 @@ import orjson
 from skws.data.record import BadRecord, Record
 from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
 from skws.formats.files import BOM, Advance, Split, ignore, opened
-from skws.formats.rows import RowReader, is_deletion, no_relation, readers, refuse_deletion
+from skws.formats.origins import Origins, column_of, lenient, within
+from skws.formats.rows import RowReader, is_deletion, no_relation, notes, readers, refuse_deletion
 from skws_schema.errors import nearest
 from skws_schema.model import Attribute, Row, Schema, Value
 
@@ -55,7 +56,7 @@ class ColumnReader:
         self._time = time
         self._readers = readers(schema)
         self._bare = None if relation is None else schema.relations[relation]
-        own = OWN if self._bare is None else {"time", "op"} - self._bare.columns.keys()
+        own = OWN if self._bare is None else {"time", "op"}.difference(Origins(self._bare).known)
         self._own = {name: columns.index(name) for name in own if name in columns}
         self._json = self._own.get("row")
         self._layouts: dict[str, _Layout] = {}
@@ -74,6 +75,10 @@ class ColumnReader:
         given = self._given(values, "time") if reader.takes_time(delete=delete) else None
         own = None if given is None else self._time(given)
         return reader.record(row, own, delete=delete)
+
+    def notes(self, source: str) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return notes(self._readers, source)
 
     def _given(self, values: Sequence[Any], name: str) -> Any:
         column = self._own.get(name)
@@ -121,13 +126,16 @@ class _Layout:
                     f"{reader.relation.name}.{name} cannot travel in a column of its own beside the"
                     f" record's {name!r}; put the rows as JSON in a column 'row'"
                 )
-        self._foreign = tuple(i for name, i in places.items() if name not in reader.relation.columns)
         attributes = reader.relation.attributes
+        found = [column_of(attribute, places) for attribute in attributes]
+        used = {column for column, _ in filter(None, found)}
+        self._foreign = tuple(i for name, i in places.items() if name not in used)
         self._takes = tuple(
-            (places[a.name], convert(places[a.name], a)) if a.name in places else (-1, _null)
-            for a in attributes
+            (-1, _null) if at is None else (places[at[0]], _taking(a, at[1], convert, places[at[0]]))
+            for a, at in zip(attributes, found, strict=True)
         )
-        absent = [a.name for a in attributes if a.name not in places]
+        self._empty = bool(places) and not used
+        absent = [a.name for a, at in zip(attributes, found, strict=True) if at is None]
         self._lacks = {
             delete: next((name for name in absent if name in reader.wanted(delete=delete)), None)
             for delete in (False, True)
@@ -137,7 +145,9 @@ class _Layout:
         """The row from the values of all columns. Raises MalformedError."""
         for column in self._foreign:
             if values[column] is not None:
-                raise self._reader.no_attribute(self._columns[column])
+                if self._empty:
+                    raise self._reader.no_attribute(self._columns[column])
+                self._reader.unknown(self._columns[column])
         lacking = self._lacks[delete]
         if lacking is not None:
             raise self._reader.missing(lacking)
@@ -150,6 +160,12 @@ class _Layout:
             name = self._reader.names[len(row)]
             raise MalformedError(f"{self._reader.relation.name}.{name}: {error}") from None
         return tuple(row)
+
+
+def _taking(attribute: Attribute, path: str | None, convert: ConvertColumn, column: int) -> Convert:
+    if path is not None:
+        return within(attribute, path)
+    return lenient(attribute, convert(column, attribute))
 
 
 def _null(_value: Any) -> Value:
@@ -189,6 +205,15 @@ class CsvReader:
         return self._offset + sum(map(len, self._taken))
 
     def items(self) -> Iterator[Record | BadRecord]:
+        """The records, and bad ones; then what was passed over in them."""
+        yield from self._items()
+        yield from self.notes()
+
+    def notes(self) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return [] if self._flat is None else self._flat.notes(str(self._split.path))
+
+    def _items(self) -> Iterator[Record | BadRecord]:
         csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
         parser = csv.reader(self._texts(), strict=True)
         while True:

@@ -35,7 +35,7 @@ from skws.sources.feed import redacted
 from skws.spec.enums import OnError
 from skws_mesh.columnar.key_sets import KeySets
 from skws_schema.errors import SourceError, UsageError
-from skws_schema.model import Row, Schema, sourced
+from skws_schema.model import Row, Schema, Unknown, sourced
 
 CACHE: Final = "SKWS_CACHE"
 TABLES: Final = "tables"
@@ -228,10 +228,13 @@ class _Files:
 
     @cached_property
     def _reading(self) -> Schema:
-        """The schema with the relation as one whose rows come in records."""
+        """The schema with the relation as one whose rows come in records.
+
+        Its columns are the relation's: nobody would be told once the index is made.
+        """
         relations = list(self.schema.relations)
         relations[self.number] = replace(relations[self.number], source=None)
-        return replace(self.schema, relations=tuple(relations))
+        return replace(self.schema, relations=tuple(relations), unknown=Unknown.FAIL)
 
     def identity(self) -> str:
         files = dict.fromkeys(split.path.resolve() for split in self._splits)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from skws.data.batch import NOTHING
 from skws.data.record import BadRecord, Item
 from skws.formats import BadRecordLog
-from skws.formats.dead_letters import dead_letter
+from skws.formats.dead_letters import dead_letter, malformed
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
 from skws.jobs.slots import leave_nothing
@@ -82,7 +82,7 @@ class Intake:
         """
         for one in bad:
             self.bad.add(one)
-        return self.letters(bad) if self._letters_wanted else ()
+        return self.letters(malformed(bad)) if self._letters_wanted else ()
 
     @staticmethod
     def letters(bad: Sequence[BadRecord]) -> tuple[str, ...]:

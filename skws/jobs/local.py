@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import Item, Record
-from skws.formats.dead_letters import Late, late_letters, late_notice
+from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, RunControl
@@ -250,6 +250,8 @@ class LocalWatch:
         """The micro-batch, appended to the log."""
         bad = polled.read.bad
         letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
+        for line in self.intake.bad.news():
+            self._log.warning("source", line)
         self._number += 1
         entry = Entry(
             self._number,
@@ -258,7 +260,7 @@ class LocalWatch:
             tuple(commands),
             polled.read.records,
             letters,
-            len(bad),
+            len(malformed(bad)),
             polled.ended,
         )
         log = self._recent if self._checkpoint is None else self._checkpoint.journal

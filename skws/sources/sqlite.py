@@ -87,12 +87,12 @@ class SqliteDatabase:
         table = self._table(relation.name)
         known = {column.name.lower(): column.name for column in self._tables[table]}
         for attribute in relation.attributes:
-            if attribute.name.lower() not in known:
+            if attribute.column.lower() not in known:
                 raise SourceError(
-                    f"{self.name}: table {table} has no column {attribute.name!r}"
-                    f"{nearest(attribute.name, known.values())}"
+                    f"{self.name}: table {table} has no column {attribute.column!r}"
+                    f"{nearest(attribute.column, known.values())}"
                 )
-        names = ", ".join(_quoted(attribute.name) for attribute in relation.attributes)
+        names = ", ".join(_quoted(attribute.column) for attribute in relation.attributes)
         with self._opened() as connection:
             found = connection.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608 - names of the catalog
             yield from typed_rows(self.name, relation, found)

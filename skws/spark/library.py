@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.batch import NO_RECORDS, Chunk, together
+from skws.formats.dead_letters import malformed
 from skws.formats.frames import frame_chunks, has_time
 from skws.formats.jsonl_columns import TextReader
 from skws.formats.pieces import Holds, Packer, Piece, unpack
@@ -278,7 +279,7 @@ def _record_pieces(
     def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
         texts = (b"null" if text is None else text for text in batch.column("value").to_pylist())
         for chunk in TextReader("value", schema).read(texts):
-            for bad in chunk.bad:
+            for bad in malformed(chunk.bad):
                 raise SourceError(f"value {bad.raw[:_EXCERPT].decode(errors='replace')}: {bad.reason}")
             static = chunk.records.relation[np.isin(chunk.records.relation, tables)]
             if live and len(static):
@@ -307,7 +308,7 @@ def _packer(
         with memory.kept():
             for batch in batches:
                 for chunk in chunks(batch):
-                    for bad in chunk.bad:
+                    for bad in malformed(chunk.bad):
                         raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
                     if len(chunk.records):
                         reached = int(chunk.records.time.max())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import skws.formats.jsonl
 import skws.formats.jsonl_columns
 import skws.formats.jsonl_order
 from skws.data.batch import Chunk
-from skws.data.record import Item, Record
+from skws.data.record import BadRecord, Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.jsonl_columns import ChunkReader
 from skws.formats.jsonl_order import in_order
@@ -77,15 +79,27 @@ def lines(draw: st.DrawFn) -> bytes:
 
 
 def chunked(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> list[Item]:
-    """The bad records, then the others."""
+    """The bad records, then the others, then what was passed over."""
     splits = Replay.open(path, schema, split_bytes=split_bytes).splits
-    return list(Chunk.together(chunk for split in splits for chunk in ChunkReader(schema).read(split)))
+    return counted(Chunk.together(chunk for split in splits for chunk in ChunkReader(schema).read(split)))
 
 
 def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
-    """The bad records, then the others."""
+    """The bad records, then the others, then what was passed over."""
     splits = Replay.open(path, schema).splits
-    return list(Chunk.of(item for split in splits for item in read_split(split, schema)))
+    return counted(Chunk.of(item for split in splits for item in read_split(split, schema)))
+
+
+def counted(items: Iterable[Item]) -> list[Item]:
+    """What was passed over comes last, and is told once for each reason; pieces tell it each for itself."""
+    given = list(items)
+    passed: Counter[str] = Counter()
+    for item in given:
+        if isinstance(item, BadRecord) and item.passed_over:
+            passed[item.reason] += item.passed_over
+    kept = [item for item in given if isinstance(item, Record) or not item.passed_over]
+    notes = [BadRecord("", 0, 0, b"", reason, passed_over=count) for reason, count in sorted(passed.items())]
+    return [*kept, *notes]
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))

@@ -88,7 +88,10 @@ GOLDEN = {
     ),
     "key unlike any": (
         HEAD + "colour: red\n",
-        ["3:1: unknown key 'colour'; expected one of version, name, window, synonyms, relations, joins"],
+        [
+            "3:1: unknown key 'colour'; expected one of version, name, window, synonyms, relations, unknown,"
+            " joins"
+        ],
     ),
     "attributes missing": ("relations:\n  a: {key: []}\n", ["2:3: a: 'attributes' is missing"]),
     "attributes empty": (

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from skws_schema.errors import nearest
-from skws_schema.model import Analyzer, AttributeType
+from skws_schema.model import Analyzer, AttributeType, Unknown
 from skws_schema.yaml.located import Data, Located, Path
 
 _NAME = re.compile(r"\w[\w-]*")
@@ -99,6 +99,9 @@ class AttributeDocument(_Level):
     analyzer: Analyzer | None = Field(default=None, examples=["german"])
     """How keywords are looked for in a text: by the stems of a language, as simple words without case and
     accents, or none: the whole text, letter by letter (default: that of the relation)."""
+    origin: Text | None = Field(default=None, alias="from", examples=["Order ID", "customer.address.city"])
+    """What records call it: a column, or a path into nested objects and arrays, with dots between (default:
+    its name). The texts of an array are joined with commas."""
 
 
 AttributeEntry: TypeAlias = Annotated[
@@ -161,6 +164,9 @@ class Document(_Level):
     relative to this one."""
     relations: dict[Name, RelationDocument] = Field(min_length=1)
     """The relations, by name."""
+    unknown: Unknown = Field(default=Unknown.IGNORE, examples=["fail"])
+    """Attributes of records that no relation has: ignore passes them over and counts them, fail makes their
+    records bad."""
     joins: list[JoinEntry] | None = Field(default=None, examples=[["director.did = movie.did"]])
     """How tuples of two relations, or of one, belong together."""
 
@@ -204,6 +210,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("window",): "a duration with its unit (20 minutes), a number of tuples (1000 tuples) or none",
     ("synonyms",): 'the name of a file, or a list of groups such as ["car, automobile"]',
     ("synonyms", "*"): 'words that mean the same, such as "car, automobile"',
+    ("unknown",): f"one of {', '.join(Unknown)}",
     ("relations",): "a mapping from names to relations",
     ("joins",): "a list of joins",
     ("relations", "*", "attributes"): "a mapping from names to types, such as {mid: integer}",
@@ -218,6 +225,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "source"): "a path or an address (text)",
     ("relations", "*", "finite"): "true or false",
     ("relations", "*", "attributes", "*", "type"): f"a type ({_TYPES})",
+    ("relations", "*", "attributes", "*", "from"): "what records call it: a column, or a path with dots",
     ("relations", "*", "attributes", "*", "min"): "a number or a timestamp",
     ("relations", "*", "attributes", "*", "max"): "a number or a timestamp",
     ("joins", "*", "name"): "a name (text)",
@@ -303,21 +311,32 @@ def _whose(path: Path) -> str:
 
 
 def _unknown_key(path: Path) -> str:
-    known = list(_LEVELS[_pattern(path[:-1])][0].model_fields)
+    known = _keys(path[:-1])
     key = str(path[-1])
     hint = nearest(key, known) or f"; expected one of {', '.join(known)}"
     return f"{_whose(path[:-1])}unknown key {key!r}{hint}"
 
 
+def _keys(path: Path) -> list[str]:
+    """The keys of the mapping at ``path``, as they are written."""
+    model, _ = _LEVELS[_pattern(path)]
+    return [described.alias or name for name, described in model.model_fields.items()]
+
+
+_CHOICES: dict[str | int, tuple[type[StrEnum], str]] = {
+    "analyzer": (Analyzer, "analyzer"),
+    "unknown": (Unknown, "choice for unknown attributes"),
+}
+
+
 def _unknown_choice(path: Path, value: str) -> str:
-    kind: type[StrEnum] = Analyzer if path[-1] == "analyzer" else AttributeType
+    kind, what = _CHOICES.get(path[-1], (AttributeType, "type"))
     known = [each.value for each in kind]
-    what = "analyzer" if kind is Analyzer else "type"
     return f"unknown {what} {value!r}; expected one of {', '.join(known)}{nearest(value.lower(), known)}"
 
 
 def _misspelt(around: Data, path: Path) -> bool:
     """True if another key stands for the missing one: its own message says so already."""
-    known = list(_LEVELS[_pattern(path[:-1])][0].model_fields)
+    known = _keys(path[:-1])
     extra = [key for key in around if key not in known] if isinstance(around, dict) else []
     return any(nearest(key, known) == nearest(str(path[-1]), known) for key in extra)

@@ -131,6 +131,7 @@ def _schema(document: Document, joins: tuple[Join, ...], default_name: str) -> S
         relations=tuple(_relation(name, entry) for name, entry in document.relations.items()),
         joins=joins,
         window=document.window,
+        unknown=document.unknown,
     )
 
 
@@ -156,7 +157,7 @@ def _attribute(name: str, entry: AttributeEntry, analyzer: Analyzer) -> Attribut
     if not isinstance(entry, AttributeDocument):
         return Attribute(name, kind, analyzer=analyzer)
     low, high = (None if b is None else bound_value(kind, b) for b in (entry.min, entry.max))
-    return Attribute(name, kind, low, high, entry.analyzer or analyzer)
+    return Attribute(name, kind, low, high, entry.analyzer or analyzer, entry.origin)
 
 
 def _decode(raw: bytes, source: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import yaml
 
 from skws_schema.instants import iso
-from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema, Unknown
 from skws_schema.yaml.located import SCALARS, TAG_PREFIX
 
 WIDTH = 100
@@ -30,6 +30,8 @@ def to_yaml(schema: Schema) -> str:
     lines = head(schema.name, schema.window)
     if schema.synonyms:
         lines += ["synonyms:", *(f"  - {scalar(', '.join(group))}" for group in schema.synonyms)]
+    if schema.unknown is not Unknown.IGNORE:
+        lines += [f"unknown: {schema.unknown}"]
     lines += ["relations:"]
     for relation in schema.relations:
         lines += _relation_lines(relation)
@@ -55,10 +57,12 @@ def names(items: Iterable[str]) -> str:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """An attribute's type, with its bounds and its analyzer if it has any."""
+    """An attribute's type, with its bounds, its analyzer and what records call it if it has any."""
     bounds = _bounds(attribute)
     if attribute.analyzer is not Analyzer.ENGLISH:
         bounds += f", analyzer: {attribute.analyzer}"
+    if attribute.origin is not None:
+        bounds += f", from: {scalar(attribute.origin)}"
     return f"{{type: {attribute.type}{bounds}}}" if bounds else attribute.type.value
 
 

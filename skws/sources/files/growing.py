@@ -92,12 +92,12 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
         for item in reader.items():
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
-                    return Part(Chunk.of(items), at)
+                    return Part(Chunk.of([*items, *reader.notes()]), at)
                 item = _placed(item, found.path, start, header)  # noqa: PLW2901
             items.append(item)
             at = reader.end + start - size
             if len(items) >= limit:
-                return Part(Chunk.of(items), at)
+                return Part(Chunk.of([*items, *reader.notes()]), at)
         return Part(Chunk.of(items), reader.end + start - size)
 
 

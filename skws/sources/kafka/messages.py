@@ -6,6 +6,7 @@ with a tombstone, and with an event without ``before``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import orjson
@@ -69,11 +70,17 @@ class TopicReader:
         try:
             if value is None:
                 return self._tombstone(key, arrived)
-            return self._read(_parsed(value), key, arrived)
+            return [*self._read(_parsed(value), key, arrived), *self._notes()]
         except MalformedError as error:
             raw = key if value is None and key is not None else value or b""
             source = f"{self._topic}[{partition}]"
             return [BadRecord(source, 0, offset, raw, str(error), f"at offset {offset}")]
+
+    def _notes(self) -> Iterator[BadRecord]:
+        """What was passed over in the last messages."""
+        for reader in (self._rows, self._records, self._changes):
+            if reader is not None:
+                yield from reader.notes(self._topic)
 
     def _read(self, item: Any, key: bytes | None, arrived: int | None) -> list[Item]:
         if item is None:

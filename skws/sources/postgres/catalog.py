@@ -208,9 +208,9 @@ def mismatches(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
 def _faults(relation: Relation, table: Table) -> Iterator[str]:
     columns = {column.name: column for column in table.columns}
     for attribute in relation.attributes:
-        column = columns.get(attribute.name)
+        column = columns.get(attribute.column)
         if column is None:
-            yield f"{table.full_name} has no column {attribute.name!r}{nearest(attribute.name, columns)}"
+            yield f"{table.full_name} has no column {attribute.column!r}{nearest(attribute.column, columns)}"
         elif column.generated and not relation.table:
             yield (
                 f"{table.full_name}.{column.name} is a generated column, which PostgreSQL does not replicate"
@@ -236,7 +236,8 @@ def _warnings(relation: Relation, table: Table) -> Iterator[str]:
 
 def identifies(relation: Relation, identity: Identity, columns: frozenset[str]) -> bool:
     """Whether a logged old row identifies its tuple."""
-    return identity is Identity.FULL or (bool(relation.key) and columns.issuperset(relation.key))
+    key = [attribute.column for attribute in relation.attributes if attribute.name in relation.key]
+    return identity is Identity.FULL or (bool(key) and columns.issuperset(key))
 
 
 def advice(relation: Relation, table: str) -> str:

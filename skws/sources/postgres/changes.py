@@ -64,7 +64,7 @@ class ChangeDecoder:
     def __init__(self, schema: Schema, matched: MatchedTables) -> None:
         self._schema = schema
         self._readers = {
-            (table.namespace, table.name): RowReader(schema, position)
+            (table.namespace, table.name): RowReader(schema, position, by_origin=False)
             for position, table in matched.streams.items()
         }
         self._oids = {table.oid: table.full_name for table in matched.streams.values()}
@@ -135,7 +135,8 @@ class ChangeDecoder:
 
     def _follow(self, reader: RowReader, table: Relation) -> _Followed:
         places = {column.name: place for place, column in enumerate(table.columns)}
-        for name in reader.names:
+        called = {attribute.name: attribute.column for attribute in reader.relation.attributes}
+        for name in called.values():
             if name not in places:
                 raise SourceError(
                     f"{table.namespace}.{table.name} no longer has the column {name!r}, or its publication"
@@ -145,7 +146,7 @@ class ChangeDecoder:
         return _Followed(
             reader,
             table,
-            tuple((name, places[name]) for name in reader.names),
+            tuple((name, places[column]) for name, column in called.items()),
             identifies(reader.relation, table.identity, key),
         )
 

@@ -224,7 +224,7 @@ class PostgresDatabase:
 
     def _stamp(self, relation: Relation) -> tuple[str, ...]:
         table = self._table_of(relation)
-        row = SQL("ROW({})::text").format(SQL(", ").join(Identifier(a.name) for a in relation.attributes))
+        row = SQL("ROW({})::text").format(SQL(", ").join(Identifier(a.column) for a in relation.attributes))
         statement = SQL("SELECT count(*), sum(hashtextextended({}, 0)) FROM {}").format(row, table.quoted)
         with self.address.sql() as connected, connected.cursor() as cursor:
             cursor.execute(statement)
@@ -236,7 +236,9 @@ class PostgresDatabase:
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table_of(relation)
-        statement = SQL("SELECT {} FROM {}").format(_texts(relation.columns), table.quoted)
+        statement = SQL("SELECT {} FROM {}").format(
+            _texts(attribute.column for attribute in relation.attributes), table.quoted
+        )
         with self.address.sql() as connected, connected.cursor("skws") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(statement)

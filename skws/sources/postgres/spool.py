@@ -45,7 +45,12 @@ def line_order(path: Path, schema: Schema) -> tuple[Ints, Ints]:
 
     Takes 16 bytes of memory a row. Raises OSError.
     """
-    named = {relation.name: relation.time for relation in schema.relations}
+    named = {
+        relation.name: None
+        if relation.time is None
+        else relation.attributes[relation.columns[relation.time]].column
+        for relation in schema.relations
+    }
     times, bounds = array("q"), array("q", [0])
     with path.open("rb") as file:
         for line in file:
@@ -189,7 +194,7 @@ def copy_tables(
     with _written(path) as file, connected.cursor() as cursor:
         for position, table in found.items():
             relation = schema.relations[position]
-            names = [attribute.name for attribute in relation.attributes]
+            names = [attribute.column for attribute in relation.attributes]
             statement = _COPY.format(
                 Literal(relation.name),
                 Literal(moment),

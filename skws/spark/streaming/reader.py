@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from skws.data.batch import NOTHING, RecordBatch
-from skws.formats.dead_letters import place
+from skws.formats.dead_letters import malformed, place
 from skws.jobs.checkpoint import kept_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
 from skws.jobs.control import Command
@@ -212,10 +212,20 @@ class FeedReader(SimpleDataSourceStreamReader):
         parts = self._reading.layout.packed(taken.records) if polled.packed is None else polled.packed
         reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
         ended, number = end["ended"], end["sequence"]
-        watched, notices = self._tap.asked, polled.batch.notices
+        watched, notices = self._tap.asked, (*polled.batch.notices, *self._intake.bad.news())
         reading = polled.seconds + time.perf_counter() - began
         head = BatchHeader(
-            read, commands, letters, len(taken.bad), reasons, notices, behind, ended, number, watched, reading
+            read,
+            commands,
+            letters,
+            len(malformed(taken.bad)),
+            reasons,
+            notices,
+            behind,
+            ended,
+            number,
+            watched,
+            reading,
         )
         tables = b"" if start["tables"] else packed(RecordBatch.of(list(kept_tables(self._reading.folder))))
         layout = self._reading.layout

@@ -1,0 +1,245 @@
+"""Attributes that the schema lacks, and those that records call otherwise: alike in every format and host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skws.data.batch import Chunk
+from skws.data.record import BadRecord, Record
+from skws.formats import BadRecordLog, Replay, read_split
+from skws.formats.debezium import ChangeReader
+from skws.formats.frames import frame_chunks
+from skws.formats.jsonl_columns import TextReader
+from skws.formats.pieces import Holds, read_pieces, unpack, unpack_bad
+from skws.spec.enums import OnError
+from skws_schema.model import Schema, Unknown
+from skws_schema.yaml.load import parse_schema
+from skws_schema.yaml.write import to_yaml
+from tests.commands import Skws
+
+PLAIN = """\
+relations:
+  order: {attributes: {number: integer, item: text}}
+"""
+PLACED = """\
+relations:
+  order:
+    attributes:
+      number: {type: integer, from: Order ID}
+      city: {type: text, from: customer.address.city}
+      items: {type: text, from: items.name}
+      tags: {type: text, from: tags}
+    key: [number]
+"""
+ORDER = {
+    "Order ID": 7,
+    "customer": {"name": "Ada", "address": {"city": "Leeds", "zip": "LS1"}},
+    "items": [{"name": "kettle", "price": 3}, {"name": "lamp"}, {"price": 1}],
+    "tags": ["red", 1.5, True, None, ["blue"]],
+}
+ROW = (7, "Leeds", "kettle, lamp", "red, 1.5, true, blue")
+
+
+def json_records(path: Path, rows: list[dict[str, Any]]) -> Path:
+    lines = [{"relation": "order", "time": n, "row": row} for n, row in enumerate(rows, 1)]
+    return written(path / "day.jsonl", lines)
+
+
+def json_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    return written(path / "order.jsonl", [{"time": n, **row} for n, row in enumerate(rows, 1)])
+
+
+def csv_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [",".join([str(n), *(str(row.get(name, "")) for name in names)]) for n, row in enumerate(rows, 1)]
+    file = path / "order.csv"
+    file.write_text("\n".join([",".join(["time", *names]), *lines]) + "\n")
+    return file
+
+
+def parquet_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = {name: [row.get(name) for row in rows] for name in names}
+    times = pa.array([n * 1_000_000 for n, _ in enumerate(rows, 1)], pa.timestamp("us"))
+    pq.write_table(pa.table({"time": times, **table}), path / "order.parquet")
+    return path / "order.parquet"
+
+
+def written(file: Path, lines: list[dict[str, Any]]) -> Path:
+    file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    return file
+
+
+Write = Callable[[Path, list[dict[str, Any]]], Path]
+EVERY = [json_records, json_rows, csv_rows, parquet_rows]
+
+
+def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, int], list[str]]:
+    """The rows, what was passed over, and the reasons of bad records; the readers by piece give the same."""
+    splits = Replay.open(path, schema).splits
+    chunk = Chunk.of(item for split in splits for item in read_split(split, schema))
+    packed = [piece for split in splits for piece in read_pieces(split, schema)]
+    by_piece = [
+        record
+        for piece, blob in packed
+        if piece.holds is Holds.RECORDS
+        for part in unpack(blob)
+        for record in part.records()
+    ]
+    assert by_piece == list(chunk.records.records())
+    assert [bad for piece, blob in packed if piece.holds is Holds.BAD for bad in unpack_bad(blob)] == list(
+        chunk.bad
+    )
+    with BadRecordLog(OnError.SKIP) as policy:
+        batches = [
+            record for batch in Replay.open(path, schema).batches(policy) for record in batch.records()
+        ]
+    assert batches == by_piece
+    assert policy.count == sum(not bad.passed_over for bad in chunk.bad)
+    return (
+        [record.row for record in by_piece],
+        dict(policy.passed_over),
+        [bad.reason for bad in chunk.bad if not bad.passed_over],
+    )
+
+
+@pytest.mark.parametrize("write", EVERY)
+def test_unknown_attributes_are_passed_over_and_counted(tmp_path: Path, write: Write) -> None:
+    rows = [
+        {"number": 1, "item": "lamp"},
+        {"number": 2, "item": "cup", "itme": "x"},
+        {"number": 3, "itme": "y"},
+    ]
+    found = read(write(tmp_path, rows), parse_schema(PLAIN))
+    missing = "order has no attribute 'itme'; did you mean 'item'?"
+    assert found == ([(1, "lamp"), (2, "cup"), (3, None)], {missing: 2}, [])
+
+
+@pytest.mark.parametrize("write", EVERY)
+def test_or_make_their_records_bad(tmp_path: Path, write: Write) -> None:
+    schema = parse_schema("unknown: fail\n" + PLAIN)
+    rows = [{"number": 1, "item": "lamp"}, {"number": 2, "item": "cup", "itme": "x"}]
+    found = read(write(tmp_path, rows), schema)
+    assert found == ([(1, "lamp")], {}, ["order has no attribute 'itme'; did you mean 'item'?"])
+
+
+@pytest.mark.parametrize("write", EVERY)
+def test_rows_without_any_attribute_are_bad(tmp_path: Path, write: Write) -> None:
+    _, passed, bad = read(write(tmp_path, [{"colour": "x", "year": 3}]), parse_schema(PLAIN))
+    assert (passed, bad) == ({}, ["order has no attribute 'colour'"])
+
+
+@pytest.mark.parametrize("write", [json_records, json_rows, parquet_rows])
+def test_renamed_and_nested_attributes(tmp_path: Path, write: Write) -> None:
+    given = ORDER
+    if write is parquet_rows:  # whose lists are of one type
+        given = {**ORDER, "tags": ["red", "blue"]}
+    rows, passed, bad = read(write(tmp_path, [given]), parse_schema(PLACED))
+    assert rows == [ROW if given is ORDER else (*ROW[:3], "red, blue")]
+    assert (passed, bad) == ({}, [])
+
+
+def test_columns_with_blanks_and_dots_of_csv(tmp_path: Path) -> None:
+    file = tmp_path / "order.csv"
+    file.write_text("time,Order ID,customer.address.city,note\n1,7,Leeds,\n2,8,York,x\n")
+    rows, passed, bad = read(file, parse_schema(PLACED))
+    assert rows == [(7, "Leeds", None, None), (8, "York", None, None)]
+    assert (passed, bad) == ({"order has no attribute 'note'": 1}, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"Order ID": [1, 2]}, "order.number: expected an integer, got [1, 2]"),
+        ({"tags": [{"a": 1}]}, "order.tags: expected a text, or an array of texts, got {'a': 1}"),
+        ({"customer": {"address": {"city": {"a": 1}}}}, "order.city: expected a text, got {'a': 1}"),
+        ({"Order ID": None, "number": "x"}, ""),
+    ],
+)
+def test_values_that_do_not_fit(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    _, _, bad = read(json_records(tmp_path, [ORDER | change]), parse_schema(PLACED))
+    assert bad == ([reason] if reason else [])
+
+
+def test_a_key_that_is_nowhere(tmp_path: Path) -> None:
+    without = {name: value for name, value in ORDER.items() if name != "Order ID"}
+    _, _, bad = read(json_records(tmp_path, [without]), parse_schema(PLACED))
+    assert bad == ["order.number is missing, and the key needs it"]
+
+
+def test_records_that_skws_wrote_have_names(tmp_path: Path) -> None:
+    own = {"number": 7, "city": "Leeds", "items": "kettle, lamp", "tags": "red"}
+    rows, passed, bad = read(json_records(tmp_path, [own]), parse_schema(PLACED))
+    assert (rows, passed, bad) == ([(7, "Leeds", None, "red")], {}, [])
+
+
+def test_names_that_change_places(tmp_path: Path) -> None:
+    schema = parse_schema(
+        "relations: {r: {attributes: {a: {type: text, from: b}, b: {type: text, from: a}}}}"
+    )
+    lines = [
+        {"relation": "r", "time": 1, "row": {"a": "x", "b": "y"}},
+        {"relation": "r", "time": 2, "row": {"a": "x"}},
+    ]
+    rows, _, _ = read(written(tmp_path / "d.jsonl", lines), schema)
+    assert rows == [("y", "x"), (None, "x")]
+
+
+def test_change_events_and_texts_and_frames(tmp_path: Path) -> None:
+    schema = parse_schema(PLACED)
+    event = {"op": "c", "source": {"table": "order", "ts_ms": 1}, "after": {**ORDER, "vip": True}}
+    changes = ChangeReader(schema)
+    (record,) = changes.records(event)
+    assert record.row == ROW
+    assert [note.reason for note in changes.notes("x")] == ["order has no attribute 'vip'"]
+    text = orjson.dumps({"relation": "order", "time": 1, "row": ORDER})
+    (chunk,) = TextReader("x", schema).read([text])
+    assert [record.row for record in chunk.records.records()] == [ROW]
+    table = pa.table({"Order ID": [7.0, 8.0], "customer": [ORDER["customer"]] * 2, "other": [1, 2]})
+    (chunk,) = frame_chunks(table, 0, schema)
+    assert [record.row[:2] for record in chunk.records.records()] == [(7, "Leeds"), (8, "Leeds")]
+
+
+def test_yaml_of_origins() -> None:
+    schema = replace(parse_schema(PLACED), unknown=Unknown.FAIL)
+    assert parse_schema(to_yaml(schema)) == schema
+    assert schema.relations[0].attributes[1].origin == "customer.address.city"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--engine", "local"), ("--engine", "local", "--jobs", "2"), pytest.param((), marks=pytest.mark.slow)],
+)
+def test_search_tells_once(tmp_path: Path, skws: Skws, options: tuple[str, ...]) -> None:
+    schema = tmp_path / "schema.yaml"
+    schema.write_text(PLACED)
+    file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
+    done = skws("search", "leeds", "kettle", "-s", schema, "-r", file, "-f", "jsonl", *options)
+    assert (done.code, len(done.records)) == (0, 2)
+    assert done.err.count("passed over: order has no attribute 'vip' (2 values)") == 1
+
+
+def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
+    schema = tmp_path / "schema.yaml"
+    schema.write_text(PLACED.replace("relations:", "window: 1 hour\nrelations:"))
+    file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
+    source = ("--source", f"replay:{file}?speed=1e9", "--engine", "local")
+    done = skws("watch", "leeds", "kettle", "-s", schema, *source, "-f", "jsonl")
+    assert (done.code, len(done.records)) == (0, 2)
+    assert done.err.count("passed over: order has no attribute 'vip'") == 1
+    assert "bad" not in done.err
+
+
+def test_notes_are_no_records() -> None:
+    note = BadRecord("f", 0, 0, b"", "a has no attribute 'x'", passed_over=3)
+    log = BadRecordLog(OnError.FAIL)
+    assert list(log.records([note, Record(0, 1, (1,))])) == [Record(0, 1, (1,))]
+    assert (log.count, log.news(), log.news()) == (0, ("passed over: a has no attribute 'x'",), ())

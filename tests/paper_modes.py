@@ -10,6 +10,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
+from skws.spec.enums import EvaluatorName
 from skws_schema.model import Schema
 from skws_windows.window import Window
 from tests.oracles.oracle import Shape, shape_of
@@ -36,15 +37,21 @@ def engines(schema: Schema, words: int, window: Window, lateness: int = 0) -> li
 
 
 COLUMNAR: Mode = ("columnar", "lazy", True)
-EVERY = [*MODES, COLUMNAR]
+DELTA: Mode = ("delta", "lazy", True)
+EVERY = [*MODES, COLUMNAR, DELTA]
+
+
+def by_delta(plan: Plan) -> ColumnarEngine:
+    """An engine with one query, which joins of each tuple with the live ones answer if they can."""
+    return ColumnarEngine.of(replace(plan, evaluated_by=EvaluatorName.DELTA))
 
 
 def every_engine(
     schema: Schema, words: int, window: Window, lateness: int = 0
 ) -> list[Engine | ColumnarEngine]:
-    """Those of all modes, and the default one."""
+    """Those of all modes, the default one, and delta joins."""
     tupled = engines(schema, words, window, lateness)
-    return [*tupled, ColumnarEngine.of(tupled[0].plan)]
+    return [*tupled, ColumnarEngine.of(tupled[0].plan), by_delta(tupled[0].plan)]
 
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:

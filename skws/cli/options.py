@@ -218,7 +218,8 @@ Evaluator = Annotated[
     EvaluatorName,
     typer.Option(
         "--evaluator",
-        help="Evaluation of candidate networks; auto: automata where partial results could pile up.",
+        help="Evaluation of candidate networks; auto: automata where partial results could pile up;"
+        " delta: no partial results, as for very many queries.",
     ),
 ]
 NoDemand = Annotated[

@@ -12,6 +12,8 @@ from skws.explain.cluster import MOST_OPERATORS, ClusterCount, MeshCount, cluste
 from skws.explain.observed import Observed
 from skws.explain.query import carriers_branch, keys_branch, memory_branch, partitioning_branch, query_branch
 from skws.keywords.plan import Plan, network_counts
+from skws.queries.keywords.shared_queries import MANY, is_shared
+from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import CandidateNetwork, drawn_networks
 from skws_mesh.tree import Tree
@@ -124,7 +126,16 @@ def shares(totals: Sequence[int], room: int) -> list[int]:
 
 def _evaluator(plan: Plan) -> Branch:
     name, reason = _COLUMNAR if plan.mesh is None else _EVALUATORS[MeshKind(plan.mesh)]
-    return Branch(f"evaluator: {name}", (Branch(f"because {reason}"),))
+    because = Branch(f"because {reason}")
+    if plan.mesh is not None or plan.by_automata or not is_shared(plan):
+        return Branch(f"evaluator: {name}", (because,))
+    if plan.evaluated_by == EvaluatorName.DELTA:
+        asked = "asked for; each tuple is joined with the live ones, and no partial results are kept"
+        return Branch("evaluator: delta joins", (Branch(f"because {asked}"),))
+    return Branch(
+        f"evaluator: {name}",
+        (because, Branch(f"with {MANY:,} such queries or more delta joins: no partial results are kept")),
+    )
 
 
 def _automata(plan: Plan, limit: int) -> Iterator[Branch]:

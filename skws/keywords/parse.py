@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from skws.keywords import syntax
@@ -225,33 +226,27 @@ class _Reader:
             message = f"{name} is searched for words, which have no range; write {name}>=... {name}<=..."
             raise fault(message, self.text, node.startchar)
         scoped = f"{name.lower()}:" if name else ""
-        places = places_of(known, self.schema, names=self.match_names)
-        alternatives = alternatives_of(node, self.text, places, self.schema.synonyms)
         if isinstance(node, syntax.Word):
-            self._note_synonyms(node.text, places)
-        exact = bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
-        return _Leaf(scoped + self._spelled(node, exact=exact), tuple(alternatives))
+            word = _word(node.text, known, self.schema, self.match_names)
+            self.ignored += word.ignored
+            if word.synonyms:
+                others = self.synonyms.setdefault(node.text.lower(), {})
+                others.update(dict.fromkeys(word.synonyms))
+            return _Leaf(scoped + word.spelled, word.alternatives)
+        places = places_of(known, self.schema, names=self.match_names)
+        alternatives = tuple(alternatives_of(node, self.text, places, self.schema.synonyms))
+        spelled = self.text[node.startchar : node.endchar] if _exact(places) else self._spelled(node)
+        return _Leaf(scoped + spelled, alternatives)
 
-    def _note_synonyms(self, word: str, places: Sequence[Place]) -> None:
-        for analyzer in dict.fromkeys(place.analyzer for place in places):
-            others = synonyms_of(word, self.schema.synonyms, analyzer)
-            if others:
-                self.synonyms[word.lower()] = dict.fromkeys((*self.synonyms.get(word.lower(), ()), *others))
-
-    def _spelled(self, node: syntax.Node, *, exact: bool) -> str:
+    def _spelled(self, node: syntax.Node) -> str:
         match node:
-            case _ if exact:  # every sign counts
-                return self.text[node.startchar : node.endchar]
             case syntax.Phrase():
                 return f'"{" ".join(node.text.lower().split())}"'
-            case syntax.Prefix():
-                return f"{self._typed(node.text)}*"
-            case syntax.Fuzzy():
-                return f"{self._typed(node.text)}~{node.distance}"
             case syntax.Wildcard():
                 return str(node.text).lower()
-            case _:
-                return self._typed(node.text)
+        spelled, ignored = _typed(node.text)
+        self.ignored += ignored
+        return f"{spelled}~{node.distance}" if isinstance(node, syntax.Fuzzy) else f"{spelled}*"
 
     def _condition(self, node: syntax.Node, name: str, attribute: object) -> _Leaf:
         spelled = self.text[node.startchar : node.endchar]
@@ -274,15 +269,40 @@ class _Reader:
             raise QueryError(f"{name} is compared as a whole: it takes no '*', '?' or '~'")
         return compare(attribute, Op.EQUAL, node.text, self.schema)
 
-    def _typed(self, text: str) -> str:
-        """A word as typed, in lower case, without the punctuation around it, which is noted."""
-        found = list(tokens(text))
-        if not found:
-            return text.lower()
-        start, end = min(token.start for token in found), max(token.end for token in found)
-        around = text[:start], _POSSESSIVE.sub("", text[end:])
-        self.ignored += [part for part in around if part]
-        return text[start:end].lower()
+
+class _TypedWord(NamedTuple):
+    """What a single word means in some places, and what of it is not looked for."""
+
+    spelled: str
+    alternatives: tuple[Alternative, ...]
+    synonyms: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+@lru_cache(maxsize=1 << 16)
+def _word(text: str, scopes: tuple[Scope | None, ...], schema: Schema, names: bool) -> _TypedWord:
+    """Words are read once: many queries have the same ones."""
+    places = places_of(scopes, schema, names=names)
+    analyzers = dict.fromkeys(place.analyzer for place in places)
+    synonyms = (other for each in analyzers for other in synonyms_of(text, schema.synonyms, each))
+    spelled, ignored = (text, ()) if _exact(places) else _typed(text)
+    alternatives = alternatives_of(syntax.Word(text), text, places, schema.synonyms)
+    return _TypedWord(spelled, tuple(alternatives), tuple(dict.fromkeys(synonyms)), ignored)
+
+
+def _exact(places: Sequence[Place]) -> bool:
+    """True if every sign of a term counts."""
+    return bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
+
+
+def _typed(text: str) -> tuple[str, tuple[str, ...]]:
+    """A word as typed, in lower case, without the punctuation around it; and that."""
+    found = list(tokens(text))
+    if not found:
+        return text.lower(), ()
+    start, end = min(token.start for token in found), max(token.end for token in found)
+    around = text[:start], _POSSESSIVE.sub("", text[end:])
+    return text[start:end].lower(), tuple(part for part in around if part)
 
 
 def _uncomparable(name: str) -> QueryError:

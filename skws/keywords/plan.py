@@ -93,7 +93,7 @@ class Plan:
     def by_automata(self) -> bool:
         """True if automata may evaluate some networks."""
         in_order = not self.lateness and not isinstance(self.window, ExpressionWindow)
-        return in_order and self.evaluated_by != EvaluatorName.MESH
+        return in_order and self.evaluated_by in (EvaluatorName.AUTO, EvaluatorName.AUTOMATA)
 
     def over(self, schema: Schema) -> Plan:
         """The plan over a changed schema. Raises QueryError if the query cannot be read there."""

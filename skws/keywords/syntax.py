@@ -30,6 +30,8 @@ plugins: Any = whoosh_plugins
 syntax: Any = whoosh_syntax
 Node: TypeAlias = Any
 
+_PLAIN_WORD: Final = re.compile(r"[a-z0-9]+")
+_PLAIN: Final = re.compile(rf" *{_PLAIN_WORD.pattern}(?: +{_PLAIN_WORD.pattern})* *")
 QUOTES: Final = '"\u201c\u201d\u201e'
 _START: Final = r"(?<![^\s(:])"  # where a term may begin
 _NAME: Final = rf"(?P<text>[^\s():*{QUOTES}-][^\s():*{QUOTES}]*)"
@@ -256,7 +258,8 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
     ``endchar``), its groups ``All``, ``Either`` and ``Not``. Raises
     ``QueryError`` for what the grammar does not allow.
     """
-    tagged = _PARSER.tag(text)
+    plain = _PLAIN.fullmatch(text) is not None
+    tagged = _words(text) if plain else _PARSER.tag(text)
     tags = [node for node in tagged if not node.is_ws()]
     _check_balance(tags, shown or text)
     for check in _CHECKS:
@@ -268,7 +271,12 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
         for node in reversed(tags)
         if isinstance(node, Scope | Range)
     }
-    return _PARSER.filterize(tagged), scopes
+    return All(tags) if plain else _PARSER.filterize(tagged), scopes
+
+
+def _words(text: str) -> list[Node]:
+    """The nodes that Whoosh makes of plain words, without trying each of its expressions at every place."""
+    return [Word(found.group()).set_range(found.start(), found.end()) for found in _PLAIN_WORD.finditer(text)]
 
 
 def _check_balance(tags: list[Node], text: str) -> None:

@@ -135,7 +135,8 @@ class Session:
         query, key = self._queries.pop(name), self._placed.pop(name, None)
         if key is not None:
             self.operators[key].remove(query)
-            self._drop_idle()
+            if key != (KEYWORDS, SHARED):  # which is kept, and queries may be very many
+                self._drop_idle()
 
     def alive(self, name: str) -> list[LiveResult]:
         """The results of a query that are alive now, as snapshots; nothing for a query that holds none.
@@ -291,6 +292,8 @@ class Session:
 
     def _by_query(self, found: Mapping[str, Iterable[LiveResult]]) -> list[Iterable[LiveResult]]:
         """The results that keyword queries share, then those of others in the order of their queries."""
+        if found.keys() <= {SHARED}:  # as is usual, and queries may be very many
+            return list(found.values())
         return [found[name] for name in (SHARED, *self._queries) if name in found]
 
     def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[LiveResult]:

@@ -5,16 +5,17 @@ Of many, ids and the tuples that several results share are found by columns, for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from skws.keywords.query import KeywordQuery
+from skws.keywords.query import KeywordQuery, Slot
 from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
 from skws.results.model import Op, Result, ResultTuple
 from skws.results.names import Named
@@ -36,8 +37,8 @@ class Reading(NamedTuple):
     """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
 
     ``positions`` are those of the members in the tree, which is kept so that its id stays its own.
-    ``columns`` has the positions, the bitmaps of keywords, the left and the right nodes
-    of joins, and the numbers of joins in the schema.
+    ``columns`` has the positions, the left and the right nodes of joins, and the numbers of joins
+    in the schema.
     """
 
     tree: Tree
@@ -47,6 +48,10 @@ class Reading(NamedTuple):
     text: str
     joins: Joins
     columns: tuple[int, ...]
+
+
+_MARKS: Final = ("\0", "\1")  # in place of keywords, in which they cannot stand
+_MARK: Final = re.compile("([\0\1])")
 
 
 class Assembler:
@@ -97,9 +102,54 @@ class Assembler:
             tuple(map(self._carried, network.keywords)),
             self._wording.text(network),
             joins,
-            (*network.positions, *network.keywords, *left, *right, *numbers),
+            (*network.positions, *left, *right, *numbers),
         )
         return reading
+
+
+class PathReadings:
+    """How networks without branches read, for any query of at most two keywords.
+
+    What does not depend on the query is found once for each network.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._assembler = Assembler(KeywordQuery("", tuple(Slot(mark, ()) for mark in _MARKS)), schema)
+        self._outlines: dict[int, _Outline] = {}
+
+    def reading(self, tree: Tree, query: str, keywords: tuple[str, ...]) -> Reading:
+        """How the network of a tree reads for a query."""
+        outline = self._outlines.get(id(tree)) or self._outline(tree)
+        brought = ((), keywords[:1], keywords[1:], keywords)
+        parts = outline.parts.copy()
+        for place, keyword in outline.marks:
+            parts[place] = keywords[keyword]
+        carried, text = tuple(map(brought.__getitem__, outline.bitmaps)), "".join(parts)
+        return Reading(tree, query, outline.positions, carried, text, outline.joins, outline.columns)
+
+    def _outline(self, tree: Tree) -> _Outline:
+        reading = self._assembler.reading(tree)
+        parts = _MARK.split(reading.text)
+        found = self._outlines[id(tree)] = _Outline(
+            reading.positions,
+            CandidateNetwork.of(tree).keywords,
+            parts,
+            [(place, _MARKS.index(parts[place])) for place in range(1, len(parts), 2)],
+            reading.joins,
+            reading.columns,
+        )
+        return found
+
+
+class _Outline(NamedTuple):
+    """What a reading has whatever the keywords; ``marks``: which of the text's parts are which keyword."""
+
+    positions: tuple[int, ...]
+    bitmaps: tuple[int, ...]
+    parts: list[str]
+    marks: list[tuple[int, int]]
+    joins: Joins
+    columns: tuple[int, ...]
 
 
 def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
@@ -118,12 +168,15 @@ class Readings:
         self._reading = reading
         self._numbers: dict[int, int] = {}  # by network
         self._readings: list[Reading] = []
-        self._queries: dict[str, int] = {}
-        self._of_each = Table((NOTHING, NOTHING, NOTHING))  # size, row among those of its size, query
+        self._carried: dict[tuple[str, ...], int] = {}  # keywords that a member brings
+        self._of_each = Table((NOTHING, NOTHING))  # size, row among those of its size
         self._of_size: dict[int, Table] = {}
 
     def __getitem__(self, number: int) -> Reading:
         return self._readings[number]
+
+    def __len__(self) -> int:
+        return len(self._readings)
 
     def numbers(self, networks: Sequence[int]) -> Ints:
         """The numbers of some networks, each given once."""
@@ -143,17 +196,16 @@ class Readings:
         """How many nodes each has."""
         return self._of_each.columns()[0].take(numbers)
 
-    def queries(self, numbers: Ints) -> Ints:
-        """The numbers of the texts of their queries, below ``query_texts``."""
-        return self._of_each.columns()[2].take(numbers)
-
     @property
-    def query_texts(self) -> int:
-        """How many texts of queries there are."""
-        return len(self._queries)
+    def brought(self) -> list[tuple[str, ...]]:
+        """The keywords that members bring, by number."""
+        return list(self._carried)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """The columns of some that have so many nodes, a row each (``Reading.columns``)."""
+        """The columns of some that have so many nodes, a row each.
+
+        The numbers of the keywords that the members bring, then ``Reading.columns``.
+        """
         (table,) = self._of_size[size].columns()
         return table.take(self._of_each.columns()[1].take(numbers), axis=0)
 
@@ -163,11 +215,20 @@ class Readings:
         rows = np.empty_like(sizes)
         for size in distinct(sizes).tolist():
             mine = np.flatnonzero(sizes == size)
-            table = np.array([new[place].columns for place in mine.tolist()], dtype=np.int64)
+            some = list(map(new.__getitem__, mine.tolist()))
+            keywords = [self._number(each) for reading in some for each in reading.carried]
+            table = np.column_stack(
+                [
+                    np.array(keywords, dtype=np.int64).reshape(len(some), size),
+                    np.array([reading.columns for reading in some], dtype=np.int64),
+                ]
+            )
             kept = self._of_size.setdefault(size, Table((np.empty((0, table.shape[1]), dtype=np.int64),)))
             rows[mine] = kept.append((table,)) + np.arange(len(mine))
-        queries = [self._queries.setdefault(reading.query, len(self._queries)) for reading in new]
-        self._of_each.append((sizes, rows, np.array(queries, dtype=np.int64)))
+        self._of_each.append((sizes, rows))
+
+    def _number(self, keywords: tuple[str, ...]) -> int:
+        return self._carried.setdefault(keywords, len(self._carried))
 
 
 def put_together(
@@ -229,14 +290,13 @@ def leading_lanes(
 class _Alike(NamedTuple):
     """Results of one size.
 
-    ``places`` are theirs among all, ``which`` the numbers of their readings, ``ordered`` the numbers
-    of their tuples in the order of these; the others are columns of the readings, a row a result.
+    ``places`` are theirs among all, ``ordered`` the numbers of their tuples, ``brought`` those of the
+    keywords that these bring; the others are columns of the readings, a row a result.
     """
 
     places: Ints
-    which: Ints
     ordered: Ints
-    bitmaps: Ints
+    brought: Ints
     left: Ints
     right: Ints
     joins: Ints
@@ -246,41 +306,28 @@ def _by_size(readings: Readings, which: Ints, members: Ints) -> Iterator[_Alike]
     sizes = readings.sizes(which)
     for size in distinct(sizes).tolist():
         places = np.flatnonzero(sizes == size)
-        mine = which.take(places)
-        columns = readings.columns(size, mine)
-        positions, bitmaps = columns[:, :size], columns[:, size : 2 * size]
+        columns = readings.columns(size, which.take(places))
+        brought, positions = columns[:, :size], columns[:, size : 2 * size]
         left, right, names = columns[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
-        yield _Alike(places, mine, cells(members, places[:, None], positions), bitmaps, left, right, names)
+        yield _Alike(places, cells(members, places[:, None], positions), brought, left, right, names)
 
 
 def _tuples(
     groups: Sequence[_Alike], readings: Readings, named: Sequence[Named]
 ) -> list[tuple[ResultTuple, ...]]:
     """The tuples of results; each is made once for all that it brings the same keywords to."""
-    kinds = 1 + max((int(group.bitmaps.max(initial=0)) for group in groups), default=0)
-    brought = _flat(readings.queries(group.which)[:, None] * kinds + group.bitmaps for group in groups)
-    some, brings = kinds_of(brought)
-    keywords = _objects([_keywords(groups, readings, place) for place in some.tolist()])
+    keywords = readings.brought
+    brought = _flat(group.brought for group in groups)
     numbers = _flat(group.ordered for group in groups)
-    first, inverse = kinds_of(numbers * (readings.query_texts * kinds) + brought)
-    described = _objects(named).take(numbers[first]).tolist()
-    shown = _objects(list(map(ResultTuple, described, keywords.take(brings[first]).tolist())))
+    first, inverse = kinds_of(numbers * len(keywords) + brought)
+    described = map(named.__getitem__, numbers[first].tolist())
+    shown = _objects(list(map(ResultTuple, described, map(keywords.__getitem__, brought[first].tolist()))))
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):
         mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
         found += map(tuple, shown.take(mine).tolist())
     return found
-
-
-def _keywords(groups: Sequence[_Alike], readings: Readings, place: int) -> tuple[str, ...]:
-    """What a tuple brings to a result: the one at a place among the tuples of all results."""
-    for group in groups:
-        if place < group.ordered.size:
-            row, node = divmod(place, group.ordered.shape[1])
-            return readings[int(group.which[row])].carried[node]
-        place -= group.ordered.size
-    raise IndexError(place)
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

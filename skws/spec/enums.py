@@ -22,11 +22,16 @@ class EngineName(StrEnum):
 
 
 class EvaluatorName(StrEnum):
-    """Evaluators of candidate networks: the mesh; automata where possible; auto: where they are faster."""
+    """Evaluators of candidate networks; results do not depend on them.
+
+    ``mesh``: keeps partial results; very many queries are answered as by ``delta``, joins of each tuple with
+    the live ones that keep none. ``automata``: where possible. ``auto``: automata where they are faster.
+    """
 
     AUTO = "auto"
     MESH = "mesh"
     AUTOMATA = "automata"
+    DELTA = "delta"
 
 
 class OnError(StrEnum):

@@ -172,7 +172,7 @@ def _over_expression(job: Job) -> bool:
 
 
 def _by_automata(job: Job) -> bool:
-    return job.evaluator is not EvaluatorName.MESH
+    return job.evaluator in (EvaluatorName.AUTO, EvaluatorName.AUTOMATA)
 
 
 def _scored(job: Job) -> bool:

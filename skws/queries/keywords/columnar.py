@@ -9,7 +9,7 @@ a tuple that turns out to live longer than assumed is joined again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -106,12 +106,33 @@ class ColumnarEngine(MeshEngine):
                     f"query {name!r}: standing queries of one stream share its schema and window"
                 )
         numbered = [(plan, *self._queries.add(name, plan)) for name, plan in plans.items()]
-        labels = self._operator.labels({number: plan for plan, number, is_new in numbered if is_new})
+        new = {number: plan for plan, number, is_new in numbered if is_new}
+        shared = self._operator.shared_among(new)
+        found = self._shared(shared) if shared else {}
+        labels = self._operator.labels({n: plan for n, plan in new.items() if n not in shared})
         return [
             result
             for plan, number, is_new in numbered
-            for result in self._added(number, plan, labels.get(number), is_new=is_new)
+            for result in (
+                found.get(number, ())
+                if is_new and number in shared
+                else self._added(number, plan, labels.get(number), is_new=is_new)
+            )
         ]
+
+    def _shared(self, plans: Mapping[int, Plan]) -> dict[int, list[Result]]:
+        """Answer queries by the mesh for all; gives the live results of each."""
+        found = self._operator.add_shared(plans)
+        found = found.taken(found.end > self._order.now)
+        found = found.taken(np.argsort(found.query, kind="stable"))
+        queries = distinct(found.query)
+        cuts = [*np.searchsorted(found.query, queries).tolist(), len(found)]
+        return {
+            query: list(
+                memory_checked(self._counted(self._report([found.taken(slice(begin, end))], snapshot=True)))
+            )
+            for query, (begin, end) in zip(queries.tolist(), pairwise(cuts), strict=True)
+        }
 
     def _added(
         self, number: int, plan: Plan, labels: KeywordBitmaps | None, *, is_new: bool
@@ -199,8 +220,13 @@ class ColumnarEngine(MeshEngine):
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
         self._queries = queries
+        plans = dict(queries)
+        shared = self._operator.shared_among(plans)
+        if shared:
+            self._operator.add_shared(shared)
         for number, plan in queries:
-            self._operator.add(number, plan)
+            if number not in shared:
+                self._operator.add(number, plan)
         found = self._operator.open_tables() if before.has_tables else []
         found += self._operator.insert(live)
         self._operator.excluded = before.excluded

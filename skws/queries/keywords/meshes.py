@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.results.assemble import Assembler
+from skws.results.assemble import Assembler, Reading
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
@@ -33,6 +36,7 @@ class AnsweredQueries:
     def __init__(self) -> None:
         self._names: dict[str, Plan] = {}
         self._numbers: dict[Plan, int] = {}
+        self._named: Counter[Plan] = Counter()
         self._next = count()
 
     def __iter__(self) -> Iterator[tuple[int, Plan]]:
@@ -44,6 +48,7 @@ class AnsweredQueries:
         if name in self._names:
             raise UsageError(f"there is a standing query {name!r} already")
         self._names[name] = plan
+        self._named[plan] += 1
         is_new = plan not in self._numbers
         if is_new:
             self._numbers[plan] = next(self._next)
@@ -54,7 +59,11 @@ class AnsweredQueries:
         if name not in self._names:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
         plan = self._names.pop(name)
-        return None if plan in self._names.values() else self._numbers.pop(plan)
+        self._named[plan] -= 1
+        if self._named[plan]:
+            return None
+        del self._named[plan]
+        return self._numbers.pop(plan)
 
     def of(self, name: str) -> int:
         """The number of a query. Raises UsageError if there is none of that name."""
@@ -71,6 +80,7 @@ class AnsweredQueries:
         changed = AnsweredQueries()
         changed._names = {name: plan.over(schema) for name, plan in self._names.items()}
         changed._numbers = {changed._names[name]: self._numbers[plan] for name, plan in self._names.items()}
+        changed._named = Counter(changed._names.values())
         changed._next = self._next
         return changed
 
@@ -81,14 +91,34 @@ def coded_by(mesh: ColumnarMesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
     return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
 
 
-class MeshedQuery(NamedTuple):
+@dataclass
+class MeshedQuery:
     """A query with its mesh."""
 
     mesh: ColumnarMesh
-    assembler: Assembler
-    automata: NetworkAutomata | None
-    matcher: Matcher
-    max_size: int
+    plan: Plan
+    automata: NetworkAutomata | None = None
+
+    @property
+    def matcher(self) -> Matcher:
+        return self.plan.matcher
+
+    @property
+    def max_size(self) -> int:
+        return self.plan.max_size
+
+    @cached_property
+    def assembler(self) -> Assembler:
+        """What forms its results."""
+        return Assembler(self.plan.query, self.plan.schema)
+
+    def network(self, operator: int) -> Tree:
+        """The candidate network of a complete operator."""
+        return self.mesh.network(operator)
+
+    def reading(self, operator: int) -> Reading:
+        """How the network reads."""
+        return self.assembler.reading(self.mesh.network(operator))
 
 
 class Meshes:
@@ -115,15 +145,13 @@ class Meshes:
         mesh, automata = (
             self._split(plan, generator) if plan.by_automata else (self._mesh_of(generator), None)
         )
-        standing = self.queries[query] = MeshedQuery(
-            mesh, Assembler(plan.query, plan.schema), automata, plan.matcher, plan.max_size
-        )
+        standing = self.queries[query] = MeshedQuery(mesh, plan, automata)
         return standing
 
     def passing(self, plan: Plan) -> MeshedQuery:
         """A query with a mesh of its own, which is not among the meshes."""
         mesh = ColumnarMesh(self._live, plan.generator(), self._accepts_root)
-        return MeshedQuery(mesh, Assembler(plan.query, plan.schema), None, plan.matcher, plan.max_size)
+        return MeshedQuery(mesh, plan)
 
     def remove(self, query: int) -> None:
         """Remove a query; its mesh goes with the last query of its shape."""

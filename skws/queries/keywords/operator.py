@@ -22,12 +22,14 @@ from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
 from skws.queries.keywords.join_values import JoinValues
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
-from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import LiveSearch, Searched, best_of, ranked
+from skws.queries.keywords.shared_queries import MANY, SharedQueries, is_shared
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
+from skws.spec.enums import EvaluatorName
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
@@ -78,17 +80,21 @@ class KeywordOperator:
         self._on_evict = on_evict
         self._meshes = Meshes(self.live, window, self._accepts_root)
         self.queries = self._meshes.queries
+        self._shared = SharedQueries(self.live, schema)
         self.matching = KeywordMatching()
         self._values = JoinValues(schema, self.live.key_sets)
         self.known = TupleDirectory(schema, self.live, ticks_per_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = scorer(schema, self.live, self.known)
-        self.emitter = ResultEmitter(self.queries, self.live, self.known, self._scoring, window, schema)
+        self.emitter = ResultEmitter(self._formed, self.live, self.known, self._scoring, window, schema)
         self.searches = LiveSearch(
             schema, window, self.live, self.known, self._meshes, self._scoring, self._truly_joined
         )
         self._behind: IndexedRows | None = None
+
+    def _formed(self, query: int) -> FormedQuery:
+        return self.queries.get(query) or self._shared.queries[query]
 
     def open_tables(self) -> list[Partials]:
         """Open the tables that have a source of their own; gives the results of their rows alone.
@@ -136,6 +142,19 @@ class KeywordOperator:
         bitmaps = matching.of(self.known.rows)
         return {query: bitmaps.taken(bitmaps.query == query) for query in plans}
 
+    def shared_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
+        """The queries to be answered by one mesh for all: none unless there are many of that kind."""
+        if self._behind is not None or sourced(self._schema) or self._accepts_root is not None:
+            return {}
+        shared = {query: plan for query, plan in plans.items() if is_shared(plan)}
+        if len(self._shared) + len(shared) >= MANY:
+            return shared
+        return {query: plan for query, plan in shared.items() if plan.evaluated_by == EvaluatorName.DELTA}
+
+    def add_shared(self, plans: Mapping[int, Plan]) -> Partials:
+        """Answer queries by the mesh for all from now on; gives their results that are alive."""
+        return self._truly_joined(self._shared.add(plans, self.known.rows))
+
     def add(
         self,
         query: int,
@@ -178,6 +197,9 @@ class KeywordOperator:
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
+        if query in self._shared.queries:
+            self._shared.remove(query)  # its readings go with those of others, once they are many
+            return
         self.matching.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
@@ -187,6 +209,8 @@ class KeywordOperator:
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples, or rows of tables, contain."""
+        if query in self._shared.queries:
+            return self._shared.mesh.carried(query)
         of_rows = 0 if self._behind is None else self._behind.carried(query)
         return of_rows | self.queries[query].mesh.carried(query)
 
@@ -208,6 +232,10 @@ class KeywordOperator:
         found = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
         for query in self.queries:
             found += self._by_automata(query, first, bitmaps)
+        if len(self._shared):
+            of_many, excluded = self._shared.insert(first, new.rows)
+            found.append(of_many)
+            self.excluded += excluded
         return [self._truly_joined(results) for results in found if len(results)]
 
     def arrivals(self, removed: Collection[int]) -> TupleBatch:
@@ -290,6 +318,7 @@ class KeywordOperator:
         slots = self.live.compact(horizon, dropped)
         for mesh in self._meshes:
             mesh.compact(horizon, slots)
+        self._shared.mesh.compact(slots)
         self.known.compact(slots)
         self.searches.words.compact(slots)
         if self._behind is not None:
@@ -312,12 +341,13 @@ class KeywordOperator:
 
     @property
     def meshes(self) -> list[ColumnarMesh]:
-        """One for each shape of query."""
+        """One for each shape of query, but for the one that answers very many."""
         return list(self._meshes)
 
     def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
         """What the queries hold, and which holds most. ``plans`` by number; ``emitted``: live results."""
-        results = [*emitted, *(part for mesh in self._meshes for part in mesh.found)]
+        results = [*emitted, *self._shared.mesh.found]
+        results += [part for mesh in self._meshes for part in mesh.found]
         partials = [part for mesh in self._meshes for part in mesh.held()]
         counts = (
             (sum(map(len, results)), "result"),
@@ -353,16 +383,18 @@ class KeywordOperator:
         self.excluded += int((self._counted(bitmaps).bitmap == EXCLUDED).sum())
         return self._meshes.coded(bitmaps)
 
-    def _truly_joined(self, results: Partials, queries: Mapping[int, MeshedQuery] | None = None) -> Partials:
-        """Drop results whose join values differ though their integers are equal; ``queries``: if not all."""
+    def _truly_joined(
+        self, results: Partials, formed: Callable[[int], FormedQuery] | None = None
+    ) -> Partials:
+        """Drop results whose join values differ though their integers are equal; ``formed`` gives queries."""
         if self._values.all_exact:
             return results
-        among = self.queries if queries is None else queries
-        true = np.array([self._agree(among[row[0]], *row[1:]) for row in results.rows()], dtype=bool)
+        of = formed or self._formed
+        true = np.array([self._agree(of(row[0]), *row[1:]) for row in results.rows()], dtype=bool)
         return results if true.all() else results.taken(true)
 
-    def _agree(self, query: MeshedQuery, operator: int, slots: list[int]) -> bool:
-        tree = query.mesh.network(operator)
+    def _agree(self, query: FormedQuery, operator: int, slots: list[int]) -> bool:
+        tree = query.network(operator)
         for node in range(1, len(tree.edges)):
             if self._values.exact(tree.edges[node]):
                 continue

@@ -5,18 +5,17 @@ Output is ordered by time; at one time retractions come first, then by id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from skws.queries.keywords.meshes import MeshedQuery
 from skws.queries.keywords.tuple_batch import natural_ends
 from skws.ranking.judging import Scorer
-from skws.results.assemble import Reading, Readings, leading_lanes, put_together
+from skws.results.assemble import Assembler, Reading, Readings, leading_lanes, put_together
 from skws.results.directory import TupleDirectory
 from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
@@ -33,6 +32,7 @@ from skws_windows.window import FOREVER, MICROSECOND, Window, by_position
 _OPERATOR: Final = (1 << 32) - 1
 _EXACT: Final = 1 << 53
 """Integers up to there are exact as floating-point numbers."""
+_READINGS: Final = 200_000  # of a network for a query; some hundred megabytes
 MOST: Final = 32_768
 """Results formed at a time: about ten megabytes of Python objects."""
 
@@ -61,6 +61,20 @@ class Completed(NamedTuple):
 
 
 Output: TypeAlias = Event | Completed
+
+
+class FormedQuery(Protocol):
+    """A query whose results are formed; operators are numbers of its networks."""
+
+    @property
+    def assembler(self) -> Assembler:
+        """What forms single results."""
+
+    def network(self, operator: int) -> Tree:
+        """The candidate network of results."""
+
+    def reading(self, operator: int) -> Reading:
+        """How they read."""
 
 
 def completed(tick: int, result: Result) -> Event:
@@ -94,7 +108,7 @@ class ResultEmitter:
 
     def __init__(
         self,
-        queries: Mapping[int, MeshedQuery],
+        queries: Callable[[int], FormedQuery],
         live: LiveTuples,
         known: TupleDirectory,
         scoring: Scorer,
@@ -110,7 +124,7 @@ class ResultEmitter:
         self._window = window
 
     def forget_networks(self) -> None:
-        """Forget the networks of removed queries; those of others are read again when needed."""
+        """Forget how networks read, as those of removed queries; others are read again when needed."""
         self._readings = Readings(self._reading)
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
@@ -131,6 +145,8 @@ class ResultEmitter:
 
         Pieces are formed lazily; tuples must keep their slots until the last one.
         """
+        if len(self._readings) > _READINGS:
+            self.forget_networks()
         if sum(map(len, found)) + len(events) <= MOST:  # as is usual
             yield [*events, *self.output(found, snapshot)]
             return
@@ -163,7 +179,7 @@ class ResultEmitter:
             made, ids = self._together(results, time, ends, snapshot=snapshot)
             if len(self._scoring):
                 made = self._judged(results, natural, made, snapshot=snapshot)
-            order = _by_tick_and_id(results.start, ids)
+            order = _by_tick_and_id(results.start, ids, made)
             if order is None:
                 yield from map(completed, results.start.tolist(), made)
             else:
@@ -204,8 +220,7 @@ class ResultEmitter:
         return which, numbered.take(found.members), self._known.names(slots)
 
     def _reading(self, network: int) -> Reading:
-        mesh, assembler, *_ = self._queries[network >> 32]
-        return assembler.reading(mesh.network(network & _OPERATOR))
+        return self._queries(network >> 32).reading(network & _OPERATOR)
 
     def _judged(
         self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool
@@ -224,7 +239,7 @@ class ResultEmitter:
 
     def tree(self, row: tuple[int, int, list[int]]) -> Tree:
         """The network that a result is of."""
-        return self._queries[row[0]].mesh.network(row[1])
+        return self._queries(row[0]).network(row[1])
 
     def _natural(self, members: Ints) -> tuple[Ints, Ints]:
         """Ends that results would have without deletions, and the times at which they began."""
@@ -245,23 +260,27 @@ class ResultEmitter:
         self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
     ) -> Event:
         """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
-        mesh, assembler, *_ = self._queries[query]
+        standing = self._queries(query)
         members = [self._known.member(slot) for slot in slots if slot >= 0]
         times = [member.time for member in members if not member.static]
         named = [self._known.name(slot) for slot in slots if slot >= 0]
-        result = assembler.result("-", mesh.network(operator), named, max(times, default=None), time)
+        tree = standing.network(operator)
+        result = standing.assembler.result("-", tree, named, max(times, default=None), time)
         tick = time if tick is None else tick
         return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
 
 
-def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
+def _by_tick_and_id(ticks: Ints, ids: Lanes, made: Sequence[Result]) -> Ints | None:
     """The order by tick, then by id; None if some ids are too similar to compare."""
     instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
     bits = max(1, int(instant.max(initial=0)).bit_length())
     codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids >> np.uint64(bits)
-    order = np.argsort(codes)
+    order = np.argsort(codes, kind="stable")
     codes = codes[order]
-    return order if (codes[1:] != codes[:-1]).all() else None
+    # Several queries have the same result; they stay in their order.
+    alike = np.flatnonzero(codes[1:] == codes[:-1])
+    pairs = zip(order[alike].tolist(), order[alike + 1].tolist(), strict=True)
+    return order if all(made[one].id == made[other].id for one, other in pairs) else None
 
 
 def _seconds(ticks: Ints, known: Flags) -> list[float | None]:

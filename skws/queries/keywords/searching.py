@@ -6,7 +6,7 @@ smallest results come first (``SIZES``): larger ones are not looked for once non
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -17,8 +17,8 @@ from msgspec.structs import replace as struct_replace
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.keywords.live_words import LiveWords
-from skws.queries.keywords.meshes import MeshedQuery, Meshes, coded_by
-from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.meshes import Meshes, coded_by
+from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.ranking.best import Candidate, candidate
 from skws.ranking.judging import Scorer
 from skws.results.directory import TupleDirectory
@@ -38,7 +38,7 @@ _RARE: Final = 64
 """Tuples with a keyword: so few have few results, and are searched at once."""
 _SCORED: Final = 256  # results at a time, between which a time limit is checked
 
-TrulyJoined = Callable[[Partials, Mapping[int, MeshedQuery]], Partials]
+TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 
 
 class Searched(NamedTuple):
@@ -120,9 +120,11 @@ class LiveSearch:
     ) -> tuple[Partials, ResultEmitter]:
         """The live results of a plan, and what forms them."""
         own = {query: self._meshes.passing(plan)}
-        emitter = ResultEmitter(own, self._live, self._known, self._scoring, self._window, self._schema)
+        emitter = ResultEmitter(
+            own.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
+        )
         mesh = own[query].mesh
-        found = self._truly_joined(mesh.add(query, coded_by(mesh, bitmaps)), own)
+        found = self._truly_joined(mesh.add(query, coded_by(mesh, bitmaps)), own.__getitem__)
         return found.taken(found.end > now), emitter
 
 

@@ -16,6 +16,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.paper_modes import by_delta
 from tests.strategies import WORDS, Case, cases, examples
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]
@@ -35,7 +36,7 @@ def test_equal_record_for_record(
     schema, words, static, stream = case
     text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
     plan = Plan(schema, parse_query(text, schema), window, 3)
-    engines = Engine(plan), ColumnarEngine.of(plan)
+    engines = Engine(plan), ColumnarEngine.of(plan), by_delta(plan)
     outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in engines]
     assert outputs[1] == outputs[0]
     assert engines[1].counts == engines[0].counts

@@ -27,9 +27,10 @@ from skws_schema.errors import BadRecordsError
 from skws_schema.model import Row
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from tests.paper_modes import by_delta
 
 AnyEngine: TypeAlias = Callable[[Plan], Engine | ColumnarEngine]
-ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of]
+ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of, by_delta]
 SCHEMA = parse_schema("""
 version: 1
 name: s

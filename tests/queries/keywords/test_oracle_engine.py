@@ -19,11 +19,11 @@ from skws.results.model import Result
 from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Oracle, instants
-from tests.paper_modes import ops
+from tests.paper_modes import by_delta, ops
 from tests.strategies import COLUMNS, WORDS, Case, cases, examples
 
 AnyEngine: TypeAlias = Callable[[Plan], Engine | ColumnarEngine]
-ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of]
+ENGINES: list[AnyEngine] = [Engine, ColumnarEngine.of, by_delta]
 WINDOWS: list[Window] = [TimeWindow(1), TimeWindow(3), TimeWindow(8), Unbounded()]
 
 

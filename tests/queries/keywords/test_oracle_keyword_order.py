@@ -19,7 +19,7 @@ from skws_mesh.networks import CandidateNetwork
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Oracle, instants
-from tests.paper_modes import MODES, ops
+from tests.paper_modes import MODES, by_delta, ops
 from tests.strategies import COLUMNS, examples, runs, schemas, static_rows, streams
 
 QUERIES = ["alpha ; beta", "beta ; alpha", "alpha gamma ; beta", "alpha ; beta ; gamma", "gamma ; beta alpha"]
@@ -38,7 +38,7 @@ SMALL = Schema(
 
 def engines(plan: Plan) -> list[Engine | ColumnarEngine]:
     tupled = [Engine(replace(plan, mesh=mesh, purge=purge, demand=demand)) for mesh, purge, demand in MODES]
-    return [ColumnarEngine.of(plan), *tupled]
+    return [ColumnarEngine.of(plan), by_delta(plan), *tupled]
 
 
 DENSE = Schema(

@@ -22,7 +22,7 @@ from skws_mesh.networks import CandidateNetwork
 from skws_schema.model import Schema
 from skws_windows.window import TimeWindow
 from tests.oracles.oracle import Oracle, instants
-from tests.paper_modes import MODES, SIZES, ops
+from tests.paper_modes import MODES, SIZES, by_delta, ops
 from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
 from tests.strategies import WORDS, examples, runs, schemas, static_rows, streams
 
@@ -30,7 +30,7 @@ from tests.strategies import WORDS, examples, runs, schemas, static_rows, stream
 def engines(plan: Plan) -> list[Engine | ColumnarEngine]:
     tupled = [Engine(replace(plan, mesh=mesh, purge=purge, demand=demand)) for mesh, purge, demand in MODES]
     by_automata = ColumnarEngine.of(replace(plan, evaluated_by=EvaluatorName.AUTOMATA))
-    return [ColumnarEngine.of(plan), by_automata, *tupled]
+    return [ColumnarEngine.of(plan), by_automata, by_delta(plan), *tupled]
 
 
 def check(plan: Plan, static: list[Record], stream: list[Record], window: int) -> int:

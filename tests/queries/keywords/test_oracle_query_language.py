@@ -16,6 +16,7 @@ from skws.keywords import keyword_matching
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.spec.enums import EvaluatorName
 from skws_schema.errors import QueryError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow
@@ -100,10 +101,13 @@ NUMBERED = replace(
 """With names that ``query_texts`` has."""
 
 
+@pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @pytest.mark.parametrize("few", [0, 10])
 @given(st.lists(query_texts(), min_size=2, max_size=6, unique=True), st.integers(0, 1000), st.integers(1, 9))
 @examples(40)
-def test_many_queries_find_what_each_finds_alone(few: int, texts: list[str], seed: int, size: int) -> None:
+def test_many_queries_find_what_each_finds_alone(
+    evaluator: EvaluatorName, few: int, texts: list[str], seed: int, size: int
+) -> None:
     """Matched jointly or one by one, some of them added and removed on the way."""
     random = Random(seed)
     schema, plans = NUMBERED, []
@@ -117,12 +121,13 @@ def test_many_queries_find_what_each_finds_alone(few: int, texts: list[str], see
         patched.setattr(keyword_matching, "FEW", few)
         together = ColumnarEngine(schema, CountWindow(size))
         alone = [ColumnarEngine.of(plan) for plan in plans]
-        together.add_all({plan.query.text: plan for plan in plans})
+        given = {plan.query.text: replace(plan, evaluated_by=evaluator) for plan in plans}
+        together.add_all(given)
         told = [*together.load_tables(static), *together.process(stream[:15])]
         again = plans[: len(plans) // 2]
         for plan in again:
             together.remove(plan.query.text)
-        snapshots = together.add_all({plan.query.text: plan for plan in again})
+        snapshots = together.add_all({plan.query.text: given[plan.query.text] for plan in again})
         told += together.process(stream[15:])
         for plan, engine in zip(plans, alone, strict=True):
             own = [*engine.load_tables(static), *engine.process(stream)]

@@ -21,7 +21,7 @@ from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Network, Oracle, Shape, instants
-from tests.paper_modes import EVERY, MODES, SIZES, every_engine, ops
+from tests.paper_modes import EVERY, MODES, SIZES, by_delta, every_engine, ops
 from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
@@ -237,7 +237,7 @@ def test_operators_of_the_full_mesh_are_the_same_after_a_change() -> None:
     assert {id(join) for source in sources.values() for join in source.above()} == before
 
 
-@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of])
+@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of, by_delta])
 def test_records_refer_to_the_schema_in_force(make: Make) -> None:
     three, two = Schema("s", (A, B, C), (AB, BC)), Schema("s", (C, B), (BC,))
     engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
@@ -247,7 +247,7 @@ def test_records_refer_to_the_schema_in_force(make: Make) -> None:
     assert [t.relation for t in result.tuples] == ["b", "c"]
 
 
-@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of])
+@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of, by_delta])
 def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
     two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
     engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -16,6 +17,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.assemble import Reading
 from skws.results.model import Result
+from skws.spec.enums import EvaluatorName
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -57,12 +59,14 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
     return sorted((r.op, r.id, r.end) for r in results)
 
 
+@pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @pytest.mark.parametrize("few", [0, 4])
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_as_if_alone(
     monkeypatch: pytest.MonkeyPatch,
     few: int,
+    evaluator: EvaluatorName,
     case: tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]],
     window: Window,
 ) -> None:
@@ -77,7 +81,7 @@ def test_as_if_alone(
     for now in range(len(stream) + 1):
         for number, (since, _, _, until) in enumerate(asked):
             if since == now:
-                snapshot = shared.add(plans[number], str(number))
+                snapshot = shared.add(replace(plans[number], evaluated_by=evaluator), str(number))
                 assert all(r.snapshot and r.op == "+" for r in snapshot)
                 again = alone[number].add(plans[number], "again")  # what it told, and is still alive
                 assert shown(snapshot) == shown(again)

@@ -1,0 +1,82 @@
+"""By live tuple: the words that queries pair with its own.
+
+A tuple at one end of a path completes a query only with one of its partners at
+the other end. Looking that up is one bit, whatever the number of queries.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.word_pairs import WordPairs
+
+_MOST_BITS: Final = 14
+_LEAST_BITS: Final = 6
+_SPARSE: Final = 4  # at most about one bit of 16 is set
+_AT_ONCE: Final = 1024  # rows that are made with a byte for each bit
+
+_Matrix: TypeAlias = npt.NDArray[np.uint8]
+
+
+class Partners:
+    """A row of bits for each live tuple. Words share bits where there are more than ``2 ** _MOST_BITS``.
+
+    So what passes is looked up (``WordPairs.between``); what does not has no query.
+    """
+
+    def __init__(self, words: CarriedWords, pairs: WordPairs) -> None:
+        self._words = words
+        self._pairs = pairs
+        self._bits = _LEAST_BITS
+        self._size = 0
+        self._matrix = self._rows(0)
+
+    def extend(self, live: int) -> None:
+        """Add the rows of new tuples, up to slot ``live``."""
+        if live > len(self._matrix):
+            matrix = self._rows(max(1024, live + live // 4))
+            matrix[: self._size] = self._matrix[: self._size]
+            self._matrix = matrix
+        first, self._size = self._size, live
+        self.renew(np.arange(first, live, dtype=np.int64))
+
+    def renew(self, slots: Ints) -> None:
+        """Make some tuples' rows anew; all of them, and wider, where these become crowded."""
+        for begin in range(0, len(slots), _AT_ONCE):
+            some = slots[begin : begin + _AT_ONCE]
+            position, words = self._words.of(some)
+            of, entries = self._pairs.from_words(words)
+            if len(entries) << _SPARSE > len(some) << self._bits and self._bits < _MOST_BITS:
+                self._bits += 1
+                self._matrix = self._rows(len(self._matrix))
+                self.renew(np.arange(self._size, dtype=np.int64))
+                return
+            flags = np.zeros((len(some), 1 << self._bits), dtype=bool)
+            flags[position.take(of), self._bit(self._pairs.partners.take(entries))] = True
+            self._matrix[some] = np.packbits(flags, axis=1, bitorder="little")
+
+    def have(self, slots: Ints, words: Ints) -> Flags:
+        """Which tuples may have the word beside them as a partner."""
+        bit = self._bit(words)
+        row = self._matrix.shape[1]
+        found: Flags = (
+            self._matrix.ravel().take(slots * row + (bit >> 3)) >> (bit & 7).astype(np.uint8) & 1
+        ).view(bool)
+        return found
+
+    def remap(self, slots: Ints) -> None:
+        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        kept = np.flatnonzero(slots >= 0)
+        self._matrix[: len(kept)] = self._matrix[kept]
+        self._size = len(kept)
+
+    def _bit(self, words: Ints) -> Ints:
+        return words & ((1 << self._bits) - 1)
+
+    def _rows(self, number: int) -> _Matrix:
+        return np.zeros((number, 1 << self._bits >> 3), dtype=np.uint8)

@@ -1,0 +1,78 @@
+"""Networks without branches, numbered: what two keywords are connected by is a path."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skws_mesh.columnar.columns import Ints, cells, distinct
+from skws_mesh.tree import Tree
+from skws_schema.graph import edges
+from skws_schema.model import Schema
+
+_NONE = -1
+_FIRST, _BOTH = 1, 3  # keyword bitmaps
+
+
+class PathNetworks:
+    """Numbers for paths, as they are met. The path begins with a query's first keyword.
+
+    The first numbers are those of one tuple with both keywords, by relation; then those of one
+    tuple with the only keyword of a query.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._relations = len(schema.relations)
+        self._edges = edges(schema)
+        self._steps: list[tuple[int, int]] = [(_NONE, _NONE)] * (2 * self._relations)  # number before, edge
+        self._next: Ints = np.full((2 * self._relations, len(self._edges)), _NONE, dtype=np.int64)
+        self._trees: dict[int, Tree] = {}
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def single(self, relations: Ints) -> Ints:
+        """The numbers of single tuples with the only keyword of a query."""
+        return relations + self._relations
+
+    def numbers(self, relations: Ints, walked: Ints) -> Ints:
+        """The number of each path, by the relation it begins in and its edges, a row each."""
+        found = relations
+        for step in walked.T:
+            further = cells(self._next, found, step)
+            new = np.flatnonzero(further == _NONE)
+            if len(new):
+                self._add(distinct(found[new] * len(self._edges) + step[new]))
+                further = cells(self._next, found, step)
+            found = further
+        return found
+
+    def tree(self, number: int) -> Tree:
+        """The candidate network of a number."""
+        tree = self._trees.get(number)
+        if tree is None:
+            tree = self._trees[number] = self._made(number)
+        return tree
+
+    def _add(self, codes: Ints) -> None:
+        first = len(self._steps)
+        before, edge = np.divmod(codes, len(self._edges))
+        self._steps += zip(before.tolist(), edge.tolist(), strict=True)
+        if len(self._steps) > len(self._next):
+            grown = np.full((2 * len(self._steps), len(self._edges)), _NONE, dtype=np.int64)
+            grown[: len(self._next)] = self._next
+            self._next = grown
+        self._next[before, edge] = np.arange(first, len(self._steps))
+
+    def _made(self, number: int) -> Tree:
+        walked: list[int] = []
+        while (step := self._steps[number])[1] != _NONE:
+            walked.append(step[1])
+            number = step[0]
+        if not walked:
+            bitmap = _BOTH if number < self._relations else _FIRST
+            return Tree.single(number % self._relations, bitmap)
+        tree = Tree.single(number, _FIRST)
+        for depth, edge in enumerate(reversed(walked)):
+            keywords = 0 if depth < len(walked) - 1 else _BOTH ^ _FIRST
+            tree = tree.grow(depth, edge, self._edges[edge].target, keywords, 0)
+        return tree

@@ -1,0 +1,139 @@
+"""The index of queries by the two words that they look for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
+from skws_mesh.columnar.hash_index import HashFilter
+
+_WORD = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PairQuery:
+    """A query for one word (``second`` is None) or two, in networks of at most ``max_size`` nodes.
+
+    ``excluded``: words whose tuples take no part. ``without``: relations that no network has.
+    """
+
+    first: int
+    second: int | None
+    max_size: int
+    excluded: tuple[int, ...] = ()
+    without: frozenset[int] = frozenset()
+
+    @property
+    def plain(self) -> bool:
+        """True if all tuples may take part."""
+        return not (self.excluded or self.without)
+
+
+class WordPairs:
+    """Queries, by number, in order of their words: each stands there once from either of its words.
+
+    An *entry* is a place in this order. Queries for one word have entries of their own.
+    """
+
+    def __init__(self) -> None:
+        self._codes: Ints = NOTHING  # a word, and the other one of a query, in one integer; sorted
+        self._queries: Ints = NOTHING  # by entry: query, and whether the word is its second one
+        self._single: tuple[Ints, Ints] = NOTHING, NOTHING  # the word, sorted, and the query
+        self._filter = HashFilter()  # most pairs of words are looked up in vain
+
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self._codes) // 2 + len(self._single[0])
+
+    @property
+    def words(self) -> Ints:
+        """By entry: the word."""
+        return self._codes >> 32
+
+    @property
+    def partners(self) -> Ints:
+        """By entry: the other word."""
+        return self._codes & _WORD
+
+    def query(self, entries: Ints) -> Ints:
+        """The query of each entry."""
+        return self._queries.take(entries) >> 1
+
+    def turned(self, entries: Ints) -> Flags:
+        """Which entries stand at the second word of their query."""
+        turned: Flags = (self._queries.take(entries) & 1).astype(bool)
+        return turned
+
+    def add(self, numbers: Ints, first: Ints, second: Ints) -> None:
+        """Add queries; ``second`` is negative where a query has one word."""
+        two = second >= 0
+        a, b, query = first[two], second[two], numbers[two]
+        codes = np.concatenate([a << 32 | b, b << 32 | a])
+        queries = np.concatenate([query << 1, query << 1 | 1])
+        self._codes, self._queries = _merged(self._codes, self._queries, codes, queries)
+        if not self._filter.has_room(len(codes)):
+            self._filter, codes = HashFilter(2 * len(self._codes)), self._codes
+        self._filter.add(_hashes(codes))
+        self._single = _merged(*self._single, first[~two], numbers[~two])
+
+    def remove(self, query: int, first: int, second: int) -> None:
+        """Remove a query, given its words."""
+        if second < 0:
+            word, queries = self._single
+            kept = queries != query
+            self._single = word[kept], queries[kept]
+            return
+        gone = [
+            begin + place
+            for word, other in ((first, second), (second, first))
+            for begin, end in [self._between(word << 32 | other)]
+            for place in np.flatnonzero(self._queries[begin:end] >> 1 == query).tolist()
+        ]
+        self._codes, self._queries = np.delete(self._codes, gone), np.delete(self._queries, gone)
+
+    def singles(self, words: Ints) -> tuple[Ints, Ints]:
+        """The queries for one of the words alone, as (position in ``words``, query)."""
+        known, queries = self._single
+        first = np.searchsorted(known, words)
+        counts = np.searchsorted(known, words, side="right") - first
+        position = np.repeat(np.arange(len(words), dtype=np.int64), counts)
+        return position, queries.take(ranges(first, counts))
+
+    def from_words(self, words: Ints) -> tuple[Ints, Ints]:
+        """All entries of words, as (position in ``words``, entry)."""
+        first = np.searchsorted(self._codes, words << 32)
+        counts = np.searchsorted(self._codes, (words + 1) << 32) - first
+        position = np.repeat(np.arange(len(words), dtype=np.int64), counts)
+        return position, ranges(first, counts)
+
+    def degrees(self, words: Ints) -> Ints:
+        """The number of entries of each word."""
+        return np.searchsorted(self._codes, (words + 1) << 32) - np.searchsorted(self._codes, words << 32)
+
+    def between(self, words: Ints, others: Ints) -> tuple[Ints, Ints]:
+        """All entries from words to others, as (position, entry)."""
+        codes = words << 32 | others
+        position = self._filter.passing(_hashes(codes))
+        codes = codes.take(position)
+        first = np.searchsorted(self._codes, codes)
+        there = np.flatnonzero(self._codes.take(first, mode="clip") == codes) if len(self) else first
+        first = first.take(there)
+        counts = np.searchsorted(self._codes, codes.take(there), side="right") - first
+        return np.repeat(position.take(there), counts), ranges(first, counts)
+
+    def _between(self, code: int) -> tuple[int, int]:
+        """Where the entries of a code begin and end."""
+        return int(np.searchsorted(self._codes, code)), int(np.searchsorted(self._codes, code, side="right"))
+
+
+def _hashes(codes: Ints) -> Hashes:
+    return mixed(codes.view(np.uint64), codes)
+
+
+def _merged(codes: Ints, values: Ints, new: Ints, its: Ints) -> tuple[Ints, Ints]:
+    """Two sorted columns with new rows."""
+    order = np.argsort(new, kind="stable")
+    places = np.searchsorted(codes, new[order], side="right")
+    return np.insert(codes, places, new[order]), np.insert(values, places, its[order])

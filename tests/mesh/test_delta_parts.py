@@ -1,0 +1,117 @@
+"""The parts of delta joins against what they mean, by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws_mesh.columnar.columns import Ints
+from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.partners import Partners
+from skws_mesh.delta.word_pairs import WordPairs
+from tests.strategies import examples
+
+LIVE = 12
+PAIRS = st.lists(st.tuples(st.integers(0, LIVE - 1), st.integers(0, 70)), max_size=40)
+QUERIES = st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 6)), max_size=12)
+
+
+def column(numbers: Sequence[int]) -> Ints:
+    return np.array(list(numbers), dtype=np.int64)
+
+
+def held(words: CarriedWords) -> set[tuple[int, int]]:
+    return set(zip(words.slots.tolist(), words.words.tolist(), strict=True))
+
+
+def check(words: CarriedWords, expected: set[tuple[int, int]], live: int) -> None:
+    assert held(words) == expected
+    slots = np.arange(live, dtype=np.int64)
+    position, found = words.of(slots)
+    assert sorted(zip(position.tolist(), found.tolist(), strict=True)) == sorted(expected)
+    assert words.any.tolist() == [any(slot == at for slot, _ in expected) for at in range(live)]
+    every = [(slot, word) for slot in range(live) for word in range(71)]
+    contained = words.contain(column([slot for slot, _ in every]), column([word for _, word in every]))
+    assert [pair for pair, here in zip(every, contained.tolist(), strict=True) if here] == sorted(expected)
+
+
+@given(PAIRS, PAIRS, st.sets(st.integers(0, 70)), st.sets(st.integers(0, LIVE - 1)))
+@examples(120)
+def test_words_of_live_tuples(
+    first: list[tuple[int, int]], more: list[tuple[int, int]], gone: set[int], dead: set[int]
+) -> None:
+    words = CarriedWords()
+    half = [pair for pair in first if pair[0] < LIVE // 2]
+    later = [pair for pair in first if pair[0] >= LIVE // 2]
+    for some, live in ((half, LIVE // 2), (later, LIVE)):
+        words.append(column([slot for slot, _ in some]), column([word for _, word in some]), live)
+    check(words, set(first), LIVE)
+    words.insert(column([slot for slot, _ in more]), column([word for _, word in more]), LIVE)
+    check(words, {*first, *more}, LIVE)
+    words.forget(column(sorted(gone)))
+    expected = {pair for pair in (*first, *more) if pair[1] not in gone}
+    check(words, expected, LIVE)
+    left = [slot for slot in range(LIVE) if slot not in dead]
+    moved = {slot: place for place, slot in enumerate(left)}
+    words.remap(column([moved.get(slot, -1) for slot in range(LIVE)]))
+    check(words, {(moved[slot], word) for slot, word in expected if slot in moved}, len(left))
+
+
+@given(QUERIES, st.sets(st.integers(0, 11)))
+@examples(120)
+def test_the_index_of_queries(asked: list[tuple[int, int]], removed: set[int]) -> None:
+    pairs = WordPairs()
+    half = len(asked) // 2
+    for begin, end in ((0, half), (half, len(asked))):
+        some = asked[begin:end]
+        numbers = np.arange(begin, end, dtype=np.int64)
+        pairs.add(numbers, column([one for one, _ in some]), column([other for _, other in some]))
+    standing = dict(enumerate(asked))
+    for number in sorted(removed & standing.keys()):
+        pairs.remove(number, *standing.pop(number))
+    assert len(pairs) == len(standing)
+    every = [(one, other) for one in range(7) for other in range(7)]
+    position, entry = pairs.between(column([one for one, _ in every]), column([other for _, other in every]))
+    found = sorted(
+        (every[at], query, turned)
+        for at, query, turned in zip(
+            position.tolist(), pairs.query(entry).tolist(), pairs.turned(entry).tolist(), strict=True
+        )
+    )
+    two = {number: query for number, query in standing.items() if query[1] >= 0}
+    assert found == sorted(
+        [(query, number, False) for number, query in two.items()]
+        + [((query[1], query[0]), number, True) for number, query in two.items()]
+    )
+    position, query = pairs.singles(np.arange(7, dtype=np.int64))
+    alone = {number: one for number, (one, other) in standing.items() if other < 0}
+    assert sorted(zip(query.tolist(), position.tolist(), strict=True)) == sorted(alone.items())
+
+
+@pytest.mark.parametrize("apart", [1, 1 << 14])
+@given(PAIRS, st.lists(st.tuples(st.integers(0, 70), st.integers(0, 70)), max_size=300))
+@examples(40)
+def test_partners_are_never_missed(
+    apart: int, carried: list[tuple[int, int]], asked: list[tuple[int, int]]
+) -> None:
+    """Words whose numbers are far apart share bits, so there may be more of them, but never fewer."""
+    words, pairs = CarriedWords(), WordPairs()
+    partners = Partners(words, pairs)
+    words.append(column([slot for slot, _ in carried]), column([word * apart for _, word in carried]), LIVE)
+    pairs.add(
+        np.arange(len(asked), dtype=np.int64),
+        column([one * apart for one, _ in asked]),
+        column([other * apart for _, other in asked]),
+    )
+    partners.extend(LIVE)
+    for slot, word in carried:
+        of = {other for one, other in asked if one == word} | {one for one, other in asked if other == word}
+        assert partners.have(column([slot] * len(of)), column([each * apart for each in sorted(of)])).all()
+    bits = {word * apart % 64 for pair in asked for word in pair}
+    none = sorted(set(range(64)) - bits)
+    slots = column([slot for slot in range(LIVE) for _ in none])
+    assert not partners.have(slots, column(none * LIVE)).any()

@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reor
 
 .PHONY: demo test check test-all golden bench api format clean
 
-## The built-in movie stream, answered on local Spark
+## Half a century of films in a minute, with standing queries
 demo: $(READY)
 	$(BIN)/skws demo
 

@@ -18,7 +18,7 @@ from skws import __version__
 from skws_schema.errors import UsageError
 
 COMMANDS: Final = {
-    "demo": "A first look: search a built-in stream of films.",
+    "demo": "A first look: half a century of films in a minute.",
     "search": "All results of a query over replay files, or in a database.",
     "watch": "Results of standing queries over a live source, as they arrive.",
     "serve": "A live source over HTTP: searches, saved searches, a page.",
@@ -74,7 +74,7 @@ def _loaded(name: str) -> Any:
 
 _EPILOG = """\b
 First steps:
-  skws demo --engine local
+  skws demo
   skws schema infer FILES > schema.yaml
   skws search WORDS --schema schema.yaml --replay FILES --engine local
 Spark is the default engine and needs Java; --engine local needs none.

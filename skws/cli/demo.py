@@ -1,51 +1,55 @@
-"""``skws demo``: the paper's query over the built-in movie stream."""
+"""``skws demo``: standing queries over the built-in movie stream, for about a minute."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
 
 from skws.cli import options
 from skws.cli.terminal import on_terminal
-from skws.movie_stream import PAPER_QUERY, movie_files
+from skws.movie_stream import DEMO_QUERIES, PAPER_QUERY, movie_files, write_demo
 from skws.spec.enums import EngineName, OutputFormat
 
-_SPEED: Final = 1_000_000_000
-"""Half a century in under two seconds; the first result of the paper's query is from year 23."""
+_SPEED: Final = 28_000_000
+"""Half a century in about a minute: a film every second or so."""
 
 
 def demo(
     query: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY", help="Keywords.", show_default=PAPER_QUERY),
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and end.")] = False,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            "--engine", help="Where the search runs.", show_default="local in the terminal UI, else spark"
+        typer.Argument(
+            metavar="QUERY",
+            help="Keywords; several arguments are one query.",
+            show_default="four queries; off a terminal, " + PAPER_QUERY,
         ),
     ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and end.")] = False,
+    engine: options.Engine = EngineName.LOCAL,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     quiet: options.Quiet = False,
 ) -> None:
-    """Search the built-in stream of films, directors and casts; on a terminal, in the terminal UI."""
-    text = options.query_text(query) if query else PAPER_QUERY
+    """Watch half a century of films arrive in a minute, with standing queries. Add your own.
+
+    Off a terminal, or with --plain, print the results of one query.
+    """
+    text = options.query_text(query) if query else ""
     if plain or not on_terminal():
-        _print(text, engine or EngineName.SPARK, quiet=quiet)
+        _print(text or PAPER_QUERY, engine, quiet=quiet)
     else:
-        _open(text, engine or EngineName.LOCAL)
+        _open((text,) if text else DEMO_QUERIES, engine)
 
 
-def _open(text: str, engine: EngineName) -> None:
+def _open(queries: tuple[str, ...], engine: EngineName) -> None:
     from skws_tui.entry import open_ui  # noqa: PLC0415 - the UI or the search is loaded, never both
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
-    schema, replay = movie_files()
-    source = f"replay:{replay}?speed={_SPEED}"
-    job = live_job(options.read_schema(schema), source, engine=engine)
-    open_ui(UiRequest(job, schema, (text,), restore=False))
+    with TemporaryDirectory(prefix="skws-demo-") as folder:
+        schema, replay = write_demo(Path(folder))
+        job = live_job(options.read_schema(schema), f"replay:{replay}?speed={_SPEED}", engine=engine)
+        open_ui(UiRequest(job, schema, queries, restore=False))
 
 
 def _print(text: str, engine: EngineName, *, quiet: bool) -> None:

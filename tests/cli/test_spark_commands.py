@@ -18,7 +18,7 @@ from tests.commands import IDS, REPLAY, SEARCH, Skws
 
 @pytest.mark.spark
 def test_demo_shows_the_papers_query_as_trees(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from skws.cli import main; main()", "demo"]
+    command = [sys.executable, "-c", "from skws.cli import main; main()", "demo", "--engine", "spark"]
     paths = os.pathsep.join(p for p in sys.path if p)
     ended = subprocess.run(
         command,

@@ -12,7 +12,7 @@ import pytest
 from tests.places import ROOT
 
 DATA = {".csv", ".parquet", ".xml", ".jsonl", ".json", ".zip", ".gz", ".7z"}
-OWN_DATA = {"examples/movies/replay.jsonl"}
+OWN_DATA = {"examples/movies/replay.jsonl", "examples/movies/demo/announced.jsonl"}
 MACHINE = re.compile(r"(?<![\w.\-~$}])/(?:work|root)\b|\b(?:issue|task|ticket) #?\d", re.I)
 
 

@@ -74,11 +74,11 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 @needs_tmux
 def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> None:
     terminal.run("demo")
-    terminal.shows("Quentin Tarantino", "John Travolta")
-    terminal.send("nolan bale")
-    terminal.shows("nolan 2", "bale 1")
+    terminal.shows("coppola pacino", "Al Pacino")
+    terminal.send("coppola keaton")
+    terminal.shows("coppola 3", "keaton 2")
     terminal.send("Enter")
-    terminal.shows("nolan bale", "The Dark Knight", "Christian Bale")
+    terminal.shows("coppola keaton", "Diane Keaton")
     terminal.send("Escape")
     terminal.shows("Newest")
     terminal.send("F5")

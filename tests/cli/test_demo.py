@@ -1,0 +1,43 @@
+"""``skws demo``: its stream has something to watch, and off a terminal it prints results at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skws.movie_stream import DEMO_QUERIES, write_demo
+from tests.commands import Skws
+
+_LAST_DAY = datetime(2023, 10, 20, tzinfo=UTC).timestamp()
+
+
+def _events(skws: Skws, folder: Path, typed: str) -> list[dict[str, Any]]:
+    schema, replay = write_demo(folder)
+    prefix, _, keywords = typed.rpartition(": ")
+    options = ("--top", prefix.removeprefix("top ")) if prefix else ()
+    where = ("--schema", schema, "--replay", replay, "--format", "jsonl")
+    return skws("search", *keywords.split(), *options, *where, "--engine", "local").records
+
+
+def test_each_query_of_the_demo_has_results_of_which_some_end(skws: Skws, tmp_path: Path) -> None:
+    events = {typed: _events(skws, tmp_path, typed) for typed in DEMO_QUERIES}
+    assert all(events.values())
+    ends = [event["end"] for found in events.values() for event in found if event["op"] == "+"]
+    assert sum(end is not None and end <= _LAST_DAY for end in ends) >= 10
+    retracted = [event for event in events["scorsese niro"] if event["op"] == "-"]
+    assert [row["title"] for event in retracted for row in _rows(event, "movie")] == ["Wise Guy"]
+
+
+def test_the_best_three_of_the_demo_change_for_every_reason(skws: Skws, tmp_path: Path) -> None:
+    left = [event for event in _events(skws, tmp_path, DEMO_QUERIES[-1]) if event["op"] == "-"]
+    assert {event["reason"] for event in left} == {"expired", "outranked", "deleted"}
+
+
+def test_off_a_terminal_the_demo_prints_trees(skws: Skws) -> None:
+    done = skws("demo")
+    assert (done.code, done.out.count("title: Pulp Fiction")) == (0, 2)
+
+
+def _rows(event: dict[str, Any], relation: str) -> list[dict[str, Any]]:
+    return [row["row"] for row in event["tuples"] if row["relation"] == relation]

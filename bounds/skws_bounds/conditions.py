@@ -174,9 +174,9 @@ def nothing_but(
     """Raises SqlError for a part of an expression that is not among ``allowed``, so that none is ignored."""
     for name, part in tree.args.items():
         if part and name not in allowed.split():
-            told = [p for p in (part if isinstance(part, list) else [part]) if isinstance(p, exp.Expr)]
+            parts = [p for p in (part if isinstance(part, list) else [part]) if isinstance(p, exp.Expr)]
             clause = _CLAUSES.get(name, name.upper().replace("_", " ").strip())
-            raise error_at(text, told[0] if told else tree, message.format(clause))
+            raise error_at(text, parts[0] if parts else tree, message.format(clause))
 
 
 def error_at(text: str, tree: exp.Expr, message: str) -> SqlError:

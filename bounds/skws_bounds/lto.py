@@ -40,7 +40,7 @@ def cases(query: Query, criterion: Criterion) -> Iterator[Case]:
 
     In each the dependency graph is a forest. Raises OverBudgetError.
     """
-    budget = StepBudget(MOST_CASES, "telling orders apart")
+    budget = StepBudget(MOST_CASES, "distinguishing orders")
     for forest in forests(query, budget):
         yield from _cases(forest, criterion, budget)
 

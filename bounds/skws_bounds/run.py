@@ -28,13 +28,13 @@ def horizon(query: Modified) -> int:
     ends: dict[str, int] = {}
     for _ in query.finite:
         for stream in query.finite:
-            told = [*_by_constants(query, stream), *_by_streams(query, stream, ends)]
-            if told:
-                ends[stream.alias] = min(told)
+            known = [*_by_constants(query, stream), *_by_streams(query, stream, ends)]
+            if known:
+                ends[stream.alias] = min(known)
     for stream in query.finite:
         if stream.alias not in ends:
             raise UsageError(
-                f"when the finite stream {stream.alias} ends is not told: give {stream.clock} a max in the "
+                f"the end of the finite stream {stream.alias} is unknown: give {stream.clock} a max in the "
                 f"schema, or add a condition such as {stream.clock} < TIMESTAMP '2030-01-01'"
             )
     return max(ends.values(), default=0)
@@ -254,4 +254,4 @@ def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
                         raise UsageError(f"this query needs unbounded memory: {case.failures[0].message}")
                     yield case
     except OverBudgetError:
-        raise UsageError(f"this query has more than {MOST_CASES:,} orders to be told apart") from None
+        raise UsageError(f"this query has more than {MOST_CASES:,} orders of attributes") from None

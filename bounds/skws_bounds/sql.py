@@ -61,10 +61,10 @@ def _parsed(text: str) -> exp.Expr:
     try:
         found = [tree for tree in sqlglot.parse(text) if tree is not None]
     except ParseError as error:
-        told = error.errors[0] if error.errors else {}
-        start = _offset(text, told.get("line") or 1, told.get("col") or 1, told.get("highlight") or "")
-        message = f"this is not SQL from {told.get('highlight') or 'here'!r} on"
-        raise SqlError.at(text, start, start + len(told.get("highlight") or " "), message) from None
+        fault = error.errors[0] if error.errors else {}
+        start = _offset(text, fault.get("line") or 1, fault.get("col") or 1, fault.get("highlight") or "")
+        message = f"this is not SQL from {fault.get('highlight') or 'here'!r} on"
+        raise SqlError.at(text, start, start + len(fault.get("highlight") or " "), message) from None
     except TokenError as error:
         start = getattr(error, "start", None) or 0
         raise SqlError.at(
@@ -183,5 +183,5 @@ class _Select:
 
 def _unambiguous(names: list[str], terms: tuple[Attr | Constant, ...]) -> tuple[str, ...]:
     """Names of columns; duplicates are prefixed by their stream, and numbered if still equal."""
-    told = [str(t) if names.count(n) > 1 else n for n, t in zip(names, terms, strict=True)]
-    return tuple(f"{n}_{told[:i].count(n) + 1}" if n in told[:i] else n for i, n in enumerate(told))
+    unique = [str(t) if names.count(n) > 1 else n for n, t in zip(names, terms, strict=True)]
+    return tuple(f"{n}_{unique[:i].count(n) + 1}" if n in unique[:i] else n for i, n in enumerate(unique))

@@ -16,7 +16,7 @@ def forms_trees(query: Modified) -> Iterator[Failure]:
             names = sorted(query.name(p) for p in parents)
             streams = (*query.nodes[node], *(a for p in sorted(parents) for a in query.nodes[p]))
             derived = tuple((_time(query, node), _time(query, p)) for p in sorted(parents))
-            message = f"{query.name(node)} comes before {' and '.join(names)}, whose order is not told"
+            message = f"{query.name(node)} comes before {' and '.join(names)}, whose order is unknown"
             yield Failure("C1", message, derived, streams, necessary=False)
 
 

@@ -192,13 +192,13 @@ class Verdict:
 def check(union: Union) -> Verdict:
     """Theorem 1 or Theorem 2 for all queries of a union (a union is bounded if all its queries are)."""
     failures: list[Failure] = []
-    told_all = True
+    complete = True
     try:
         with StepBudget(MOST_STEPS, "checking memory") as budget:
             failures.extend(_failures(union, budget))
     except OverBudgetError:
-        told_all = False
-    if not failures and not told_all:
+        complete = False
+    if not failures and not complete:
         return Verdict(None, union.distinct, (_too_many(union),), certain=False)
     found = tuple(_merged(failures))
     necessary = any(f.necessary for f in found)
@@ -214,7 +214,7 @@ def check(union: Union) -> Verdict:
 def _too_many(union: Union) -> Failure:
     """The failure of a query with too many cases to check."""
     split = max(sum(a.op in (Op.DIFFERENT, Op.AT_MOST, Op.AT_LEAST) for a in q.atoms) for q in union.queries)
-    message = "there are too many orders of attributes to tell apart"
+    message = "there are too many orders of attributes to distinguish"
     if split:
         message += f": each of {split} comparisons by <>, <= or >= doubles them; compare by <, > or ="
     return Failure("orders", message, necessary=False)
@@ -234,7 +234,7 @@ def _failures(union: Union, budget: StepBudget) -> Iterator[Failure]:
 
 
 def _query_failures(query: Query, steps: StepBudget, *, distinct: bool) -> Iterator[Failure]:
-    told: set[object] = set()
+    reported: set[object] = set()
     budget = StepBudget(MOST_LOOKED_AT, steps.stage)
     for conjunction in conjunctions(query, steps):
         steps.spend(_LOOK)
@@ -242,35 +242,37 @@ def _query_failures(query: Query, steps: StepBudget, *, distinct: bool) -> Itera
         if plain is None:
             continue
         theorem = theorem2.failures if distinct else theorem1.failures
-        yield from lasting(plain, theorem, told, budget)
-        if distinct and not told:
+        yield from lasting(plain, theorem, reported, budget)
+        if distinct and not reported:
             criterion = partial(unkeepable, distinct=True)
-            of_forests = (tuple(lasting(f, criterion, told, budget)) for f in forests(conjunction, budget))
+            of_forests = (
+                tuple(lasting(f, criterion, reported, budget)) for f in forests(conjunction, budget)
+            )
             yield from next(filter(None, of_forests), ())
     steps.spend(_LOOK * budget.spent)
 
 
 def lasting(
-    query: Modified, criterion: Criterion, told: set[object], budget: StepBudget
+    query: Modified, criterion: Criterion, reported: set[object], budget: StepBudget
 ) -> Iterator[Failure]:
     """The failures without joins, and those of the first case found that fails however it is split.
 
-    Failures in ``told``, of other queries of the union, are not looked for again.
+    Failures in ``reported``, of other queries of the union, are not looked for again.
     """
     found = sorted(criterion(query), key=lambda f: not f.necessary)
-    yield from _explained((f for f in found if not f.joins), query, told)
+    yield from _explained((f for f in found if not f.joins), query, reported)
     for failure in found:
         for blame in _blames(query, failure):
-            case = _key(failure) not in told and failing(query, criterion, blame, budget)
+            case = _key(failure) not in reported and failing(query, criterion, blame, budget)
             if case:
-                remaining = (f for f in criterion(case) if f.joins and _key(f) not in told)
-                yield from _explained(remaining, case, told)
+                remaining = (f for f in criterion(case) if f.joins and _key(f) not in reported)
+                yield from _explained(remaining, case, reported)
                 return
 
 
-def _explained(failures: Iterable[Failure], query: Modified, told: set[object]) -> Iterator[Failure]:
+def _explained(failures: Iterable[Failure], query: Modified, reported: set[object]) -> Iterator[Failure]:
     for failure in failures:
-        told.add(_key(failure))
+        reported.add(_key(failure))
         yield failure.explained(query.closure)
 
 

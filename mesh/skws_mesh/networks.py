@@ -132,7 +132,7 @@ def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _connectors(schema: Schema) -> tuple[str, ...]:
-    """For each edge ``-`` where the relations tell the join; else its name, and the side of a self-join."""
+    """For each edge ``-`` where the relations have one join; else its name, and the side of a self-join."""
     return tuple(_connector(schema, walked) for walked in edges(schema))
 
 

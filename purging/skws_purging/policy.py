@@ -49,7 +49,7 @@ Op = TypeVar("Op", bound=Operator)
 
 
 class PurgePolicy(Generic[Op]):
-    """Is told what happens to operators, and purges their outputs; here no event has an effect.
+    """Hears what happens to operators, and purges their outputs; here no event has an effect.
 
     ``due`` is a window's length from now. ``dries_up`` is called with an
     operator that has lost its last output.

@@ -176,13 +176,13 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
         if count.joins:
             yield Branch(sharing(count.joins_apart, count.joins))
     if observed is not None:
-        told = [f"after {counted(observed.tuples, 'tuple')}: {observed.live:,} live"]
+        counts = [f"after {counted(observed.tuples, 'tuple')}: {observed.live:,} live"]
         if observed.waiting is not None:
             touched = len(observed.waiting) + sum(found > 0 for found in observed.results.values())
-            told.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
-            told.append(f"{counted(touched, 'operator')} touched")
-        told.append(counted(sum(observed.results.values()), "result"))
-        yield Branch(", ".join(told))
+            counts.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
+            counts.append(f"{counted(touched, 'operator')} touched")
+        counts.append(counted(sum(observed.results.values()), "result"))
+        yield Branch(", ".join(counts))
         if observed.asleep:
             yield Branch(f"{counted(len(observed.asleep), 'join')} asleep at the end")
         if observed.missing:

@@ -12,7 +12,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.queries.keys import key_partitioning, why_not_by_key
 from skws.queries.keywords.bounded_networks import network_verdict
-from skws.queries.keywords.memory_guard import memory_of, repairs, told
+from skws.queries.keywords.memory_guard import memory_in_words, memory_of, repairs
 from skws.queries.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
 from skws_bounds.repairs import WINDOW
@@ -205,7 +205,7 @@ def memory_branch(plan: Plan) -> Branch:
     verdicts = [network_verdict(network, plan.schema) for network in networks]
     bounded = sum(v.bounded is True for v in verdicts)
     shown = tuple(
-        Branch(f"{network.text(plan.schema, plan.keywords)}: {told(verdict)}")
+        Branch(f"{network.text(plan.schema, plan.keywords)}: {memory_in_words(verdict)}")
         for network, verdict in zip(networks, verdicts, strict=True)
     )
     more = (Branch("... and more networks"),) if len(trees) > _MOST_VERDICTS else ()
@@ -218,5 +218,5 @@ def memory_branch(plan: Plan) -> Branch:
 def _helping(plan: Plan) -> tuple[Branch, ...]:
     if memory_of(plan).bounded:
         return ()
-    told = (*repairs(plan), WINDOW)
-    return (Branch("any of these would make all of them bounded", tuple(map(Branch, told))),)
+    offered = (*repairs(plan), WINDOW)
+    return (Branch("any of these would make all of them bounded", tuple(map(Branch, offered))),)

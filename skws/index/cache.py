@@ -94,7 +94,7 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
     columns = sorted(KeySets(schema).columns[number])
     described = repr((_FORMAT, __version__, relation, columns))
 
-    def told(doing: str, rows: int, of: int | None) -> None:
+    def advanced(doing: str, rows: int, of: int | None) -> None:
         report(Progress(f"{doing} {relation.name}", rows, of, "rows"))
 
     try:
@@ -102,7 +102,7 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         kept.mkdir(parents=True, exist_ok=True)
         path = kept / f"{digest(identity)}.index"
         with alone(kept):
-            _ensure(path, path.stem, lambda to: make_index(to, relation, columns, source.batches(), told))
+            _ensure(path, path.stem, lambda to: make_index(to, relation, columns, source.batches(), advanced))
             _forget_others(path)
             return TableIndex(IndexFile(path), number, relation)
     except OSError as error:
@@ -230,7 +230,7 @@ class _Files:
     def _reading(self) -> Schema:
         """The schema with the relation as one whose rows come in records.
 
-        Its columns are the relation's: nobody would be told once the index is made.
+        Its columns are the relation's: nobody would hear of it once the index is made.
         """
         relations = list(self.schema.relations)
         relations[self.number] = replace(relations[self.number], source=None)

@@ -166,9 +166,9 @@ def _alerts(path: Path) -> dict[str, Alert]:
         raise UsageError("\n".join(map(str, problems)))
     alerts: dict[str, Alert] = {}
     faults: list[str] = []
-    for name, told in found.items():
+    for name, given in found.items():
         try:
-            alerts[_name(path, name, told)] = _alert(path, name, told)
+            alerts[_name(path, name, given)] = _alert(path, name, given)
         except UsageError as error:
             faults.append(str(error))
     if faults:
@@ -176,103 +176,103 @@ def _alerts(path: Path) -> dict[str, Alert]:
     return alerts
 
 
-def _name(path: Path, name: Any, told: Any) -> str:
+def _name(path: Path, name: Any, given: Any) -> str:
     if not (isinstance(name, str) and name):
-        raise UsageError(f"{path}: {name!r}: {told!r}: expected a name as text, and its keywords")
+        raise UsageError(f"{path}: {name!r}: {given!r}: expected a name as text, and its keywords")
     return name
 
 
-def _alert(path: Path, name: str, told: Any) -> Alert:
+def _alert(path: Path, name: str, given: Any) -> Alert:
     try:
-        return alert_of(told)
+        return alert_of(given)
     except SkwsError as error:
         raise UsageError(f"{path}: {name}: {error}") from None
 
 
-def alert_of(told: Any) -> Alert:
+def alert_of(given: Any) -> Alert:
     """The alert that a value of the file describes: keywords, or a mapping. Raises SkwsError."""
-    if isinstance(told, str) and told:
-        return Alert(Query(told))
-    if not isinstance(told, dict):
-        raise UsageError(f"{told!r}: {_EXPECTED}, as text")
-    return _of_mapping(told)
+    if isinstance(given, str) and given:
+        return Alert(Query(given))
+    if not isinstance(given, dict):
+        raise UsageError(f"{given!r}: {_EXPECTED}, as text")
+    return _of_mapping(given)
 
 
-def _of_mapping(told: Mapping[Any, Any]) -> Alert:
-    for key in told:
+def _of_mapping(given: Mapping[Any, Any]) -> Alert:
+    for key in given:
         if key not in _KNOWN:
             raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
-    text, pattern = told.get("query"), told.get(PATTERN)
+    text, pattern = given.get("query"), given.get(PATTERN)
     if (text is None) == (pattern is None):
         raise UsageError(_EXPECTED)
-    limit = told.get("limit")
+    limit = given.get("limit")
     return Alert(
-        _keywords(told) if pattern is None else _pattern(told),
-        _sinks(told.get("sinks", [])),
+        _keywords(given) if pattern is None else _pattern(given),
+        _sinks(given.get("sinks", [])),
         None if limit is None else Rate.of(_text("limit", limit)),
     )
 
 
-def _keywords(told: Mapping[Any, Any]) -> Query:
-    if SELECT in told:
+def _keywords(given: Mapping[Any, Any]) -> Query:
+    if SELECT in given:
         raise UsageError("select needs pattern: keywords show whole tuples")
-    options = _options(told)
+    options = _options(given)
     kind = TOP if SIZE in options else KEYWORDS
     text = with_left_out(
-        _text("query", told["query"]), _several("without", told.get("without", []), "a relation")
+        _text("query", given["query"]), _several("without", given.get("without", []), "a relation")
     )
-    return Query(text, _number(told, "max_size"), kind, options)
+    return Query(text, _number(given, "max_size"), kind, options)
 
 
-def _pattern(told: Mapping[Any, Any]) -> Query:
-    if "without" in told:
+def _pattern(given: Mapping[Any, Any]) -> Query:
+    if "without" in given:
         raise UsageError("without is for keywords: a pattern names its relations")
-    if _options(told):
+    if _options(given):
         raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
-    select = _select(told[SELECT]) if SELECT in told else None
-    return Query.of_pattern(_text(PATTERN, told[PATTERN]), select, _number(told, "max_size"))
+    select = _select(given[SELECT]) if SELECT in given else None
+    return Query.of_pattern(_text(PATTERN, given[PATTERN]), select, _number(given, "max_size"))
 
 
-def _select(told: Any) -> str:
+def _select(given: Any) -> str:
     """Attributes as a YAML list, or as one text with commas; an empty list counts the matches."""
-    names = told if isinstance(told, list) else [told]
+    names = given if isinstance(given, list) else [given]
     if not all(isinstance(name, str) for name in names):
-        raise UsageError(f"select: {told!r}: expected attributes, as [v.page, o.amount]")
+        raise UsageError(f"select: {given!r}: expected attributes, as [v.page, o.amount]")
     return ",".join(names)
 
 
-def _options(told: Mapping[Any, Any]) -> dict[str, str]:
+def _options(given: Mapping[Any, Any]) -> dict[str, str]:
     """The options of the query, checked."""
-    options = {option: _text(key, told[key]) for key, option in _TEXTS.items() if key in told}
+    options = {option: _text(key, given[key]) for key, option in _TEXTS.items() if key in given}
     for key, option in _FLAGS.items():
-        if not isinstance(told.get(key, False), bool):
-            raise UsageError(f"{key}: {told[key]!r}: expected true or false")
-        if told.get(key):
+        if not isinstance(given.get(key, False), bool):
+            raise UsageError(f"{key}: {given[key]!r}: expected true or false")
+        if given.get(key):
             options[option] = "yes"
-    top = _number(told, "top")
+    top = _number(given, "top")
     if top is not None:
         options[SIZE] = str(top)
-        if "window" in told:
-            options[WINDOW] = _text("window", told["window"])
+        if "window" in given:
+            options[WINDOW] = _text("window", given["window"])
         top_of(options)
-    elif GROUP in options or APPEND_ONLY in options or "window" in told:
+    elif GROUP in options or APPEND_ONLY in options or "window" in given:
         raise UsageError("group, append_only and a window of its own need top")
     ranking_of(options)
     return options
 
 
-def _sinks(told: Any) -> tuple[str, ...]:
-    sinks = _several("sinks", told, "an address")
+def _sinks(given: Any) -> tuple[str, ...]:
+    sinks = _several("sinks", given, "an address")
     for each in sinks:
         parse_sink(each)
     return sinks
 
 
-def _several(key: str, told: Any, expected: str) -> tuple[str, ...]:
+def _several(key: str, given: Any, expected: str) -> tuple[str, ...]:
     """One text, or a list of them."""
-    texts = (told,) if isinstance(told, str) else told
+    texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
-        raise UsageError(f"{key}: {told!r}: expected {expected}, or a list of them")
+        raise UsageError(f"{key}: {given!r}: expected {expected}, or a list of them")
     return tuple(texts)
 
 
@@ -282,8 +282,8 @@ def _text(key: str, value: Any) -> str:
     return value
 
 
-def _number(told: Mapping[Any, Any], key: str) -> int | None:
-    value = told.get(key)
+def _number(given: Mapping[Any, Any], key: str) -> int | None:
+    value = given.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise UsageError(f"{key}: {value!r}: expected a number above 0")
     return value

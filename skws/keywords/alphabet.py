@@ -2,7 +2,7 @@
 
 Folding makes case and accents irrelevant (``Café`` and ``cafe``, ``Straße`` and
 ``STRASSE``, full-width and plain letters). Only accents are removed, never the
-vowel signs of Indic scripts or the voicing marks of kana, which tell words
+vowel signs of Indic scripts or the voicing marks of kana, which distinguish words
 apart.
 """
 

@@ -12,7 +12,7 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 
-SAMPLE = 4_096  # records: enough to tell a keyword that is many times as frequent as another
+SAMPLE = 4_096  # records: enough to see that a keyword is many times as frequent as another
 
 
 def ordered_by_first(plan: Plan, stream: Iterator[Record]) -> tuple[Plan, Iterator[Record]]:

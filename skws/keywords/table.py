@@ -68,7 +68,7 @@ class Candidates:
         self._plain = [re.compile(re.escape(start.encode())) for start in plain or ()] if few else None
 
     def of(self, texts: Texts) -> Places | None:
-        """The places of the candidates in order; None if the alternatives tell nothing beforehand."""
+        """The places of the candidates in order; None if the alternatives do not narrow them."""
         if self._condition is None:
             return None
         if self._plain is None:
@@ -115,7 +115,7 @@ _FIRST_FLAG: Final = 16
 class ChunkTable(ChunkMemory[int]):
     """From chunks to bits and flags.
 
-    A phrase cannot be told from a single chunk: its longest word sets a flag,
+    A phrase cannot be recognized in a single chunk: its longest word sets a flag,
     and only texts with a flag are compared word by word.
     """
 

@@ -172,7 +172,7 @@ class ParallelSearch:
 
     @property
     def has_read(self) -> bool:
-        """True if the bad records of the replay have been told."""
+        """True if the bad records of the replay have been reported."""
         return bool(self._pieces)
 
     @property
@@ -228,7 +228,7 @@ class ParallelSearch:
                 yield from zip(some.times.tolist(), lines, strict=True)
 
     def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[_Found]:
-        """What slices find, in their order; bad records are added, and bytes told, on the way."""
+        """What slices find, in their order; bad records are added, and bytes reported, on the way."""
         done = Counts()
         for number, messages in enumerate(self._running.run(tasks, self._at_a_time)):
             for message in messages:

@@ -145,7 +145,7 @@ class Evaluator(ABC):
             raise NotImplementedError("it keeps no window, so it has a state")
         return b""
 
-    def expect(self, state: bytes) -> None:  # noqa: B027 - the log tells most evaluators all
+    def expect(self, state: bytes) -> None:  # noqa: B027 - most evaluators need the log alone
         """Take a ``snapshot``, perhaps empty, before the log up to it: for one that ``keeps`` a window."""
 
     def restore(self, state: bytes) -> None:

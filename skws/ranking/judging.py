@@ -66,7 +66,7 @@ class Judged(NamedTuple):
         """With the score as it has faded by then."""
         return self._replace(score=self.score.when(seconds))
 
-    def told(self, result: Result) -> Result:
+    def given_to(self, result: Result) -> Result:
         return replace(result, score=self.score, tick=self.tick, expires=self.expires)
 
 

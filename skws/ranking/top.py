@@ -114,7 +114,7 @@ class Top:
             )
 
     def _at(self, result: Result) -> float | None:
-        """When something came, by the time that it tells if that of the tick is not known."""
+        """When something came, by its own time if that of the tick is not known."""
         if self._now <= ALWAYS:
             return None
         at = self._when(self._now)
@@ -228,16 +228,16 @@ class BestOfWindows:
         if self._group_of is not None:
             groups = [self._group_of(result) for result in ordered]
         members = Counter(groups)
-        told: set[str] = set()
+        named: set[str] = set()
         rank = 0
         for result, group in zip(ordered, groups, strict=True):
             if rank == self._size:
                 return
-            if group is not None and group in told:
+            if group is not None and group in named:
                 continue
             rank += 1
             folded = None
             if group is not None:
-                told.add(group)
+                named.add(group)
                 folded = members[group] - 1
             yield replace(result, place=Place("enter", rank, result.end, group=group, folded=folded))

@@ -1,7 +1,7 @@
 """Ids of results: 96 bits that depend on their tuples and joins, not on the order of either.
 
 A tuple counts by a digest of its name, a join by its name and its ends, left
-and right being told apart. Sums of well mixed numbers do not depend on order,
+and right being distinct. Sums of well mixed numbers do not depend on order,
 so the ids of many results are made by columns (``ids``), with the same outcome
 as one by one (``id_of``). Digests are two *lanes* of 64 bits, which never mix:
 two results are taken for one only if both lanes agree by chance.
@@ -59,7 +59,7 @@ def lanes(digests: Iterable[bytes]) -> Lanes:
 def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> tuple[Lanes, list[str]]:
     """The ids of results of one size, a row each: their first lanes, which are in the order of ids, and all.
 
-    ``tuples`` are the numbers of theirs among ``members``; ``ends`` tell of their joins the columns of
+    ``tuples`` are the numbers of theirs among ``members``; ``ends`` have for their joins the columns of
     ``tuples`` on the left and on the right, and the number among ``joins``.
     """
     made = [mixed_lane(members, tuples, joins, ends, lane) for lane in range(2)]

@@ -65,15 +65,15 @@ class RelationNames:
     def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
         """A tuple by what its name is made of."""
         start = self._place(start)
-        name = _JSON.encode((self._telling(row), start, occurrence))
+        name = _JSON.encode((self._identifying(row), start, occurrence))
         return Named(self, row, start, digest(self._before + name), occurrence, successor)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
         """Tuples of which none equals an earlier one of its instant, and none follows another."""
         if self._per_position is not None:
             starts = list(map(self._place, starts))
-        telling = map(self._telling, rows) if self._described.key else rows
-        lines = _JSON.encode_lines(list(zip(telling, starts, repeat(0))))
+        identifying = map(self._identifying, rows) if self._described.key else rows
+        lines = _JSON.encode_lines(list(zip(identifying, starts, repeat(0))))
         made = digests(self._before, lines.splitlines())
         return list(map(Named, repeat(self), rows, starts, made))
 
@@ -86,8 +86,8 @@ class RelationNames:
         shown = f"{self.relation}:{_key_text(self._described, row)}"
         return f"{shown}@{self._start_text(start)}" if successor else shown
 
-    def _telling(self, row: Row) -> Sequence[Value]:
-        """What tells a row from others: its key, else all of it."""
+    def _identifying(self, row: Row) -> Sequence[Value]:
+        """What distinguishes a row from others: its key, else all of it."""
         key = self._described.key_of(row)
         return row if key is None else key
 

@@ -55,7 +55,7 @@ class Score:
         """The greater, the better; the same at every instant.
 
         What fades, fades for all results alike (forward decay: Cormode,
-        Shkapenyuk, Srivastava and Xu, ICDE 2009), so their order is told by the
+        Shkapenyuk, Srivastava and Xu, ICDE 2009), so their order follows from the
         values when they were found, moved to one common instant; as logarithms,
         since that instant is far away. Static results were always there: beside
         those of a stream they come last.
@@ -96,7 +96,7 @@ class Score:
         }
 
     @classmethod
-    def of_dict(cls, told: dict[str, Any]) -> Score:
-        parts = tuple(Part(p["part"], p["value"], tuple(p.get("why", ()))) for p in told["parts"])
-        kept = told["kept"] and (told["kept"][0], told["kept"][1])
-        return cls(parts, told["found"], told["half_life"], told["at"], told["explained"], kept)
+    def of_dict(cls, shown: dict[str, Any]) -> Score:
+        parts = tuple(Part(p["part"], p["value"], tuple(p.get("why", ()))) for p in shown["parts"])
+        kept = shown["kept"] and (shown["kept"][0], shown["kept"][1])
+        return cls(parts, shown["found"], shown["half_life"], shown["at"], shown["explained"], kept)

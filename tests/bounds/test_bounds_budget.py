@@ -50,7 +50,7 @@ def test_what_passes_until_the_steps_are_spent_is_not_called_bounded() -> None:
     (failure,) = found.failures
     assert failure.condition == "orders"
     assert "each of 19 comparisons by <>, <= or >= doubles them; compare by <, > or =" in failure.message
-    with pytest.raises(UsageError, match="orders to be told apart"):
+    with pytest.raises(UsageError, match="orders of attributes"):
         Run(union, SCHEMA, {})
 
 

@@ -166,7 +166,7 @@ def test_static_tables_and_finite_streams(folder: Folder) -> None:
     text = "SELECT t.b, f.e, limits.low FROM t, f, limits WHERE t.b = f.e AND t.b <= limits.high"
     code, _, err = folder.bounds("run", text)
     assert code == 2
-    assert "when the finite stream f ends is not told: give f.m a max" in err
+    assert "the end of the finite stream f is unknown: give f.m a max" in err
     code, out, err = folder.bounds("run", text + " AND f.m < '1970-01-01T00:00:10Z'")
     assert code == 0, err
     assert [json.loads(line)["time"] for line in out.splitlines()] == [1.0, 60.0]

@@ -2,7 +2,7 @@
 
 An entry is one 64-bit integer: the leading bits of its hash, then its payload.
 A *run* is a range of entries in order of their *buckets*, which are still
-fewer of these leading bits; its directory tells where each bucket begins. The
+fewer of these leading bits; its directory has the start of each bucket. The
 last runs become one when they are of similar size, so that n entries stand in
 about log n runs and each is moved about log n times. All runs are searched at
 once.

@@ -35,7 +35,7 @@ class Changed(NamedTuple):
 class PaperMesh:
     """Live tuples in, results out, each with its candidate network.
 
-    Ticks are those of ``window``, which tells when all output of a sleeping
+    Ticks are those of ``window``, which says when all output of a sleeping
     operator is dead. Tuples need not come in order of their start.
     """
 

@@ -251,9 +251,9 @@ class Batch:
         found = self._numbers.get((relation, columns))
         if found is None:
             mine = self._of_relation[relation]
-            told = [self._column(relation, column) for column in columns]
+            columns_of = [self._column(relation, column) for column in columns]
             found = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
-            found[mine] = self._kept.numbers.of(told, len(mine))
+            found[mine] = self._kept.numbers.of(columns_of, len(mine))
         return found
 
     def _column(self, relation: int, column: int) -> Column:

@@ -32,13 +32,13 @@ class Column:
 
     @classmethod
     def of(cls, values: Iterable[Value]) -> Column:
-        told = [*values]
+        listed = [*values]
         try:
             # Takes only integers, and booleans, which equal 0 and 1 as keys too.
-            integers = array("q", cast("list[int]", told))
+            integers = array("q", cast("list[int]", listed))
         except (TypeError, OverflowError):
-            return cls(told, None)
-        return cls(told, np.frombuffer(integers, dtype=np.int64))
+            return cls(listed, None)
+        return cls(listed, np.frombuffer(integers, dtype=np.int64))
 
 
 class Numbers:

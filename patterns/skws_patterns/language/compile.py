@@ -75,7 +75,7 @@ def _reason(expression: Expression, layout: Layout) -> str:
         )
     return (
         f"one tuple could be any of {_named(alike)}, so all sets of these {len(alike)} parts of an AND are "
-        "told apart; fix their order by ';', ask for a different constant in each (a.x = 1 and b.x = 2), "
+        "distinguished; fix their order by ';', ask for a different constant in each (a.x = 1 and b.x = 2), "
         "or ask for fewer"
     )
 

@@ -4,7 +4,7 @@ The last tuple to arrive completes one part and gathers the others. Parts that
 must agree in a value that this tuple does not carry, or whose tuples could be
 the same, are gathered among themselves first. This is the construction for
 hierarchical queries (PCEA paper, Theorem 4.1), with any expression in place of
-an atom. A result has one run: its letters tell its parts apart, and the stream
+an atom. A result has one run: its letters distinguish its parts, and the stream
 determines which tuple is last, in all and in each group.
 
 ``chain`` reads an expression one tuple after the other, by a deterministic

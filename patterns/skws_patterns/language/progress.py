@@ -102,7 +102,7 @@ class Progress:
 
     ``part`` distinguishes the states of parts that are read on their own. Last
     tuples of different relations share a state, since the tuple's relation
-    tells them apart; those of one relation do if they carry the same columns.
+    distinguishes them; those of one relation do if they carry the same columns.
     """
 
     part: Hashable
@@ -252,7 +252,7 @@ class Layout:
                 if alphabet.may_coincide(one.letters, other.letters):
                     names = [", ".join(alphabet.variables(b.letters)) for b in (one, other)]
                     raise NotExpressibleError(
-                        f"nothing tells the tuples of {names[0]} from those of {names[1]}"
+                        f"nothing distinguishes the tuples of {names[0]} from those of {names[1]}"
                     )
 
     def _lost(self, classes: int, between: Letter, later: Letter | None) -> NotExpressibleError:

@@ -7,7 +7,7 @@ them.
 
 A tuple may stand for several atoms at once. Then a variable has several states,
 one for each set of atoms that the last tuple stood for; sets of different
-relations share a state, since the tuple's relation tells them apart. Without
+relations share a state, since the tuple's relation distinguishes them. Without
 self-joins one state for each variable is left, as in the paper, and an
 automaton of quadratic size.
 """
@@ -48,7 +48,7 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
         if len(atoms) > MOST_OF_ONE_RELATION:
             raise PatternError(
                 f"the query has {len(atoms)} atoms of one relation, and at most {MOST_OF_ONE_RELATION} can "
-                "be told apart in every way; write it as a pattern, in which atoms are different tuples"
+                "be distinguished in every way; write it as a pattern, in which atoms are different tuples"
             )
         for size in range(1, len(atoms) + 1):
             for chosen in combinations(atoms, size):

@@ -43,7 +43,7 @@ from skws_windows.window import CountWindow, Window, with_deletions
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
 _FIRST: Final = 2048  # tuples with keywords: each can join each
-_SAMPLE: Final = 128  # rows that tell the share with keywords
+_SAMPLE: Final = 128  # rows from which the share with keywords is estimated
 
 
 class ColumnarEngine(MeshEngine):

@@ -67,8 +67,8 @@ class Engine:
             (self.mesh.operators, "operator"),
             (self.mesh.live_tuples, "live tuple"),
         )
-        told = ", ".join(counted(count, noun) for count, noun in counts)
-        return Held(sum(count for count, _ in counts), f"query {self.plan.query.text!r} holds {told}")
+        held = ", ".join(counted(count, noun) for count, noun in counts)
+        return Held(sum(count for count, _ in counts), f"query {self.plan.query.text!r} holds {held}")
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, before the stream; gives the results of static tuples alone."""

@@ -198,7 +198,7 @@ def _numbers() -> array[int]:
 
 
 def _known(alternative: Alternative) -> bool:
-    """Whether the index tells which tuples satisfy it."""
+    """Whether the index alone decides which tuples satisfy it."""
     if isinstance(alternative, Phrase):
         # Stop words of other languages have stems that depend on how they are written.
         return alternative.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(alternative.stems)

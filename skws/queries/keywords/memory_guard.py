@@ -46,7 +46,7 @@ class Fault:
 
     @property
     def reason(self) -> str:
-        return told(self.verdict)
+        return memory_in_words(self.verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def memory_of(plan: Plan) -> Memory:
     return Memory(not faults, looked_at, tuple(faults), passing, until)
 
 
-def told(verdict: Verdict) -> str:
+def memory_in_words(verdict: Verdict) -> str:
     """A verdict on a network in a few words."""
     if verdict.bounded:
         return "bounded"
@@ -151,7 +151,7 @@ def repairs(plan: Plan) -> tuple[str, ...]:
 def _refusal(plan: Plan, memory: Memory) -> Iterator[str]:
     why = "it would need more and more memory:"
     if not memory.faults:
-        why = f"it has too many networks to tell what it would keep (more than {memory.looked_at:,})"
+        why = f"it has too many networks to know what it would keep (more than {memory.looked_at:,})"
     yield f"query {plan.query.text!r}: without a window nothing expires, and {why}"
     yield from (f"  {fault.network}: {fault.reason}" for fault in memory.faults)
     yield "any of these would make it bounded:"
@@ -209,8 +209,8 @@ def _keyless(relations: list[Relation]) -> Change:
 
 def _finite(relations: list[Relation]) -> Change:
     whose = "its time" if len(relations) == 1 else "their times"
-    told = f" with a max of {whose}" if any(r.time for r in relations) else ""
-    text = f"declare {_names(relations)} finite{told}, where the stream ends"
+    until = f" with a max of {whose}" if any(r.time for r in relations) else ""
+    text = f"declare {_names(relations)} finite{until}, where the stream ends"
     return _change(text, relations, lambda r: replace(_bounding(r, (r.time or "",)), finite=True))
 
 

@@ -229,7 +229,7 @@ class ResultEmitter:
         trees = [self.tree(row) for row in results.rows()]
         judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
         return [
-            result if score is None else score.told(result)
+            result if score is None else score.given_to(result)
             for result, score in zip(made, judged, strict=True)
         ]
 

@@ -170,11 +170,11 @@ def _choice(pattern: Pattern, schema: Schema, choice: _Choice, shown: tuple[str,
     for letter in choice.letters:
         streams.append(_stream(schema, letter.relation, letter.variable, streams))
     order = [_order(streams[a], streams[b]) for a, b in choice.before]
-    told = {frozenset(pair) for pair in choice.before}
+    ordered = {frozenset(pair) for pair in choice.before}
     apart = (
         Atom(streams[a].clock, Op.DIFFERENT, streams[b].clock)
         for a, b in combinations(range(len(streams)), 2)
-        if frozenset((a, b)) not in told and streams[a].relation == streams[b].relation
+        if frozenset((a, b)) not in ordered and streams[a].relation == streams[b].relation
     )
     reading = _Reading(pattern.text, schema, choice, tuple(streams))
     conditions = (atom for c in pattern.conditions for atom in reading.atoms(c))

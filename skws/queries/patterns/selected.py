@@ -204,8 +204,8 @@ def _test(readings: Mapping[Letter, Reading], letter: Letter) -> Accepts:
 
 
 def _until(schema: Schema, read: Iterable[int]) -> int | None:
-    told = [end_of(r) for r in map(schema.relations.__getitem__, read) if ends(r) and not r.table]
-    return None if None in told else max((end for end in told if end is not None), default=0)
+    ends_of = [end_of(r) for r in map(schema.relations.__getitem__, read) if ends(r) and not r.table]
+    return None if None in ends_of else max((end for end in ends_of if end is not None), default=0)
 
 
 def _same_domains(union: Union) -> None:

@@ -71,8 +71,8 @@ class PatternStream(Evaluator):
 
     def held(self) -> Held:
         """The memory of the pattern."""
-        told = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
-        return Held(self.entries(), f"pattern {self.query.text!r} holds {told}")
+        holds = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
+        return Held(self.entries(), f"pattern {self.query.text!r} holds {holds}")
 
     def seek(self, position: int) -> None:
         """Move to the position of the next insertion."""

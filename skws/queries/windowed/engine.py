@@ -1,6 +1,6 @@
 """Keyword queries over window expressions: all tuples of a result are in one window.
 
-The tracker of windows reads a batch first. It tells when tuples leave the last
+The tracker of windows reads a batch first. It knows when tuples leave the last
 window that may hold them, so the mesh joins live tuples once, however many
 windows overlap. A result waits until a window ends that holds all its tuples;
 it is given then, unless one of them was deleted.
@@ -102,7 +102,7 @@ class WaitingResults(LiveResults):
         made = self._operator.emitter.results(results, began, time)
         columns = (made, ends.tolist(), time.tolist())
         for result, tick, end, score in zip(*columns, judged, strict=True):
-            yield completed(tick, result if score is None else score.at(end / MICROSECOND).told(result))
+            yield completed(tick, result if score is None else score.at(end / MICROSECOND).given_to(result))
 
 
 class WindowedEngine(MeshEngine):

@@ -65,8 +65,8 @@ def realised(
     few, more = found
     if more.open_starts < few.open_starts + _MORE:
         return None
-    told = _watched(expression, few.records, pattern, REPETITIONS, theory.alphabet)
-    return replace(told, output_grows=more.ending >= few.ending + _MORE)
+    witness = _watched(expression, few.records, pattern, REPETITIONS, theory.alphabet)
+    return replace(witness, output_grows=more.ending >= few.ending + _MORE)
 
 
 def _watched(

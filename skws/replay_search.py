@@ -25,8 +25,8 @@ from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.kinds import check, notes, plan_of
-from skws.queries.results import read_result
 from skws.queries.session import Session, bounded_session
+from skws.results.encoded import parsed
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -41,7 +41,6 @@ if TYPE_CHECKING:  # loaded only where it runs
 
 LARGE: Final = 32 << 20
 """Bytes of a replay that several processes search by default: starting them costs as much below."""
-_RETRACTION: Final = b'{"op":"-"'
 
 
 class Search:
@@ -74,16 +73,12 @@ class Search:
         Raises BadRecordsError, SourceError.
         """
         for result in self._given(report):
-            yield read_result(result) if isinstance(result, bytes) else result
+            yield parsed(result)
 
     def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
         """The JSON forms of the results, which processes that share the work need not make anew."""
-        scored = self.standing.scored  # whose parts are sent apart
         for result in self._given(report):
-            if not isinstance(result, bytes):
-                yield result.to_json()
-            else:
-                yield read_result(result).to_json() if scored else result
+            yield result.to_json()
 
     def count(self, report: ReportProgress = unreported) -> int:
         """How many results there are, those of patterns not formed; with a limit, at most so many."""
@@ -102,15 +97,15 @@ class Search:
                     break
         return self.found
 
-    def _given(self, report: ReportProgress) -> Iterator[LiveResult | bytes]:
-        """The results up to the limit; those of other processes in the form that ``read_result`` takes."""
+    def _given(self, report: ReportProgress) -> Iterator[LiveResult]:
+        """The results up to the limit; those of other processes are still encoded."""
         with self._running(report):
             found = self._on_spark(report) if self._spark else self._in_process(report)
             for result in islice(found, self.job.limit):
-                retraction = result.startswith(_RETRACTION) if isinstance(result, bytes) else result.op == "-"
-                self.retracted += retraction
-                if not retraction:
-                    self.found += 1 if isinstance(result, bytes) else matches(result)
+                if result.op == "-":
+                    self.retracted += 1
+                else:
+                    self.found += matches(result)
                 yield result
 
     @property
@@ -147,7 +142,7 @@ class Search:
         with self.bad, explain_refusals():
             yield
 
-    def _in_process(self, report: ReportProgress) -> Iterator[LiveResult | bytes]:
+    def _in_process(self, report: ReportProgress) -> Iterator[LiveResult]:
         with self._shared(report) as run:
             yield from self._alone(report) if run is None else run.results(self.bad)
 
@@ -241,9 +236,9 @@ class Search:
         if self.job.on_error is OnError.DEAD_LETTER:
             self.bad.set_aside(late_record(record, self.job.schema, lateness))
 
-    def _on_spark(self, report: ReportProgress) -> Iterator[bytes]:
+    def _on_spark(self, report: ReportProgress) -> Iterator[LiveResult]:
         with self._spark_run(report) as run:
-            yield from run.lines()
+            yield from run.results()
 
     def _counted_on_spark(self, report: ReportProgress) -> Iterator[int]:
         with self._spark_run(report) as run:

@@ -16,6 +16,7 @@ from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.queries.results import moment
+from skws.results.encoded import parsed
 from skws.results.model import LiveResult, Result
 from skws.sinks.addresses import parse_sink
 from skws.spec.query import (
@@ -101,6 +102,7 @@ class Limiter:
             self._hold(result.id)
             return None
         self._passed += 1
+        result = parsed(result)
         if not isinstance(result, Result):
             return result  # it has no field for the number, which is logged at the end
         held, self.held_back = self.held_back, 0

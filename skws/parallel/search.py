@@ -32,7 +32,7 @@ from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of, has_ranges
-from skws.queries.results import moment, written
+from skws.queries.results import encoded, moment, written
 from skws.queries.slices import (
     SMALL,
     Slice,
@@ -149,8 +149,8 @@ class ParallelSearch:
         self._at_a_time = min(self._jobs, HELD // max(overlap(pieces), 1))
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
-    def results(self, bad: BadRecordLog) -> Iterator[LiveResult | bytes]:
-        """Results in order of time, those of slices as JSON lines (``results.read_result``).
+    def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
+        """Results in order of time, those of slices encoded.
 
         Raises BadRecordsError, SourceError, MemoryBudgetError; SkwsError if a process was killed.
         """
@@ -159,11 +159,11 @@ class ParallelSearch:
             return
         found = self._found(self._tasks(counting=False), bad)
         if self.slicing.keys is not None:
-            yield from self._by_time(found)
+            yield from map(encoded, self._by_time(found))
             return
         for some in found:
             if some.lines is not None:
-                yield from some.lines.read(self._spools).splitlines()
+                yield from map(encoded, some.lines.read(self._spools).splitlines())
 
     def counted(self, bad: BadRecordLog) -> Iterator[int]:
         """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import orjson
 
+from skws.results.encoded import EncodedResult, parsed
 from skws.results.model import LiveResult, Result
 
 
 def moment(result: LiveResult) -> float:
     """When a result is given, in seconds since the epoch; static results come first."""
+    result = parsed(result)
     time = result.start if result.op == "+" else result.end
     if isinstance(result, Result) and result.place is not None:
         time = result.place.at
@@ -38,6 +40,11 @@ def read_result(line: bytes) -> LiveResult:
     from skws.queries.patterns.result import PatternResult  # noqa: PLC0415 - only for patterns
 
     return PatternResult.from_dict(shown)
+
+
+def encoded(line: bytes) -> EncodedResult:
+    """As ``read_result``, when it is asked for."""
+    return EncodedResult(line, read_result)
 
 
 def written(result: LiveResult) -> bytes:

@@ -9,6 +9,7 @@ from typing import IO, Any, Final, Generic, TypeVar
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.results.encoded import parsed
 from skws.results.model import LiveResult, Result
 from skws.sinks.base import NONE, BatchSink, Marks, Run
 from skws.sinks.destination import Destination, destination
@@ -141,6 +142,8 @@ class StdoutSink(BatchSink):
         return done
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the output has no numbers
+        if self._format in _FOR_PEOPLE:
+            results = list(map(parsed, results))
         for result in results:
             self._writer(result).write(result)
         with self._stdout.guarded():

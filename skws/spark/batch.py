@@ -39,7 +39,7 @@ from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects, freeze_loaded_objects
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of
-from skws.queries.results import moment, read_result, written
+from skws.queries.results import encoded, moment, written
 from skws.queries.slices import (
     SMALL,
     Slice,
@@ -121,15 +121,11 @@ class SlicedRun(ABC):
     def bad_records(self) -> Iterator[BadRecord]:
         """Input that is no record, in order of arrival."""
 
-    def lines(self) -> Iterator[bytes]:
-        """Results in order of time, as JSON (``read_result``)."""
+    def results(self) -> Iterator[LiveResult]:
+        """Results in order of time, encoded."""
         for holds, found in self._found(counting=False):
             if holds == _RESULTS:
-                yield from found.split(b"\n")
-
-    def results(self, limit: int | None = None) -> Iterator[LiveResult]:
-        """Results in order of time."""
-        yield from islice(map(read_result, self.lines()), limit)
+                yield from map(encoded, found.split(b"\n"))
 
     def count(self) -> int:
         """How many results the only query has, a pattern; none of them is formed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from skws.formats import Replay
 from skws.queries.results import moment, read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
+from skws.results.encoded import parsed
 from skws.results.model import Result
 from skws.spark.batch import RangesRun
 from skws.spark.replay import replay_run
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.spark
 KEYWORDS = Query("alpha beta -no", 4)
 PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
 RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
+BEST = Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3))
 
 
 def both(
@@ -41,7 +44,7 @@ def both(
     replay = Replay.open(path, schema, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, least) as run:
         assert list(run.bad_records()) == []
-        assert list(run.results()) == expected
+        assert list(map(parsed, run.results())) == expected
         assert run.counts == search.counts
         assert search.counts.results > 10 or query.kind != KEYWORDS.kind
         if query.kind == PATTERN.kind:
@@ -92,7 +95,7 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
     expected = list(search.results())
     replay = Replay.open(tmp_path / "r.jsonl", DIVIDED, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
-        found = list(run.results())
+        found = list(map(parsed, run.results()))
         assert len(run.slicing.slices) > 1
         assert run.slicing.keys is not None
         assert run.counts == search.counts
@@ -134,7 +137,7 @@ def test_a_replay_in_order_is_read_where_it_is_searched(spark: SparkSession, tmp
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
         assert [record.line for record in run.bad_records()] == [1, 301, 302, 701]
-        assert list(run.results()) == expected
+        assert list(map(parsed, run.results())) == expected
         assert run.counts == search.counts
     assert len(expected) > 10
 
@@ -150,17 +153,16 @@ def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
-def test_scores(spark: SparkSession, tmp_path: Path, window: Window) -> None:
+@pytest.mark.parametrize("query", [RANKED, BEST], ids=["all", "best"])
+def test_scores(spark: SparkSession, tmp_path: Path, query: Query, window: Window) -> None:
     stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
-    assert both(spark, path, TABLES, RANKED, window=window) > 1
+    assert both(spark, path, TABLES, query, window=window) > 1
 
 
 @pytest.mark.parametrize(
     ("query", "window"),
     [
-        (Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3)), TimeWindow(40)),
-        (Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3)), CountWindow(25)),
         (RANKED, ExpressionWindow("open when x > 4 and plain close when time - time[-1] > 2 us")),
         (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
         (
@@ -168,7 +170,7 @@ def test_scores(spark: SparkSession, tmp_path: Path, window: Window) -> None:
             ExpressionWindow("open when x > 4 and plain close when x = 0"),
         ),
     ],
-    ids=["top", "top of counted", "scores in windows", "windows per key", "pattern in windows"],
+    ids=["scores in windows", "windows per key", "pattern in windows"],
 )
 def test_queries_with_a_state_are_searched_in_one_piece(
     spark: SparkSession, tmp_path: Path, query: Query, window: Window
@@ -189,7 +191,7 @@ def test_empty_and_single(spark: SparkSession, tmp_path: Path, count: int) -> No
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 1, count, 5))
     search = Search(Job.search("alpha -no", STREAMS, path, engine=EngineName.LOCAL, window=TimeWindow(30)))
     with replay_run(spark, search.standing, search.job.stream, search.replay) as run:
-        assert list(run.results()) == list(search.results())
+        assert list(map(parsed, run.results())) == list(search.results())
         assert run.counts == search.counts
         assert run.counts.tuples == count
 
@@ -199,7 +201,7 @@ def test_tables_alone(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", TABLES, rows)
     search = Search(Job.search("alpha", TABLES, path, engine=EngineName.LOCAL, window=TimeWindow(30)))
     with replay_run(spark, search.standing, search.job.stream, search.replay) as run:
-        found = list(run.results())
+        found = list(map(parsed, run.results()))
     assert found == list(search.results())
     assert len(found) > 2
     assert run.counts == search.counts
@@ -211,9 +213,9 @@ def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> N
     search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
-        everything = list(run.results())
+        everything = list(map(parsed, run.results()))
         assert len(run.slicing.slices) > 1
-        assert list(run.results(limit=5)) == everything[:5]
+        assert list(map(parsed, islice(run.results(), 5))) == everything[:5]
     assert len(everything) > 5
 
 
@@ -226,7 +228,7 @@ def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_pat
     with replay_run(spark, search.standing, search.job.stream, replay) as run:
         bad = [(record.line, record.raw.strip()) for record in run.bad_records()]
         assert bad == [(51, b"{nonsense"), (102, b"\xff\xfe")]
-        assert len(list(run.results())) == 101
+        assert len(list(map(parsed, run.results()))) == 101
 
 
 def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from skws.jobs.control import Command
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
-from skws.queries.results import moment, read_result
+from skws.queries.results import encoded, moment
 from skws.results.model import LiveResult
 from skws.spark.streaming.compressed import expanded
 from skws.spark.streaming.micro_batch import BatchHeader
@@ -142,7 +142,7 @@ class OutputMerger:
 def results_of(told: Told) -> list[LiveResult]:
     """As one engine gives them: by time, at one time retractions first, then by id."""
     lines = [line for _, part, blob in told.rows if part for line in expanded(blob).split(b"\n")]
-    results = [read_result(line) for line in lines]
+    results: list[LiveResult] = list(map(encoded, lines))
     if len({shard for shard, part, _ in told.rows if part}) > 1:
         # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
         results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op == "+", r.id))

@@ -20,6 +20,7 @@ from skws.data.record import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host
 from skws.jobs.log import Level, Log
+from skws.results.encoded import parsed
 from skws.results.model import LiveResult, Result
 from skws.sinks.base import Run
 from skws.spec.query import KEYWORDS, WINDOWED
@@ -308,7 +309,7 @@ class CallSink:
         """There is nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - no batch comes twice here
-        self._write(results)
+        self._write(list(map(parsed, results)))
 
     def flush(self) -> None:
         """There is no buffer."""

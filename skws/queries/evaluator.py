@@ -108,6 +108,10 @@ class Evaluator(ABC):
     def take(self, arrived: OrderedBatch) -> Iterable[LiveResult]:
         """The results of the next records, in order of time."""
 
+    def advance(self, now: int) -> Iterable[LiveResult]:  # noqa: ARG002
+        """What happens up to a time, which included, before any more records."""
+        return ()
+
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results of the next records."""
         return sum(map(matches, self.take(arrived)))

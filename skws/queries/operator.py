@@ -65,6 +65,10 @@ class Operator(ABC):
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         """Process records: those that are not late, as they came, and those that are next in order."""
 
+    def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
+        """What happens up to a time, which included, before any more records."""
+        return {}
+
     def finish(self) -> dict[str, Iterable[LiveResult]]:
         """The results that waited for more of the stream, which has ended."""
         return {}
@@ -206,6 +210,9 @@ class QueryOperator(Operator):
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
         return {self._query.name: self.evaluator.take(arrived)} if len(arrived.batch) else {}
+
+    def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:
+        return {self._query.name: self.evaluator.advance(now)}
 
     def finish(self) -> dict[str, Iterable[LiveResult]]:
         return {self._query.name: self.evaluator.end()}

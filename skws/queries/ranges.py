@@ -20,7 +20,7 @@ from skws.formats.jsonl_order import TimedBlock
 from skws.formats.pieces import Holds, Piece
 from skws.queries.slices import Slice, SliceRun
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query import KEYWORDS, TOP, Query
 from skws.spec.stream import Stream
 from skws_schema.memory import check
 from skws_windows.window import TimeWindow, Window
@@ -32,7 +32,7 @@ Blocks: TypeAlias = list[tuple[Piece, Split]]
 def has_ranges(splits: Sequence[Split], queries: Sequence[Query], stream: Stream, window: Window) -> bool:
     """Whether a replay can be cut into ranges of bytes if it is in order of time."""
     return (
-        all(query.kind == KEYWORDS for query in queries)
+        all(query.kind in (KEYWORDS, TOP) for query in queries)
         and isinstance(window, TimeWindow)
         and not any(relation.table for relation in stream.schema.relations)
         and all(reads_columns(split, stream.schema) for split in splits)

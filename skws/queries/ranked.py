@@ -91,6 +91,10 @@ class BestResults(Evaluator):
         for run in arrived.runs():
             yield from self._take(run)
 
+    def advance(self, now: int) -> Iterable[Result]:
+        """The changes as results expire."""
+        return self._top.advance(now)
+
     def take_over(self, former: Evaluator) -> list[Result]:
         """The results that leave with removed relations, and those that new joins bring in."""
         assert isinstance(former, BestResults)  # noqa: S101 - of the same query

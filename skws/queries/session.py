@@ -193,6 +193,11 @@ class Session:
         for _ in self._processed(batch, ended=ended, replayed=True):
             pass
 
+    def advance(self, now: int) -> list[LiveResult]:
+        """What happens up to a time, in microseconds, at which no more records come."""
+        found = self._by_query(_merged(each.advance(now) for each in self.operators.values()))
+        return in_order_of_time([list(part) for part in found])
+
     def count(self, batch: RecordBatch) -> int:
         """The number of results of a batch in order; the only query is a pattern. Results are not formed."""
         (key,) = self._placed.values()

@@ -2,7 +2,8 @@
 
 A slice gives the results that its own records complete. It first takes in the records before them that
 those results may depend on, as a job replays its log after a restart: one window where tuples stand for
-themselves, two where the names of tuples depend on earlier ones (keys, patterns).
+themselves, two where the names of tuples depend on earlier ones (keys, patterns), and where the results that
+are alive as the slice begins rank with its own, by scores of the window before them (the best k).
 
     read_pieces -> plan_slices -> pieces of each slice -> in_order -> SliceRun -> results
 
@@ -27,7 +28,7 @@ from skws.queries.order import insertions
 from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, PATTERN, Query
+from skws.spec.query import KEYWORDS, PATTERN, TOP, Query
 from skws.spec.stream import Stream
 from skws_purging.tuples import ALWAYS
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
@@ -118,7 +119,8 @@ def plan_slices(
         return Slicing(reason=reason)
     size = sum(piece.size for piece in records)
     by_position = _by_position(queries, window)
-    windows = 2 if by_position or any(relation.key for relation in stream.schema.relations) else 1
+    keyed = any(relation.key for relation in stream.schema.relations)
+    windows = 2 if by_position or keyed or any(one.kind == TOP for one in queries) else 1
     number = min(4 * tasks, size // max(least, 1)) if tasks > 1 else 1
     if number < 2:
         return Slicing(reason="one task is enough")
@@ -154,7 +156,7 @@ def plan_parts(
 
 def why_whole(queries: Sequence[Query], window: Window) -> str:
     """Why no stream is cut for some queries; empty if streams are."""
-    if any(one.kind not in (KEYWORDS, PATTERN) for one in queries):
+    if any(one.kind not in (KEYWORDS, PATTERN, TOP) for one in queries):
         return "a query of its kind keeps a state of the whole stream"
     if not isinstance(window, TimeWindow | CountWindow):
         return "no window bounds the records that a result depends on"
@@ -162,7 +164,7 @@ def why_whole(queries: Sequence[Query], window: Window) -> str:
 
 
 def _why_uncut(records: Sequence[Piece], queries: Sequence[Query], window: Window) -> str:
-    if any(piece.dequeues for piece in records) and any(one.kind == KEYWORDS for one in queries):
+    if any(piece.dequeues for piece in records) and any(one.kind != PATTERN for one in queries):
         return "a deletion of a row without a key ends the oldest equal row, however old"
     in_order = all((a.last, a.place) < (b.first, b.place) for a, b in pairwise(records))
     if _by_position(queries, window) and not in_order:
@@ -240,6 +242,8 @@ class SliceRun:
             yield from session.process(batch)
         if self._slice.is_last:
             yield from session.process(NO_RECORDS, ended=True)
+        else:  # what happens before the next slice's records needs more of the stream than that reads
+            yield from self._pass_to(session, self._slice.end)
 
     def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
         """How many results it has, batch by batch. The only query is a pattern; no result is formed."""
@@ -272,8 +276,16 @@ class SliceRun:
                 session.replay(context)
                 self._before = session.counts()
             if len(batch):
+                if not begun:
+                    self._pass_to(session, self._slice.begin)
                 begun = True
                 yield batch
+        if not begun:
+            self._pass_to(session, self._slice.begin)
+
+    def _pass_to(self, session: Session, time: int) -> list[LiveResult]:
+        """What happens before a time without more records, as results expire."""
+        return [] if self._stream.by_count else session.advance(time - 1)
 
     def _inside(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:

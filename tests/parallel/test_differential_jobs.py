@@ -41,7 +41,8 @@ KEYWORDS = Query("alpha beta -no", 4)
 PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
 RANKED = Query.of_keywords("alpha beta", RankingChoice(explain=True))
 LIKE = Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 -n?e -link.x=0", 4)
-QUERIES = (KEYWORDS, Query("beta ; alpha", 3), LIKE, PATTERN, RANKED)
+BEST = Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3))
+QUERIES = (KEYWORDS, Query("beta ; alpha", 3), LIKE, PATTERN, RANKED, BEST)
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +116,9 @@ def insertions(records: Sequence[Record]) -> list[Record]:
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "scores"])
+@pytest.mark.parametrize(
+    "query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "scores", "best"]
+)
 @given(
     seed=st.integers(0, 10_000),
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
@@ -210,13 +213,13 @@ def test_change_events_are_not_taken_for_insertions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "window"),
     [
-        (Query.of_keywords("alpha beta", RankingChoice(), TopChoice(3)), TimeWindow(40)),
+        (BEST, Unbounded()),
         (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
         (KEYWORDS, Unbounded()),
         (PATTERN, Unbounded()),
         (KEYWORDS, TimeWindow(5_000)),
     ],
-    ids=["top", "windows per key", "keywords", "pattern", "a long window"],
+    ids=["best", "windows per key", "keywords", "pattern", "a long window"],
 )
 @pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
 def test_what_cannot_be_cut_is_searched_by_one_process(
@@ -315,7 +318,9 @@ def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
     assert counted[0] == counted[1] == counted[2] > 4
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "scores"])
+@pytest.mark.parametrize(
+    "query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "scores", "best"]
+)
 def test_json_lines_are_those_of_results(tmp_path: Path, query: Query) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))
     lines = []

@@ -18,6 +18,7 @@ from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, merged, plan_slices
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query
+from skws.spec.ranking import RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -30,6 +31,8 @@ QUERIES = (
     Query("beta ; alpha", 3),
     Query("alhpa~ (b*ta OR !plain.x=1) keyed.y!=2 -n?e -link.x=0", 4),
     Query.of_pattern("plain a ; keyed b where a.x = b.y"),
+    Query.of_keywords("alpha beta", RankingChoice(explain=True), TopChoice(3)),
+    Query.of_keywords("alpha beta", RankingChoice("compact"), TopChoice(2, group=True)),
 )
 
 
@@ -76,7 +79,9 @@ def in_slices(
 
 
 @pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=["streams", "tables"])
-@pytest.mark.parametrize("query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern"])
+@pytest.mark.parametrize(
+    "query", QUERIES, ids=["keywords", "in order", "likenesses", "pattern", "best", "groups"]
+)
 @given(
     seed=st.integers(0, 10_000),
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),

@@ -59,9 +59,9 @@ class Search:
         self._stream = job.stream
         (self.standing,) = job.named().values()
         self.warning = check(self.standing, self._stream)
-        self.notes = notes(self.standing, self._stream)
         self.plan = self._plan()
         self.replay = Replay.open(job.replay, job.schema)
+        self.notes = (*notes(self.standing, self._stream), *self.replay.notes)
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
         self.found = 0

@@ -1,11 +1,9 @@
-"""Replay files: their formats, the parts they are read in, and opening them, plain or gzip."""
+"""Replay files: their formats, the parts they are read in, and opening them."""
 
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +13,13 @@ from typing import IO, Final, TypeAlias
 
 import orjson
 
+from skws.formats.unpacked import FAULTS, fault, unpacked
 from skws_schema.errors import SourceError
 
 Advance: TypeAlias = Callable[[int], None]
 BLOCK = 1 << 20
-BOM = b"\xef\xbb\xbf"
+BOM = codecs.BOM_UTF8
+SAVE_AS_UTF8: Final = "save the file as UTF-8, as by iconv -f WINDOWS-1252 -t UTF-8"
 KEPT_SCHEMA: Final = ".schema.yaml"
 """Ends the names of schemas kept beside data, which are no data."""
 
@@ -73,10 +73,8 @@ def not_json(text: bytes, error: ValueError) -> str:
     """Why ``text`` is not JSON, as a message for the user."""
     try:
         text.decode()
-    except UnicodeDecodeError as fault:
-        wide = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        remedy = "; it begins like UTF-16, save the file as UTF-8" if wide else ""
-        return f"not UTF-8: byte 0x{text[fault.start]:02X} at column {fault.start + 1}{remedy}"
+    except UnicodeDecodeError as wrong:
+        return f"not UTF-8: byte 0x{text[wrong.start]:02X} at column {wrong.start + 1}; {SAVE_AS_UTF8}"
     if not isinstance(error, orjson.JSONDecodeError):
         return f"not JSON: {error}"
     return f"not JSON: {error.msg} (column {error.pos + 1})"
@@ -88,19 +86,16 @@ def _leads_up(link: Path) -> bool:
 
 @contextmanager
 def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
-    """The bytes of ``path``, unpacked if it is gzip, to be read inside the ``with``.
+    """The bytes of ``path`` as JSON lines or CSV in UTF-8, to be read inside the ``with``.
 
     Raises SourceError where it cannot be opened or, inside, read: no such
-    file, no permission, a gzip stream that is cut or damaged.
+    file, no permission, compressed data that is cut or damaged.
     """
     try:
         with io.BufferedReader(CountedFile(path, advance), BLOCK) as file:
-            yield gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file  # type: ignore[misc]
-    except EOFError:
-        raise SourceError(f"{path}: the gzip stream is cut off") from None
-    except (OSError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise SourceError(f"{path}: cannot read: {reason}") from None
+            yield unpacked(path, file)
+    except FAULTS as error:
+        raise fault(path, error) from None
 
 
 def line_count(file: IO[bytes], size: int) -> int:
@@ -129,6 +124,7 @@ SUFFIXES: Final = {
     ".ndjson": Format.JSON_LINES,
     ".json": Format.JSON_LINES,
     ".csv": Format.CSV,
+    ".tsv": Format.CSV,
     ".parquet": Format.PARQUET,
 }
 PACKED: Final = frozenset({Format.JSON_LINES, Format.CSV})

@@ -25,6 +25,7 @@ from skws.data.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError
 from skws.formats import jsonl
 from skws.formats.files import Advance, Format, Split, ignore, opened
 from skws.formats.rows import needed
+from skws.formats.unpacked import is_packed
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
 CHUNK_BYTES = 300_000  # larger chunks leave the processor's caches
@@ -51,7 +52,7 @@ def reads_columns(split: Split, schema: Schema) -> bool:
     return (
         split.format is Format.JSON_LINES
         and split.relation is None
-        and split.path.suffix != ".gz"
+        and not is_packed(split.path)
         and not any(relation.time for relation in schema.relations if not relation.table)
     )
 

@@ -38,6 +38,34 @@ def reached(value: Any, path: str) -> Any:
     return reached(value[head], rest) if dot and head in value else MISSING
 
 
+DEEPEST: Final = 8
+"""Objects inside each other that ``leaves`` looks into."""
+
+
+def leaves(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a row that are no objects, by the path at which ``reached`` finds them.
+
+    A list where arrays are on the way; objects more than ``DEEPEST`` deep are left out.
+    """
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        _put(found, name, value, DEEPEST, listed=False)
+    return found
+
+
+def _put(found: dict[str, Any], path: str, value: Any, depth: int, *, listed: bool) -> None:
+    if isinstance(value, Mapping):
+        for name, inner in value.items() if depth else ():
+            _put(found, f"{path}.{name}", inner, depth - 1, listed=listed)
+    elif isinstance(value, list):
+        for inner in value:
+            _put(found, path, inner, depth, listed=True)
+    elif listed:
+        found.setdefault(path, []).append(value)
+    else:
+        found[path] = value
+
+
 def taken(attribute: Attribute, value: Any) -> Value:
     """A value from JSON, or from a column of objects, as one of ``attribute``. Raises MalformedError."""
     if isinstance(value, datetime | date):

@@ -26,7 +26,7 @@ from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, ignore
 from skws.formats.jsonl_columns import ChunkReader, reads_columns
 from skws.formats.jsonl_order import in_order
-from skws.formats.splits import plan, read_split
+from skws.formats.splits import NoRecordsError, plan, read_split, skipped_notes
 from skws_schema.errors import SourceError
 from skws_schema.memory import check
 from skws_schema.model import Schema
@@ -131,9 +131,13 @@ T = TypeVar("T")
 
 
 class Replay:
-    """Replay files. ``splits``: their parts in order of arrival; ``size_bytes``: their bytes on disk."""
+    """Replay files. ``splits``: their parts in order of arrival; ``size_bytes``: their bytes on disk.
 
-    def __init__(self, splits: Sequence[Split], schema: Schema) -> None:
+    ``notes``: lines on files of directories that are left out.
+    """
+
+    def __init__(self, splits: Sequence[Split], schema: Schema, notes: Sequence[str] = ()) -> None:
+        self.notes = tuple(notes)
         self.splits = tuple(splits)
         self.schema = schema
         self.size_bytes = sum(split.size for split in splits)
@@ -144,9 +148,10 @@ class Replay:
     def open(cls, paths: Path | Sequence[Path], schema: Schema, *, split_bytes: int = SPLIT_BYTES) -> Replay:
         """The replay of files and directories. Raises SourceError as ``plan`` does."""
         splits: list[Split] = []
+        skipped: list[NoRecordsError] = []
         for path in [paths] if isinstance(paths, Path) else paths:
-            splits += plan(path, schema, split_bytes=split_bytes, first=len(splits))
-        return cls(splits, schema)
+            splits += plan(path, schema, split_bytes=split_bytes, first=len(splits), skip=skipped.append)
+        return cls(splits, schema, skipped_notes(skipped))
 
     def tables(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The rows of static tables, at time 0, to be loaded before the stream.

@@ -1,4 +1,7 @@
-"""Samples of replay files, as columns of values from which a schema is inferred."""
+"""Samples of replay files, as columns of values from which a schema is inferred.
+
+Nested objects and arrays give a column for each path to a value.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
+from skws.data.values import MalformedError
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, opened, replay_entries
-from skws.formats.splits import format_of
+from skws.formats.origins import leaves
+from skws.formats.splits import NoRecordsError, format_of, skipped_notes
+from skws.formats.tabular import column_names, fields_of, fitted
 from skws_schema.errors import SourceError, nearest_file
 from skws_schema.infer.infer import SAMPLE_ROWS
+from skws_schema.plural import counted
+from skws_schema.yaml.document import as_name
 
 SAMPLE_RECORDS: Final = 200_000
 """The most records read of one file."""
@@ -35,12 +43,16 @@ class SampleRow(NamedTuple):
 
 
 class Samples:
-    """The first ``SAMPLE_ROWS`` rows of each relation. ``unreadable``: the number of bad records."""
+    """The first ``SAMPLE_ROWS`` rows of each relation.
+
+    ``unreadable``: the number of bad records. ``skipped``: the reasons for files that are left out.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, object]]] = {}
         self.timed: set[str] = set()
         self.unreadable = 0
+        self.skipped: list[NoRecordsError] = []
 
     def skip(self) -> None:
         """Count a bad record."""
@@ -67,7 +79,7 @@ class Samples:
     def add(self, relation: str, row: SampleRow) -> None:
         rows = self._rows.setdefault(relation, [])
         if len(rows) < SAMPLE_ROWS:
-            rows.append(row.values)
+            rows.append(leaves(row.values))
         if row.timed:
             self.timed.add(relation)
 
@@ -82,10 +94,12 @@ def sample(paths: Sequence[Path]) -> Samples:
     Raises SourceError: nothing there, an unknown format, a file that cannot be read, no record at all.
     """
     samples = Samples()
-    for file in (file for path in paths for file in _files(path)):
+    for file in (file for path in paths for file in _files(path, samples.skipped)):
         samples.add_file(_relation_of(file), islice(_rows(file, samples.skip), SAMPLE_RECORDS))
     if not samples.tables():
-        raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from")
+        reasons = "".join(f"\n{line}" for line in skipped_notes(samples.skipped))
+        bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
+        raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from{bad}{reasons}")
     return samples
 
 
@@ -94,20 +108,24 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     return {name: [_plain(row.get(name)) for row in rows] for name in names}
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
     if not path.exists():
         raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
     if not path.is_dir():
+        format_of(path)
         yield path
         return
     for entry in replay_entries(path):
-        yield from _files(entry)
+        try:
+            yield from _files(entry, skipped)
+        except NoRecordsError as reason:
+            skipped.append(reason)
 
 
 def _relation_of(file: Path) -> str:
     """The file's name without its endings; for the parts that Spark writes, that of their directory."""
     parent = file.resolve().parent.name
-    return (parent if file.name.startswith("part-") else file.name).split(".", 1)[0]
+    return as_name((parent if file.name.startswith("part-") else file.name).split(".", 1)[0])
 
 
 def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
@@ -156,9 +174,9 @@ def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
 
 def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
     with opened(file) as lines:
-        texts = (line.removeprefix(BOM).decode("utf-8", "replace") for line in lines)
-        reader = csv.reader(texts)
-        header = next((fields for fields in reader if fields), [])
+        texts = (line.removeprefix(BOM).decode("utf-8", "surrogateescape") for line in lines)
+        reader = fields_of(texts, strict=False)
+        header = column_names(next(filter(None, reader), []))
         whole = _whole(reader, len(header), skip)
         rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in whole)
         yield from _flat(rows, header, skip)
@@ -168,14 +186,13 @@ def _whole(reader: Iterator[list[str]], width: int, skip: _Skip) -> Iterator[lis
     while True:
         try:
             fields = next(reader, None)
-        except csv.Error:
-            skip()
-            continue
-        if fields is None:
-            return
-        if len(fields) == width:
-            yield fields
-        elif fields:
+            if fields is None:
+                return
+            if fields:
+                fields = fitted(fields, width)
+                "".join(fields).encode()  # fails where the file is not UTF-8
+                yield fields
+        except (csv.Error, MalformedError, UnicodeEncodeError):
             skip()
 
 
@@ -214,4 +231,6 @@ def _plain(value: object) -> object:
             return float(value)
         case bytes():
             return value.decode("utf-8", "replace")
+        case list():
+            return [_plain(one) for one in value]
     return value

@@ -2,19 +2,20 @@
 
 A JSON lines file is cut into ranges of bytes, a range owning the lines that
 start in it; a Parquet file into ranges of row groups. CSV (whose fields hold
-line ends) and gzip files are one split each.
+line ends) and files that are compressed, in UTF-16 or one JSON document are one split each.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from skws.data.record import BadRecord, Record
-from skws.formats import jsonl, tabular
+from skws.formats import jsonl, tabular, unpacked
 from skws.formats.files import (
     BOM,
     END,
@@ -31,6 +32,7 @@ from skws.formats.files import (
 from skws.formats.jsonl import Holds, json_holds
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.model import Schema
+from skws_schema.yaml.document import as_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class _File:
     relation: int | None
 
 
+class NoRecordsError(SourceError):
+    """A file that is none of the replay's: of another format, or of no relation. A folder may hold some."""
+
+
 def plan(
     path: Path,
     schema: Schema,
@@ -47,17 +53,19 @@ def plan(
     split_bytes: int = SPLIT_BYTES,
     first: int = 0,
     relation: int | None = None,
+    skip: Callable[[NoRecordsError], None] = lambda _: None,
 ) -> list[Split]:
     """The splits of a file, or of all files under a directory in order of name; ordinals from ``first``.
 
     Names that begin with ``.`` or ``_`` are skipped. A file or directory
     named like a relation (in any case) holds its bare rows, unless the first
     record of the file names its relation. ``relation``: the relation of the rows
-    where no name gives it.
+    where no name gives it. ``skip`` gets the reason for each file of a directory that is left out: an
+    unknown format, or no relation that its rows may belong to.
 
-    Raises SourceError: nothing there, nothing to read, an unknown format, or a
-    file that belongs to no relation.
+    Raises SourceError: nothing there, nothing to read, or a single file that would be left out.
     """
+    skipped: list[NoRecordsError] = []
     if split_bytes < 1:
         raise ValueError(f"split_bytes must be positive, not {split_bytes}")
     try:
@@ -67,21 +75,41 @@ def plan(
             )
         if not path.exists():
             raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-        files = list(_files(path, schema, relation, by_name=relation is None))
+        files = list(_files(path, schema, relation, skipped.append, by_name=relation is None))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
     except OSError as error:
         raise SourceError(f"{error.filename or path}: cannot read: {error.strerror}") from None
     if not files:
-        raise SourceError(f"{path}: no replay files in this directory ({_known_suffixes()})")
+        reasons = "".join(f"\n{one}" for one in skipped[:_SHOWN])
+        raise SourceError(f"{path}: no replay files in this directory ({_known_suffixes()}){reasons}")
+    for each in skipped:
+        skip(each)
     return splits
 
 
+_SHOWN: Final = 3
+
+
+def skipped_notes(skipped: Sequence[NoRecordsError]) -> list[str]:
+    """A line for each of the first files that were left out, and one for the others."""
+    lines = [f"skipped: {each}" for each in skipped[:_SHOWN]]
+    more = len(skipped) - _SHOWN
+    return [*lines, f"skipped: {more:,} more file{'' if more == 1 else 's'}"] if more > 0 else lines
+
+
 def _known_suffixes() -> str:
-    return ", ".join(SUFFIXES) + "; .jsonl.gz, .csv.gz"
+    return ", ".join(SUFFIXES) + "; of text also .gz, .bz2, .zip"
 
 
-def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool = True) -> Iterator[_File]:
+def _files(
+    path: Path,
+    schema: Schema,
+    inherited: int | None,
+    skip: Callable[[NoRecordsError], None],
+    *,
+    by_name: bool = True,
+) -> Iterator[_File]:
     """The files at and under ``path``; ``inherited``: the relation that a directory above is named for.
 
     ``by_name``: whether names of files and directories give relations.
@@ -90,7 +118,10 @@ def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool =
     relation = inherited if named is None else named
     if path.is_dir():
         for entry in replay_entries(path):
-            yield from _files(entry, schema, relation, by_name=by_name)
+            try:
+                yield from _files(entry, schema, relation, skip, by_name=by_name)
+            except NoRecordsError as reason:
+                skip(reason)
         return
     kind = format_of(path)
     yield _File(path, kind, _bare(path, kind, schema, relation))
@@ -99,10 +130,10 @@ def _files(path: Path, schema: Schema, inherited: int | None, *, by_name: bool =
 def format_of(path: Path) -> Format:
     """The format by the suffix of the name. Raises SourceError for an unknown one."""
     suffixes = [s.lower() for s in path.suffixes]
-    packed = suffixes[-1:] == [".gz"]
+    packed = suffixes[-1:] != [] and suffixes[-1] in unpacked.SUFFIXES
     kind = SUFFIXES.get((suffixes[-2:-1] if packed else suffixes[-1:] or [""])[0] if suffixes else "")
     if kind is None or (packed and kind not in PACKED):
-        raise SourceError(f"{path}: unknown format; replay files end in {_known_suffixes()}")
+        raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}")
     return kind
 
 
@@ -112,7 +143,7 @@ def relation_named(path: Path, schema: Schema) -> int | None:
     if stem in schema.index:
         return schema.index[stem]
     folded = {name.casefold(): position for name, position in schema.index.items()}
-    return folded.get(stem.casefold())
+    return folded.get(stem.casefold(), folded.get(as_name(stem).casefold()))
 
 
 def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
@@ -125,7 +156,7 @@ def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int
         return None
     if relation is None:
         stem = path.name.split(".", 1)[0]
-        raise SourceError(
+        raise NoRecordsError(
             f"{path}: its records name no relation, and no relation of schema {schema.name}"
             f" is called {stem!r}{nearest(stem, schema.index)}"
         )
@@ -138,7 +169,7 @@ def _splits(file: _File, split_bytes: int, ordinals: Iterator[int]) -> Iterator[
         from skws.formats.parquet import group_ranges  # noqa: PLC0415 - Arrow is slow to import
 
         ranges = group_ranges(file.path, split_bytes)
-    elif file.format is Format.CSV or file.path.suffix.lower() == ".gz":
+    elif file.format is Format.CSV or unpacked.is_packed(file.path):
         ranges = [(0, END, size)]
     else:
         starts = range(0, max(size, 1), split_bytes)
@@ -185,6 +216,6 @@ def csv_header(path: Path) -> list[str]:
     with opened(path) as file:
         text = (line.removeprefix(BOM).decode("utf-8", "replace") for line in file)
         try:
-            return next((fields for fields in csv.reader(text) if fields), [])
+            return tabular.column_names(next(filter(None, tabular.fields_of(text, strict=False)), []))
         except csv.Error:
             return []

@@ -8,7 +8,8 @@ file with bare rows of one relation needs no column ``relation``; ``time`` and
 names. In a stream, an attribute called ``relation``, ``time``, ``op`` or
 ``row`` can only travel in a column ``row``.
 
-A CSV file begins with a header; an empty field is NULL. It is read in the strict
+A CSV file begins with a header, which also shows whether its fields are separated by
+commas, semicolons, tabs or bars; an empty field is NULL. It is read in the strict
 dialect, so that an unclosed quote makes a bad record. The lines of each record
 are kept until it is parsed: a bad record is reported with them, and with its
 line and offset.
@@ -18,13 +19,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from skws.data.record import BadRecord, Record
 from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
-from skws.formats.files import BOM, Advance, Split, ignore, opened
+from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.origins import Origins, column_of, lenient, within
 from skws.formats.rows import RowReader, is_deletion, no_relation, notes, readers, refuse_deletion
 from skws_schema.errors import nearest
@@ -179,6 +181,47 @@ OPEN_QUOTE: Final = "a quoted field is never closed"
 _OPEN_AT_THE_END: Final = "unexpected end of data"  # the message of Python's csv
 
 
+_SEPARATORS: Final = ",;\t|"
+
+
+def fields_of(lines: Iterable[str], *, strict: bool = True) -> Iterator[list[str]]:
+    """The fields of each record; empty ones between lines that hold no record. Raises csv.Error.
+
+    The most frequent separator of the header separates all fields, a comma if there is none.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
+    texts = iter(lines)
+    before: list[str] = []
+    for text in texts:
+        before.append(text)
+        if text.strip():
+            break
+    header = before[-1] if before else ""
+    delimiter = max(_SEPARATORS, key=header.count)
+    return csv.reader(chain(before, texts), strict=strict, delimiter=delimiter)
+
+
+def column_names(header: Sequence[str]) -> list[str]:
+    """The names of columns: an unnamed one has its number, one that is named again the count of its name."""
+    names: list[str] = []
+    for place, given in enumerate(header, 1):
+        name = given if given.strip() else f"column_{place}"
+        again = (f"{name}_{number}" for number in count(2))
+        names.append(
+            name if name not in names else next(new for new in again if new not in (*names, *header))
+        )
+    return names
+
+
+def fitted(fields: list[str], width: int) -> list[str]:
+    """``fields`` without empty ones beyond ``width``. Raises MalformedError if there are more, or too few."""
+    if len(fields) == width:
+        return fields
+    if len(fields) > width and not any(fields[width:]):
+        return fields[:width]
+    raise MalformedError(f"{len(fields)} fields, and the header names {width}")
+
+
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
     """The records of a CSV file. Raises SourceError if the file cannot be read."""
     with opened(split.path, advance) as file:
@@ -197,7 +240,6 @@ class CsvReader:
         self._offset = 0
         self._width = 0
         self._flat: ColumnReader | None = None
-        self._fault = ""
 
     @property
     def end(self) -> int:
@@ -214,17 +256,16 @@ class CsvReader:
         return [] if self._flat is None else self._flat.notes(str(self._split.path))
 
     def _items(self) -> Iterator[Record | BadRecord]:
-        csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
-        parser = csv.reader(self._texts(), strict=True)
+        parser = fields_of(self._texts())
         while True:
             try:
                 fields = next(parser, None)
                 if fields is None:
                     return
-                if fields and self._width == 0:
+                if fields and self._flat is None:
                     self._header(fields)
-                elif fields:
-                    yield self._record(fields)
+                elif fields and self._flat is not None:
+                    yield self._record(self._flat, fields)
             except (csv.Error, MalformedError) as error:
                 reason = str(error)
                 yield self._bad(OPEN_QUOTE if reason == _OPEN_AT_THE_END else reason)
@@ -239,22 +280,15 @@ class CsvReader:
 
     def _header(self, fields: list[str]) -> None:
         self._width = len(fields)
-        # A fault of the header is a fault of every record below it.
-        twice = next((name for name in fields if fields.count(name) > 1), None)
-        if twice is not None:
-            self._fault = f"the header names the column {twice!r} twice"
-        else:
-            self._flat = ColumnReader(self._schema, fields, self._split.relation, _of_text, timestamp_of_text)
+        names = column_names(fields)
+        self._flat = ColumnReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
 
-    def _record(self, fields: list[str]) -> Record:
-        if self._flat is None:
-            raise MalformedError(self._fault)
-        if len(fields) != self._width:
-            raise MalformedError(f"{len(fields)} fields, and the header names {self._width}")
+    def _record(self, flat: ColumnReader, fields: list[str]) -> Record:
+        fields = fitted(fields, self._width)
         if not all(map(str.isascii, fields)):
             for field in fields:
                 _check_utf8(field)
-        return self._flat.record([field or None for field in fields])
+        return flat.record([field or None for field in fields])
 
     def _bad(self, reason: str) -> BadRecord:
         raw = b"".join(self._taken).rstrip(b"\r\n")
@@ -275,5 +309,5 @@ def _check_utf8(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise MalformedError(
-            f"not UTF-8: {text[error.start : error.end].encode('utf-8', 'surrogateescape')!r}"
+            f"not UTF-8: {text[error.start : error.end].encode('utf-8', 'surrogateescape')!r}; {SAVE_AS_UTF8}"
         ) from None

@@ -128,6 +128,7 @@ class ReplayFeed(Feed):
 
     def change_schema(self, schema: Schema) -> None:
         self._replay = Replay.open(self._path, schema)
+        self._notices = self._replay.notes
         self._scan: _Scan | None = None
         self._open = False
 
@@ -147,7 +148,8 @@ class ReplayFeed(Feed):
             taken = self._records.take(limit - len(bad), self._due_until(now))
         self._position = self._position.after(len(bad), taken.time)
         ended = not self._bad and self._records.next_time is None
-        return Batch(Chunk(taken, bad), self._position.offset(), ended=ended)
+        notices, self._notices = self._notices, ()
+        return Batch(Chunk(taken, bad), self._position.offset(), notices, ended=ended)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         bad, records = self._items_after(_Position.of(start))

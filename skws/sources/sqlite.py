@@ -14,12 +14,12 @@ from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.candidate_keys import Finding
 from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import (
-    NO_ATTRIBUTE,
     NO_ATTRIBUTES,
     NO_RELATION,
     Inference,
     InferredRelation,
     LeftOut,
+    renamed,
 )
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
 from skws_schema.yaml.document import is_name
@@ -81,7 +81,7 @@ class SqliteDatabase:
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
         relations = tuple(self._relation(name, columns, referring) for name, columns in usable.items())
         left_out = tuple(LeftOut(name, self._fault(name)) for name in self._tables if name not in usable)
-        return Inference(self._path.stem, relations, joins, "none", left_out)
+        return renamed(Inference(self._path.stem, relations, joins, "none", left_out))
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table(relation.name)
@@ -132,7 +132,7 @@ class SqliteDatabase:
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(self._attribute(table, column, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
-        reasons = tuple(LeftOut(c.name, _BYTES if is_name(c.name) else NO_ATTRIBUTE) for c in left_out)
+        reasons = tuple(LeftOut(c.name, _BYTES) for c in left_out)
         return InferredRelation(table, attributes, found, None, _STATIC, reasons)
 
     def _fault(self, table: str) -> str:
@@ -218,7 +218,7 @@ class SqliteDatabase:
 
 
 def _usable(column: Column) -> bool:
-    return is_name(column.name) and "BLOB" not in column.declared
+    return "BLOB" not in column.declared
 
 
 def _quoted(name: str) -> str:

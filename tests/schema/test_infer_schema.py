@@ -206,17 +206,51 @@ def test_composite_references_and_what_they_imply() -> None:
     assert not inference.accepts(implied)
 
 
-def test_names_that_cannot_be_used_are_left_out_and_said() -> None:
-    tables = {"a": {"id": ["1", "2"], "first name": ["x", "y"]}, "b.c": {"x": ["1"]}, "d": {"a b": ["1"]}}
-    inference = infer(tables)
-    assert [r.name for r in inference.schema().relations] == ["a"]
-    text = inference.to_yaml()
-    assert "cannot be called so: first name" in text.replace("no attribute can be", "cannot be")
-    assert parse_schema(text) == inference.schema()
+def test_other_names_are_found_for_columns_and_relations_are_left_out() -> None:
+    columns: dict[str, list[object]] = {
+        "id": ["1", "2"],
+        "a b": ["x", "y"],
+        "a-b": ["u", "v"],
+        "a_b": ["s", "t"],
+    }
+    inference = infer({"a": {**columns, "(a b)": ["q", "r"], "€": ["o", "p"]}, "b.c": {"x": ["1"]}, "d": {}})
+    (relation,) = inference.schema().relations
+    assert {a.name: a.column for a in relation.attributes} == {
+        "id": "id",
+        "a_b_2": "a b",
+        "a-b": "a-b",
+        "a_b": "a_b",
+        "a_b_3": "(a b)",
+        "column_6": "€",
+    }
+    assert parse_schema(inference.to_yaml()) == inference.schema()
     assert inference.left_out == (
         ("b.c", "no relation can be called so"),
         ("d", "it has no column that can be an attribute"),
     )
+
+
+def test_an_object_gives_attributes_and_a_value_in_its_place_is_left_out() -> None:
+    columns: dict[str, list[object]] = {
+        "who": [None, "ada"],
+        "who.name": ["Ada Byron", None],
+        "v1": [1, 2],
+        "v1.0": [3, 4],
+        "tags": [["gift card", "sale"], ["sale"]],
+        "mixed": ["some words", 1.5],
+    }
+    (relation,) = infer({"a": columns}).relations
+    assert relation.left_out == (("who", "some rows have an object there, others a value"),)
+    found = [(a.value.name, a.value.type.value, a.value.origin) for a in relation.attributes]
+    assert found == [
+        ("who_name", "text", "who.name"),
+        ("v1", "integer", None),
+        ("v1_0", "integer", "v1.0"),
+        ("tags", "text", "tags"),
+        ("mixed", "text", "mixed"),
+    ]
+    (wide,) = infer({"a": {f"c{n}": ["x"] for n in range(inferring.WIDEST + 3)}}).relations
+    assert (len(wide.attributes), len(wide.left_out)) == (inferring.WIDEST, 3)
 
 
 def test_nothing_to_infer_from() -> None:
@@ -264,10 +298,11 @@ def test_any_sample_gives_a_schema_that_loads(tables: dict[str, dict[str, list[o
     assert parse_schema(inference.to_yaml(), default_name="x") == inference.schema()
     assert infer(tables).to_yaml() == inference.to_yaml()
     for relation in inference.schema().relations:
-        rows = list(zip(*(tables[relation.name][k] for k in relation.key), strict=True))
+        columns = {a.name: tables[relation.name][a.column] for a in relation.attributes}
+        rows = list(zip(*(columns[k] for k in relation.key), strict=True))
         assert len({tuple(map(str, row)) for row in rows}) == len(rows) or not relation.key
         for attribute in relation.attributes:
-            present = [v for v in tables[relation.name][attribute.name] if v not in {None, ""}]
+            present = [v for v in columns[attribute.name] if v not in {None, ""}]
             if attribute.type is AttributeType.INTEGER:
                 assert all(int(str(v)) is not None for v in present)
             if attribute.type is AttributeType.NUMBER:

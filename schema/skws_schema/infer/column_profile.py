@@ -131,11 +131,15 @@ _INTEGER_BITS = 63
 _LONGEST_NUMBER = 40
 # The beginning of a value is enough, and keeps the patterns above fast on any value.
 _LOOKED_AT = 200
+_TEXTS = (AttributeType.STRING, AttributeType.TEXT)
 
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """A column: its type, and its values in row order (None for NULL), comparable between sources."""
+    """A column: its type, and its values in row order (None for NULL), comparable between sources.
+
+    ``mixed``: some values of a text are written otherwise: arrays, fractions, true and false.
+    """
 
     name: str
     type: AttributeType
@@ -143,6 +147,7 @@ class ColumnProfile:
     reason: str
     values: tuple[Scalar | None, ...]
     distinct: frozenset[Scalar]
+    mixed: bool = False
 
     @cached_property
     def full(self) -> bool:
@@ -173,18 +178,22 @@ class ColumnProfile:
 
 
 def profile(name: str, raw: Sequence[object]) -> ColumnProfile:
-    """Read a column's raw values: JSON values, or the text of CSV, where empty means NULL."""
+    """Read a column's raw values: JSON values, lists of them, or the text of CSV, where empty means NULL."""
     present = [_scalar(v) for v in raw if v is not None and v != ""]
     kind, confidence, reason = _type(name, present)
-    if any(isinstance(v, list | dict | tuple) for v in raw):
-        kind, confidence, reason = AttributeType.STRING, 0.2, "lists or mappings, which no attribute can hold"
+    listed = any(isinstance(v, list) for v in raw)
+    if listed and kind is not AttributeType.TEXT:
+        kind, reason = AttributeType.STRING, "arrays"
     canonical: Callable[[Scalar], Scalar] = int if kind is AttributeType.INTEGER else str
     values = tuple(None if v is None or v == "" else canonical(_scalar(v)) for v in raw)
     distinct = frozenset(v for v in values if v is not None)
-    return ColumnProfile(name, kind, confidence, reason, values, distinct)
+    mixed = kind in _TEXTS and any(isinstance(v, list | float | bool) for v in raw)
+    return ColumnProfile(name, kind, confidence, reason, values, distinct, mixed)
 
 
 def _scalar(value: object) -> Scalar:
+    if isinstance(value, list):
+        return ", ".join(str(one) for one in value if one is not None)
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, NamedTuple
 
 from skws_schema.errors import SchemaError
@@ -17,8 +18,8 @@ from skws_schema.infer.candidate_keys import MIN_CONFIDENCE, Finding, Table, fin
 from skws_schema.infer.column_profile import ColumnProfile, profile
 from skws_schema.infer.foreign_keys import find_composite_references, find_references, implied_joins
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_schema.yaml.document import is_name
-from skws_schema.yaml.write import head, join_lines, names, scalar
+from skws_schema.yaml.document import as_name, is_name
+from skws_schema.yaml.write import attribute_text, head, join_lines, names, scalar
 
 SAMPLE_ROWS = 50_000
 
@@ -27,8 +28,11 @@ _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
 
 
-NO_ATTRIBUTE: Final = "no attribute can be called so"
 NO_RELATION: Final = "no relation can be called so"
+_TOO_MANY: Final = "the relation has more attributes than can be searched"
+_BOTH: Final = "some rows have an object there, others a value"
+WIDEST: Final = 200
+"""The most attributes of a relation: objects may be maps with a key for each thing."""
 NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
 
 
@@ -102,7 +106,9 @@ class Inference:
         yield f"  {scalar(relation.name)}:"
         yield "    attributes:"
         for attribute in relation.attributes:
-            yield _noted(f"      {scalar(attribute.value.name)}: {attribute.value.type}", attribute)
+            yield _noted(
+                f"      {scalar(attribute.value.name)}: {attribute_text(attribute.value)}", attribute
+            )
         for left in relation.left_out:
             yield f"      # left out, since {left.reason}: {scalar(left.name)}"
         if relation.key:
@@ -117,6 +123,45 @@ class Inference:
             indent = len(line) - len(line.lstrip())
             line = f"{line[:indent]}# {line[indent:]}"
         return _noted(line, finding)
+
+
+def renamed(inference: Inference) -> Inference:
+    """With other names for the columns of a catalog that no attribute can be called by."""
+    names = {
+        relation.name: {
+            column: name
+            for name, column in attribute_names([a.value.name for a in relation.attributes]).items()
+        }
+        for relation in inference.relations
+    }
+    return replace(
+        inference,
+        relations=tuple(_with_names(relation, names[relation.name]) for relation in inference.relations),
+        joins=tuple(_joined(found, names) for found in inference.joins),
+    )
+
+
+def _with_names(relation: InferredRelation, names: Mapping[str, str]) -> InferredRelation:
+    def called(found: Finding[Attribute]) -> Finding[Attribute]:
+        column = found.value.name
+        if names[column] == column:
+            return found
+        return replace(found, value=replace(found.value, name=names[column], origin=column))
+
+    key, time = relation.key, relation.time
+    return replace(
+        relation,
+        attributes=tuple(map(called, relation.attributes)),
+        key=key and replace(key, value=tuple(names[column] for column in key.value)),
+        time=time and replace(time, value=names[time.value]),
+    )
+
+
+def _joined(found: Finding[Join], names: Mapping[str, Mapping[str, str]]) -> Finding[Join]:
+    join = found.value
+    on = tuple((names[join.left][a], names[join.right][b]) for a, b in join.on)
+    text = " and ".join(f"{join.left}.{a} = {join.right}.{b}" for a, b in on)
+    return found if on == join.on else replace(found, value=replace(join, name=text, on=on))
 
 
 def infer(
@@ -134,23 +179,25 @@ def infer(
     becomes a static table. Raises SchemaError if no table has a usable name,
     ValueError if columns of one relation are not equally long.
     """
-    usable = [name for name, columns in tables.items() if is_name(name) and any(map(is_name, columns))]
+    named = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
+    usable = [name for name, (origins, _) in named.items() if origins]
     if not usable:
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
-    sampled = [_table(relation, tables[relation]) for relation in usable]
+    sampled = [_table(relation, tables[relation], named[relation][0]) for relation in usable]
     joins, keys = _references(sampled)
     relations = []
     for table in sampled:
+        origins, left_out = named[table.name]
         time = find_time(table)
         timeless = time is None or time.confidence < MIN_CONFIDENCE
         relations.append(
             InferredRelation(
                 name=table.name,
-                attributes=tuple(_attribute(c) for c in table.columns.values()),
+                attributes=tuple(_attribute(c, origins[c.name]) for c in table.columns.values()),
                 key=keys.get(table.name),
                 time=time,
                 table=_TIMELESS if timeless and table.name not in timed else "",
-                left_out=tuple(LeftOut(c, NO_ATTRIBUTE) for c in tables[table.name] if not is_name(c)),
+                left_out=left_out,
             )
         )
     found = Inference(
@@ -167,10 +214,51 @@ def infer(
     return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
 
 
-def _table(relation: str, columns: Mapping[str, Sequence[object]]) -> Table:
+def attribute_names(columns: Sequence[str]) -> dict[str, str]:
+    """The columns by the names of attributes for them."""
+    origins: dict[str, str] = {}
+    for place, column in enumerate(columns, 1):
+        name = as_name(column) or f"column_{place}"
+        if name in origins or (name in columns and name != column):
+            others = {*origins, *columns}
+            name = next(new for number in count(2) if (new := f"{name}_{number}") not in others)
+        origins[name] = column
+    return origins
+
+
+def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
+    """What records call each attribute, by its name; and the columns that can be none."""
+    objects = _objects(columns)
+    fit = [path for path in columns if path not in objects]
+    lost = [path for path in objects if any(value is not None for value in columns[path])]
+    left = [*(LeftOut(path, _BOTH) for path in lost), *(LeftOut(path, _TOO_MANY) for path in fit[WIDEST:])]
+    return attribute_names(fit[:WIDEST]), tuple(left)
+
+
+def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
+    """The paths at which some rows have an object, which gives paths of its own.
+
+    A row with both a value there and one further on has two fields with such names instead.
+    """
+    inner: dict[str, list[str]] = {}
+    for path in columns:
+        for place in (place for place, letter in enumerate(path) if letter == "."):
+            if path[:place] in columns:
+                inner.setdefault(path[:place], []).append(path)
+    return [
+        path
+        for path, paths in inner.items()
+        if not any(
+            value is not None and others.count(None) < len(others)
+            for value, *others in zip(columns[path], *(columns[one] for one in paths), strict=True)
+        )
+    ]
+
+
+def _table(relation: str, columns: Mapping[str, Sequence[object]], origins: Mapping[str, str]) -> Table:
     if len({len(values) for values in columns.values()}) > 1:
         raise ValueError(f"relation {relation}: columns of different lengths")
-    return Table(relation, {c: profile(c, v[:SAMPLE_ROWS]) for c, v in columns.items() if is_name(c)})
+    return Table(relation, {name: profile(name, columns[o][:SAMPLE_ROWS]) for name, o in origins.items()})
 
 
 def _references(
@@ -219,8 +307,11 @@ def _without_implied(joins: list[Finding[Join]], tables: Sequence[Table]) -> lis
     ]
 
 
-def _attribute(column: ColumnProfile) -> Finding[Attribute]:
-    return Finding(Attribute(column.name, column.type), round(column.confidence, 2), column.reason)
+def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
+    """An attribute with an origin takes more than its type alone: arrays, and what else is mixed."""
+    told = origin if column.mixed or origin != column.name else None
+    attribute = Attribute(column.name, column.type, origin=told)
+    return Finding(attribute, round(column.confidence, 2), column.reason)
 
 
 def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:

@@ -38,6 +38,11 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def as_name(text: str) -> str:
+    """The name that is nearest to ``text``: ``Order ID`` becomes ``Order_ID``. Empty if nothing is left."""
+    return text if is_name(text) else re.sub(r"[^\w-]+", "_", text).strip("_-")
+
+
 def _checked_name(text: str) -> str:
     if not is_name(text):
         raise ValueError(f"{text!r} cannot be a name: {NAME_RULE}")

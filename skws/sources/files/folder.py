@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from skws.formats.files import Format, entries, is_endless
 from skws.formats.splits import format_of, names_relations, relation_named
+from skws.formats.unpacked import is_packed
 from skws.sources.feed import Offset, parse_offset
 from skws_schema.errors import SourceError, nearest_file
 from skws_schema.model import Schema
@@ -20,7 +21,10 @@ _ROTATED: Final = re.compile(r"\.([0-9]{1,9})\Z")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file; ``named``: the position of the relation that it, or a directory above it, is named after."""
+    """A file; ``named``: the position of the relation that it, or a directory above it, is named after.
+
+    ``whole``: it can be read only once it is complete.
+    """
 
     name: str
     path: Path
@@ -29,11 +33,7 @@ class SourceFile:
     inode: int
     size: int
     changed: int
-
-    @property
-    def whole(self) -> bool:
-        """Whether it can be read only once it is complete."""
-        return self.format is Format.PARQUET or self.path.suffix.lower() == ".gz"
+    whole: bool
 
     @property
     def state(self) -> tuple[int, int, int]:
@@ -113,6 +113,7 @@ def _file(path: Path, name: str, schema: Schema, inherited: int | None) -> Itera
     named = relation_named(path, schema)
     try:
         state = path.stat()
+        whole = kind is Format.PARQUET or is_packed(path)
     except FileNotFoundError:
         return
     yield SourceFile(
@@ -123,6 +124,7 @@ def _file(path: Path, name: str, schema: Schema, inherited: int | None) -> Itera
         state.st_ino,
         state.st_size,
         state.st_mtime_ns,
+        whole,
     )
 
 

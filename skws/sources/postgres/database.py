@@ -22,12 +22,12 @@ from skws_schema.errors import SourceError
 from skws_schema.infer.candidate_keys import Finding
 from skws_schema.infer.column_profile import EVENT, LATER, profile, tokens
 from skws_schema.infer.infer import (
-    NO_ATTRIBUTE,
     NO_ATTRIBUTES,
     NO_RELATION,
     Inference,
     InferredRelation,
     LeftOut,
+    renamed,
 )
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
 from skws_schema.yaml.document import is_name
@@ -76,7 +76,7 @@ def _inference(connected: connection, known: Mapping[str, Table], name: str, win
         for table in known
         if table not in usable
     )
-    return Inference(name, relations, tuple(joins), window, left_out)
+    return renamed(Inference(name, relations, tuple(joins), window, left_out))
 
 
 def _usable(table: Table) -> bool:
@@ -90,8 +90,6 @@ def _readable(table: Table) -> Table:
 
 def _fault(column: TableColumn) -> str:
     """Why a column cannot be an attribute; empty if it can."""
-    if not is_name(column.name):
-        return NO_ATTRIBUTE
     if column.type not in _CHARACTERS and column.type not in _TYPES and column.kind != "e":
         return "no attribute has its type"
     return "PostgreSQL does not replicate generated columns" if column.generated else ""

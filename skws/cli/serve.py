@@ -36,7 +36,7 @@ def serve(
             show_default=False,
         ),
     ],
-    schema: options.SchemaFile,
+    schema: options.SchemaOfSource = None,
     host: Annotated[
         str, typer.Option("--host", metavar="HOST", help="The address to listen at.")
     ] = "127.0.0.1",
@@ -101,13 +101,16 @@ def serve(
 ) -> None:
     """Search a live source over HTTP, save searches, and follow their results, until interrupted.
 
-    skws serve replay:replay.jsonl --schema schema.yaml
+    skws serve postgresql://localhost/shop
     """
     given = dict(locals())
     if source == "-":
         raise UsageError(
             "the source - is standard input: expected one that others write to while it is served"
         )
+    if schema is None:
+        given["schema"] = options.drafted_schema([source], quiet=quiet)
+        given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
     job = Job({}, sinks=(), engine=EngineName.LOCAL, **_job_fields(given))
     notes = Log(log_format, quiet)
     with with_json_errors(notes):

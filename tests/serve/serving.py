@@ -51,7 +51,14 @@ class Serving:
     def ready(self) -> None:
         """Wait until the job has begun."""
         with self.client() as client:
-            until(lambda: client.get("/healthz").status_code == 200, state=lambda: self.raw)
+            until(lambda: self._answers(client), state=lambda: self.raw)
+
+    def _answers(self, client: httpx.Client) -> bool:
+        assert self.process.poll() is None, self.raw
+        try:
+            return client.get("/healthz").status_code == 200
+        except httpx.ConnectError:
+            return False  # it listens already, or is about to end
 
     def kill(self) -> None:
         self.process.kill()

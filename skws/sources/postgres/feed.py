@@ -333,8 +333,8 @@ def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
     if point is None or state.confirmed != point[0]:
         raise SourceError(
             f"{address.shown}: the slot {address.slot!r} exists already, left by an earlier run: resume from"
-            " that run's offset, or drop it first (--drop-slot), or choose another with ?slot=, or continue"
-            " at its position, without the present rows, with ?snapshot=no"
+            " that run's offset, or drop it first (skws watch --drop-slot), or choose another with ?slot=,"
+            " or continue at its position, without the present rows, with ?snapshot=no"
         )
     return Position(point[0], time=point[1], spool=0)
 

@@ -69,6 +69,15 @@ def serve(
     lateness: Annotated[
         str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
     ] = "0 s",
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sink",
+            metavar="SINK",
+            help="Where the results of all saved searches go besides, as of skws watch; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -111,7 +120,7 @@ def serve(
     if schema is None:
         given["schema"] = options.drafted_schema([source], quiet=quiet)
         given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
-    job = Job({}, sinks=(), engine=EngineName.LOCAL, **_job_fields(given))
+    job = Job({}, sinks=tuple(sink or ()), engine=EngineName.LOCAL, **_job_fields(given))
     notes = Log(log_format, quiet)
     with with_json_errors(notes):
         _serve(job, notes, given)

@@ -103,8 +103,8 @@ def watch(
             "--sink",
             metavar="SINK",
             help="Destination of results: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
-            "https://... or command:PROGRAM; may be repeated. It replaces standard output; "
-            "stdout:FORMAT adds it again.",
+            "kafka://HOST:PORT/TOPIC, https://... or command:PROGRAM; may be repeated. It replaces standard "
+            "output; stdout:FORMAT adds it again.",
         ),
     ] = None,
     checkpoint: Annotated[

@@ -1,4 +1,4 @@
-"""Addresses of ``--sink``: standard output, files, a database, a web hook, a command."""
+"""Addresses of ``--sink``: standard output, files, a database, a Kafka topic, a web hook, a command."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from skws_windows.window import MICROSECOND, parse_duration
 if TYPE_CHECKING:
     from skws.sinks.webhook import Receiver
 
-_KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "http", "https", "command")
+_KINDS: Final = ("stdout", "jsonl", "parquet", "sqlite", "postgresql", "kafka", "http", "https", "command")
 _HOW: Final = (
     "expected stdout:FORMAT, jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE,"
-    " https://HOST/PATH or command:PROGRAM"
+    " kafka://HOST:PORT/TOPIC, https://HOST/PATH or command:PROGRAM"
 )
 
 
@@ -50,8 +50,8 @@ def parse_sink(text: str, *, color: bool = False) -> Sink:
         case "sqlite":
             path, given = _split(text, rest, "?", PARAMETERS)
             return SqliteSink(Path(path), Table.of(given))
-        case "postgresql" | "postgres":
-            return _postgres(text)
+        case "postgresql" | "postgres" | "kafka":
+            return _kafka(text) if kind == "kafka" else _postgres(text)
     return _posting(text, rest if kind == "command" else text, _receivers(kind))
 
 
@@ -77,6 +77,13 @@ def _postgres(text: str) -> Sink:
     own = {name: value for name, value in pairs if name in PARAMETERS}
     rest = urlencode([(name, value) for name, value in pairs if name not in own])
     return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), Table.of(own))
+
+
+def _kafka(text: str) -> Sink:
+    with installed():
+        from skws.sinks.kafka import KafkaSink  # noqa: PLC0415 - confluent_kafka is an extra
+        from skws.sources.kafka.address import Address  # noqa: PLC0415
+    return KafkaSink(Address.of(text))
 
 
 def _receivers(kind: str) -> Callable[[str], Receiver]:

@@ -13,12 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from skws.durable.files import keep, kept, missing, outdated
 from skws.results.model import LiveResult
-from skws_schema.errors import SkwsError
+from skws.sources.feed import SystemClock
+from skws.sources.retry import retry
+from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
+
+T = TypeVar("T")
 
 
 class Marks:
@@ -82,6 +86,17 @@ class Run:
     def hold(self, batch: int) -> None:
         """Note that a sink has written a batch already."""
         self.held = max(self.held, batch)
+
+
+def persistently(run: Run, name: str, call: Callable[[], T]) -> T:
+    """The result of ``call``, tried again while it raises NotYetError, as sources do. Raises SinkError."""
+    try:
+        done = retry(lambda: (call(),), SystemClock(), run.wait, run.tell)
+    except SourceError as error:
+        raise SinkError(str(error)) from None
+    if done is None:
+        raise SinkError(f"{name}: the server is away, and the run was ended meanwhile")
+    return done[0]
 
 
 class Sink(Protocol):

@@ -9,12 +9,10 @@ import psycopg2
 from psycopg2.extensions import connection, cursor
 from psycopg2.extras import execute_batch
 
-from skws.sinks.base import SinkError
+from skws.sinks.base import persistently
 from skws.sinks.database import DatabaseSink, Statements, Table
-from skws.sources.feed import SystemClock
 from skws.sources.postgres.address import Address
-from skws.sources.retry import retry
-from skws_schema.errors import NotYetError, SourceError
+from skws_schema.errors import NotYetError
 
 _TYPES: Final = {
     "query": "text",
@@ -52,13 +50,7 @@ class PostgresSink(DatabaseSink[cursor]):
             self._connection = None
 
     def _transaction(self, work: Callable[[cursor], T]) -> T:
-        try:
-            done = retry(lambda: (self._tried(work),), SystemClock(), self._run.wait, self._run.tell)
-        except SourceError as error:
-            raise SinkError(str(error)) from None
-        if done is None:
-            raise SinkError(f"{self.name}: the server is away, and the run was ended meanwhile")
-        return done[0]
+        return persistently(self._run, self.name, lambda: self._tried(work))
 
     def _tried(self, work: Callable[[cursor], T]) -> T:
         """Raises NotYetError if the server is away, SourceError."""

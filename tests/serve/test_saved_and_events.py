@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.jobs.watching import append, customer, order
-from tests.serve.serving import Serving, Stream, results
+from tests.jobs.watching import append, customer, lines, order
+from tests.serve.serving import Serving, Stream, results, serving, shop
 from tests.waiting import until
 
 _numbers = count(1)
@@ -201,3 +201,16 @@ def test_metrics_of_job_and_server(client: httpx.Client, served: Serving) -> Non
     assert "skws_tuples_total" in told.text
     assert "skws_serve_searches_total" in told.text
     assert client.get("/openapi.json").json()["info"]["title"] == "skws"
+
+
+def test_results_also_go_to_sinks(tmp_path: Path) -> None:
+    schema, stream = shop(tmp_path)
+    out = tmp_path / "out.jsonl"
+    with (
+        serving(str(stream), "--schema", str(schema), "--sink", f"jsonl:{out}") as one,
+        one.client() as client,
+    ):
+        client.put("/queries/lamps", json={"query": "ada lamp"})
+        pair(tmp_path, "ada", "lamp")
+        until(lambda: out.exists() and len(lines(out)) == 1)
+        assert lines(out)[0]["query"] == "ada lamp"

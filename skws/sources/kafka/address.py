@@ -156,8 +156,18 @@ class Settings:
     values: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, address: Address, environment: Mapping[str, str] = os.environ) -> Settings:
-        """The environment wins over the file. Raises SchemaError for a file that cannot be used."""
+    def of(
+        cls,
+        address: Address,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        defaults: Mapping[str, str] = _DEFAULTS,
+        own: Mapping[str, str] = _OWN,
+    ) -> Settings:
+        """Of a consumer unless ``defaults`` and ``own`` say otherwise; the environment wins over the file.
+
+        ``own``: settings that users may not change. Raises SchemaError for a file that cannot be used.
+        """
         named = address.config or (Path(environment[CONFIG]) if environment.get(CONFIG) else None)
         given = {} if named is None else _read(named)
         given |= {
@@ -166,12 +176,12 @@ class Settings:
             if name.startswith(PREFIX) and name != CONFIG
         }
         for name in given:
-            if name in _OWN:
+            if name in own:
                 raise SchemaError(f"{name}: skws sets it, so that no message is lost or repeated")
             if name in _OF_THE_ADDRESS:
                 raise SchemaError(f"{name}: belongs into the address, as {_OF_THE_ADDRESS[name]}")
         place = {"bootstrap.servers": ",".join(address.brokers), "group.id": address.group or "skws"}
-        return cls({**_DEFAULTS, **given, **_OWN, **place})
+        return cls({**defaults, **given, **own, **place})
 
     def clean(self, text: str) -> str:
         """``text`` without any secret."""

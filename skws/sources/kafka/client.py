@@ -29,7 +29,7 @@ _TRANSIENT: Final = frozenset(
 _FINAL: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL})
 # Details of no use to users.
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
-_SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
+SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
 
 
 def transient(error: KafkaError) -> bool:
@@ -47,9 +47,9 @@ class Client:
         self._errors: list[KafkaError] = []
         self._reason = ""
         try:
-            self._consumer = Consumer({**settings.values, "error_cb": self._on_error}, logger=_SILENT)
+            self._consumer = Consumer({**settings.values, "error_cb": self._on_error}, logger=SILENT)
         except KafkaException as error:
-            raise SchemaError(f"{self._shown}: {settings.clean(_text(error.args[0]))}") from None
+            raise SchemaError(f"{self._shown}: {settings.clean(described(error.args[0]))}") from None
         except (TypeError, ValueError) as error:
             raise SchemaError(f"{self._shown}: {settings.clean(str(error))}") from None
 
@@ -132,7 +132,7 @@ class Client:
     def failure(self, error: KafkaException) -> SourceError:
         """The error for users, without passwords; NotYetError if it is transient."""
         cause = error.args[0]
-        told = _text(cause)
+        told = described(cause)
         if self._reason and self._reason not in told:
             told = f"{told} ({self._reason})"
         kind = NotYetError if isinstance(cause, KafkaError) and transient(cause) else SourceError
@@ -142,8 +142,9 @@ class Client:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in _FINAL:
             self._errors.append(error)
         else:
-            self._reason = _text(error)
+            self._reason = described(error)
 
 
-def _text(error: Any) -> str:
+def described(error: Any) -> str:
+    """An error without details of no use to users."""
     return _STATE.sub("", error.str()) if isinstance(error, KafkaError) else str(error)

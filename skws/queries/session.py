@@ -111,9 +111,9 @@ class Session:
         Raises UsageError for a name that is taken, before any query is added; QueryError, UsageError for
         a query that cannot be answered.
         """
-        names = set(self._queries)
+        names: set[str] = set()
         for query in queries:
-            if query.name in names:
+            if query.name in names or query.name in self._queries:
                 raise UsageError(f"there is a standing query {query.name!r} already")
             names.add(query.name)
         groups: dict[Hashable | None, list[Query]] = {}

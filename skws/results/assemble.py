@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,11 +14,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws.keywords.query import KeywordQuery, Slot
+from skws.keywords.query import KeywordQuery
 from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
 from skws.results.model import Op, Result, ResultTuple
 from skws.results.names import Named
-from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of
+from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table
 from skws_mesh.networks import CandidateNetwork, Wording, carried
 from skws_mesh.tree import Tree
@@ -30,38 +29,62 @@ Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 Objects = npt.NDArray[np.object_]
 Seconds = Sequence[float | None]
 
-_query, _text, _joins = map(attrgetter, ("query", "text", "joins"))
+_MARKS: Final = tuple(map(chr, range(8)))  # in place of keywords, in which they cannot stand
+_MARK: Final = re.compile("[\\0-\\7]")
+_UNMET: Final = -1
+_text, _joins = map(attrgetter, ("text", "joins"))
 
 
-class Reading(NamedTuple):
-    """How a candidate network reads: the members in their order, the keywords of each, the text, the joins.
+class Outline(NamedTuple):
+    """How a candidate network reads, whatever the keywords.
 
-    ``positions`` are those of the members in the tree, which is kept so that its id stays its own.
-    ``columns`` has the positions, the left and the right nodes of joins, and the numbers of joins
-    in the schema.
+    ``positions`` are those of the members in the tree, in reading order; ``bitmaps`` their keywords; ``text``
+    is a format of all keywords. ``columns`` has bitmaps, positions, the left and the right nodes of joins,
+    and the numbers of joins in the schema. The tree is kept so that its id stays its own.
     """
 
     tree: Tree
-    query: str
     positions: tuple[int, ...]
-    carried: tuple[tuple[str, ...], ...]
+    bitmaps: tuple[int, ...]
     text: str
     joins: Joins
     columns: tuple[int, ...]
 
 
-_MARKS: Final = ("\0", "\1")  # in place of keywords, in which they cannot stand
-_MARK: Final = re.compile("([\0\1])")
+class Outlines:
+    """The outlines of networks, each made once."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._wording = Wording(schema, _MARKS)
+        self._outlines: dict[int, Outline] = {}
+
+    def of(self, tree: Tree) -> Outline:
+        """The outline of a network."""
+        return self._outlines.get(id(tree)) or self._read(tree)
+
+    def _read(self, tree: Tree) -> Outline:
+        network = CandidateNetwork.of(tree)
+        joins = self._wording.joins(network)
+        left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
+        numbers = [edge // 2 for edge in network.edges[1:]]
+        text = self._wording.text(network).replace("{", "{{").replace("}", "}}")
+        found = self._outlines[id(tree)] = Outline(
+            tree,
+            network.positions,
+            network.keywords,
+            _MARK.sub(lambda mark: f"{{{ord(mark.group())}}}", text),
+            joins,
+            (*network.keywords, *network.positions, *left, *right, *numbers),
+        )
+        return found
 
 
 class Assembler:
-    """Makes the results of one query; remembers how each candidate network reads."""
+    """Makes the results of one query, one by one."""
 
     def __init__(self, query: KeywordQuery, schema: Schema) -> None:
-        self._query = query.text
-        self._wording = Wording(schema, query.keywords)
-        self._carried = cache(partial(carried, keywords=query.keywords))
-        self._readings: dict[int, Reading] = {}
+        self._query = query
+        self._outlines = Outlines(schema)
 
     def result(
         self,
@@ -73,83 +96,18 @@ class Assembler:
         snapshot: bool = False,
     ) -> Result:
         """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
-        reading = self.reading(tree)
-        named = [members[position] for position in reading.positions]
+        outline, keywords = self._outlines.of(tree), self._query.keywords
+        named = [members[position] for position in outline.positions]
         return Result(
             op,
-            reading.query,
-            id_of([member.digest for member in named], reading.joins),
+            self._query.text,
+            id_of([member.digest for member in named], outline.joins),
             *seconds(start, end),
-            reading.text,
-            tuple(map(ResultTuple, named, reading.carried)),
-            reading.joins,
+            outline.text.format(*keywords),
+            tuple(map(ResultTuple, named, (carried(bitmap, keywords) for bitmap in outline.bitmaps))),
+            outline.joins,
             snapshot,
         )
-
-    def reading(self, tree: Tree) -> Reading:
-        """How the network of a tree reads."""
-        return self._readings.get(id(tree)) or self._read(tree)
-
-    def _read(self, tree: Tree) -> Reading:
-        network = CandidateNetwork.of(tree)
-        joins = self._wording.joins(network)
-        left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
-        numbers = [edge // 2 for edge in network.edges[1:]]
-        reading = self._readings[id(tree)] = Reading(
-            tree,
-            self._query,
-            network.positions,
-            tuple(map(self._carried, network.keywords)),
-            self._wording.text(network),
-            joins,
-            (*network.positions, *left, *right, *numbers),
-        )
-        return reading
-
-
-class PathReadings:
-    """How networks without branches read, for any query of at most two keywords.
-
-    What does not depend on the query is found once for each network.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self._assembler = Assembler(KeywordQuery("", tuple(Slot(mark, ()) for mark in _MARKS)), schema)
-        self._outlines: dict[int, _Outline] = {}
-
-    def reading(self, tree: Tree, query: str, keywords: tuple[str, ...]) -> Reading:
-        """How the network of a tree reads for a query."""
-        outline = self._outlines.get(id(tree)) or self._outline(tree)
-        brought = ((), keywords[:1], keywords[1:], keywords)
-        parts = outline.parts.copy()
-        for place, keyword in outline.marks:
-            parts[place] = keywords[keyword]
-        carried, text = tuple(map(brought.__getitem__, outline.bitmaps)), "".join(parts)
-        return Reading(tree, query, outline.positions, carried, text, outline.joins, outline.columns)
-
-    def _outline(self, tree: Tree) -> _Outline:
-        reading = self._assembler.reading(tree)
-        parts = _MARK.split(reading.text)
-        found = self._outlines[id(tree)] = _Outline(
-            reading.positions,
-            CandidateNetwork.of(tree).keywords,
-            parts,
-            [(place, _MARKS.index(parts[place])) for place in range(1, len(parts), 2)],
-            reading.joins,
-            reading.columns,
-        )
-        return found
-
-
-class _Outline(NamedTuple):
-    """What a reading has whatever the keywords; ``marks``: which of the text's parts are which keyword."""
-
-    positions: tuple[int, ...]
-    bitmaps: tuple[int, ...]
-    parts: list[str]
-    marks: list[tuple[int, int]]
-    joins: Joins
-    columns: tuple[int, ...]
 
 
 def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
@@ -158,114 +116,186 @@ def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
 
 
 class Readings:
-    """How networks read, by number, in the order in which their networks were first met.
+    """Outlines by number, in the order in which networks were first met, with columns of all of them."""
 
-    Columns hold what all results of a network have in common. A network is an
-    integer; ``reading`` makes the reading of a new one.
-    """
-
-    def __init__(self, reading: Callable[[int], Reading]) -> None:
-        self._reading = reading
-        self._numbers: dict[int, int] = {}  # by network
-        self._readings: list[Reading] = []
-        self._carried: dict[tuple[str, ...], int] = {}  # keywords that a member brings
+    def __init__(self, outline: Callable[[int], Outline]) -> None:
+        self._outline = outline
+        self._numbers: dict[int, int] = {}  # by network, an integer
+        self._outlines: list[Outline] = []
         self._of_each = Table((NOTHING, NOTHING))  # size, row among those of its size
         self._of_size: dict[int, Table] = {}
 
-    def __getitem__(self, number: int) -> Reading:
-        return self._readings[number]
-
     def __len__(self) -> int:
-        return len(self._readings)
+        return len(self._outlines)
 
     def numbers(self, networks: Sequence[int]) -> Ints:
         """The numbers of some networks, each given once."""
         new = [network for network in networks if network not in self._numbers]
         if new:
             self._numbers.update(
-                zip(new, range(len(self._readings), len(self._readings) + len(new)), strict=True)
+                zip(new, range(len(self._outlines), len(self._outlines) + len(new)), strict=True)
             )
-            self._add(list(map(self._reading, new)))
+            self._add(list(map(self._outline, new)))
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
-    def some(self, numbers: Ints) -> list[Reading]:
-        """Some of the readings."""
-        return list(map(self._readings.__getitem__, numbers.tolist()))
+    def some(self, numbers: Ints) -> list[Outline]:
+        """Some of the outlines."""
+        return list(map(self._outlines.__getitem__, numbers.tolist()))
 
     def sizes(self, numbers: Ints) -> Ints:
         """How many nodes each has."""
         return self._of_each.columns()[0].take(numbers)
 
-    @property
-    def brought(self) -> list[tuple[str, ...]]:
-        """The keywords that members bring, by number."""
-        return list(self._carried)
-
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """The columns of some that have so many nodes, a row each.
-
-        The numbers of the keywords that the members bring, then ``Reading.columns``.
-        """
+        """``Outline.columns`` of some that have so many nodes, a row each."""
         (table,) = self._of_size[size].columns()
         return table.take(self._of_each.columns()[1].take(numbers), axis=0)
 
-    def _add(self, new: Sequence[Reading]) -> None:
-        self._readings += new
-        sizes = np.array([len(reading.positions) for reading in new], dtype=np.int64)
+    def _add(self, new: Sequence[Outline]) -> None:
+        self._outlines += new
+        sizes = np.array([len(outline.positions) for outline in new], dtype=np.int64)
         rows = np.empty_like(sizes)
         for size in distinct(sizes).tolist():
             mine = np.flatnonzero(sizes == size)
-            some = list(map(new.__getitem__, mine.tolist()))
-            keywords = [self._number(each) for reading in some for each in reading.carried]
-            table = np.column_stack(
-                [
-                    np.array(keywords, dtype=np.int64).reshape(len(some), size),
-                    np.array([reading.columns for reading in some], dtype=np.int64),
-                ]
-            )
+            table = np.array([new[place].columns for place in mine.tolist()], dtype=np.int64)
             kept = self._of_size.setdefault(size, Table((np.empty((0, table.shape[1]), dtype=np.int64),)))
             rows[mine] = kept.append((table,)) + np.arange(len(mine))
         self._of_each.append((sizes, rows))
 
-    def _number(self, keywords: tuple[str, ...]) -> int:
-        return self._carried.setdefault(keywords, len(self._carried))
+
+class ShownQueries:
+    """What results show of their queries, by number; each is read when it is first met.
+
+    ``query`` gives a query, and the number of the mesh whose networks it shares.
+    """
+
+    def __init__(self, query: Callable[[int], tuple[KeywordQuery, int]]) -> None:
+        self._query = query
+        self._places: Ints = NOTHING  # by number; negative where it was not met
+        self._known: list[tuple[str, ...]] = []  # keywords
+        self._texts: Objects = np.empty(0, dtype=object)
+        self._keywords: Objects = np.empty((0, 0), dtype=object)  # a row each, as many as any query has
+        self._meshes = Table((NOTHING, NOTHING))  # and where the query's cells begin
+        self._cells = Table((NOTHING,))  # by query and bitmap: the number of the keywords, once asked for
+        self._numbers: dict[tuple[str, ...], int] = {}
+        self.sets: list[tuple[str, ...]] = []
+        """Keywords by the numbers that ``brought`` gives."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def places(self, queries: Ints) -> Ints:
+        """The places of some queries."""
+        if int(queries.max(initial=-1)) >= len(self._places):
+            more = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
+            self._places = written(more, 0, self._places)
+        found = self._places.take(queries)
+        unmet = distinct(queries[found == _UNMET])
+        if len(unmet):
+            self._meet(unmet)
+            found = self._places.take(queries)
+        return found
+
+    def meshes(self, places: Ints) -> Ints:
+        """The numbers of the meshes that the queries share."""
+        return self._meshes.columns()[0].take(places)
+
+    def texts(self, places: Ints) -> list[str]:
+        """Their texts."""
+        found: list[str] = self._texts.take(places).tolist()
+        return found
+
+    def keywords(self, places: Ints) -> list[list[str]]:
+        """A column for each keyword; empty texts where queries have fewer."""
+        return [column.take(places).tolist() for column in self._keywords.T]
+
+    def brought(self, places: Ints, bitmaps: Ints) -> Ints:
+        """Numbers of the keywords in bitmaps, a row for each query; equal ones of several have one number."""
+        (numbers,) = self._cells.columns()
+        cells = self._meshes.columns()[1].take(places)[:, None] + bitmaps
+        found = numbers.take(cells)
+        new = distinct(cells[found == _UNMET])
+        if len(new):
+            numbers[new] = self._numbered(new)
+            found = numbers.take(cells)
+        return found
+
+    def _numbered(self, cells: Ints) -> list[int]:
+        _, first = self._meshes.columns()
+        places = np.searchsorted(first, cells, side="right") - 1
+        keywords = map(self._known.__getitem__, places.tolist())
+        asked = list(map(carried, (cells - first.take(places)).tolist(), keywords))
+        for each in asked:
+            if each not in self._numbers:
+                self._numbers[each] = len(self.sets)
+                self.sets.append(each)
+        return list(map(self._numbers.__getitem__, asked))
+
+    def _meet(self, queries: Ints) -> None:
+        met = list(map(self._query, queries.tolist()))
+        known, new = len(self._known), [query.keywords for query, _ in met]
+        self._places[queries] = np.arange(known, known + len(met))
+        self._known += new
+        self._texts = written(self._texts, known, _objects([query.text for query, _ in met]))
+        width = max(self._keywords.shape[1], *map(len, new))
+        if width > self._keywords.shape[1]:
+            wider = np.full((len(self._keywords), width - self._keywords.shape[1]), "", dtype=object)
+            self._keywords = np.column_stack([self._keywords, wider])
+        rows = np.array([(*keywords, *("",) * (width - len(keywords))) for keywords in new], dtype=object)
+        self._keywords = written(self._keywords, known, rows)
+        sizes = 1 << np.array(list(map(len, new)), dtype=np.int64)
+        numbers = np.array([number for _, number in met], dtype=np.int64)
+        self._meshes.append((numbers, self._cells.size + np.cumsum(sizes) - sizes))
+        self._cells.append((np.full(int(sizes.sum()), _UNMET, dtype=np.int64),))
+
+
+class Unformed(NamedTuple):
+    """Results before they are formed, a row each.
+
+    ``networks``: numbers of their outlines; ``queries``: places of their queries. ``members`` are their
+    tuples as numbers in ``named``, in the order of the network's tree.
+    """
+
+    networks: Ints
+    queries: Ints
+    members: Ints
+    named: Sequence[Named]
 
 
 def put_together(
+    op: Op,
+    rows: Unformed,
     readings: Readings,
-    which: Ints,
-    members: Ints,
-    named: Sequence[Named],
+    shown: ShownQueries,
     joins: Lanes,
     starts: Seconds,
     ends: Seconds,
     *,
-    snapshot: bool,
+    snapshot: bool = False,
 ) -> tuple[list[Result], Lanes]:
-    """New results, and numbers that are in the order of their ids; ``which``: each one's reading, by number.
+    """Results, and numbers that are in the order of their ids.
 
-    ``members`` are their tuples as numbers in ``named``, a row a result, in the order of the network's
-    tree; ``joins`` the digests of the schema's joins; ``starts`` and ``ends`` are None where not known.
+    ``joins``: the digests of the schema's joins; ``starts`` and ``ends`` are None where not known.
     """
-    groups = list(_by_size(readings, which, members))
-    digests = lanes([each.digest for each in named])
+    groups = list(_by_size(readings, rows))
+    digests = lanes([each.digest for each in rows.named])
     identified = [ids(digests, g.ordered, joins, (g.left, g.right, g.joins)) for g in groups]
     made = list(chain.from_iterable(some for _, some in identified))
-    tuples = _tuples(groups, readings, named)
-    back = np.empty(len(which), dtype=np.int64)
-    back[_flat(group.places for group in groups)] = np.arange(len(which))
-    at, of = back.tolist(), readings.some(which)
+    tuples = _tuples(groups, shown, rows)
+    back = np.empty(len(rows.networks), dtype=np.int64)
+    back[_flat(group.places for group in groups)] = np.arange(len(back))
+    at, of = back.tolist(), readings.some(rows.networks)
     if not len(starts) == len(ends) == len(of):
         raise ValueError(f"{len(of)} results, {len(starts)} starts, {len(ends)} ends")
     # By map, since a loop of Python takes as long again.
     results = map(
         Result,
-        repeat("+"),
-        map(_query, of),
+        repeat(op),
+        shown.texts(rows.queries),
         map(made.__getitem__, at),
         starts,
         ends,
-        map(_text, of),
+        map(str.format, map(_text, of), *shown.keywords(rows.queries)),
         map(tuples.__getitem__, at),
         map(_joins, of),
         repeat(snapshot),
@@ -274,13 +304,11 @@ def put_together(
     return list(results), leading.take(back)
 
 
-def leading_lanes(
-    readings: Readings, which: Ints, members: Ints, named: Sequence[Named], joins: Lanes
-) -> Lanes:
+def leading_lanes(rows: Unformed, readings: Readings, joins: Lanes) -> Lanes:
     """The numbers that ``put_together`` gives besides the results, without making these."""
-    digests = lanes([each.digest for each in named])
-    leading = np.empty(len(which), dtype=np.uint64)
-    for group in _by_size(readings, which, members):
+    digests = lanes([each.digest for each in rows.named])
+    leading = np.empty(len(rows.networks), dtype=np.uint64)
+    for group in _by_size(readings, rows):
         leading[group.places] = mixed_lane(
             digests, group.ordered, joins, (group.left, group.right, group.joins), 0
         )
@@ -290,43 +318,43 @@ def leading_lanes(
 class _Alike(NamedTuple):
     """Results of one size.
 
-    ``places`` are theirs among all, ``ordered`` the numbers of their tuples, ``brought`` those of the
-    keywords that these bring; the others are columns of the readings, a row a result.
+    ``places`` are theirs among all, ``ordered`` the numbers of their tuples, ``bitmaps`` the keywords that
+    these bring; the others are columns of the outlines, a row a result.
     """
 
     places: Ints
     ordered: Ints
-    brought: Ints
+    bitmaps: Ints
     left: Ints
     right: Ints
     joins: Ints
 
 
-def _by_size(readings: Readings, which: Ints, members: Ints) -> Iterator[_Alike]:
-    sizes = readings.sizes(which)
+def _by_size(readings: Readings, rows: Unformed) -> Iterator[_Alike]:
+    sizes = readings.sizes(rows.networks)
     for size in distinct(sizes).tolist():
         places = np.flatnonzero(sizes == size)
-        columns = readings.columns(size, which.take(places))
-        brought, positions = columns[:, :size], columns[:, size : 2 * size]
+        columns = readings.columns(size, rows.networks.take(places))
+        bitmaps, positions = columns[:, :size], columns[:, size : 2 * size]
         left, right, names = columns[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
-        yield _Alike(places, cells(members, places[:, None], positions), brought, left, right, names)
+        ordered = cells(rows.members, places[:, None], positions)
+        yield _Alike(places, ordered, bitmaps, left, right, names)
 
 
-def _tuples(
-    groups: Sequence[_Alike], readings: Readings, named: Sequence[Named]
-) -> list[tuple[ResultTuple, ...]]:
+def _tuples(groups: Sequence[_Alike], shown: ShownQueries, rows: Unformed) -> list[tuple[ResultTuple, ...]]:
     """The tuples of results; each is made once for all that it brings the same keywords to."""
-    keywords = readings.brought
-    brought = _flat(group.brought for group in groups)
+    brought = _flat(shown.brought(rows.queries.take(group.places), group.bitmaps) for group in groups)
+    keywords = shown.sets
     numbers = _flat(group.ordered for group in groups)
     first, inverse = kinds_of(numbers * len(keywords) + brought)
-    described = map(named.__getitem__, numbers[first].tolist())
-    shown = _objects(list(map(ResultTuple, described, map(keywords.__getitem__, brought[first].tolist()))))
+    described = map(rows.named.__getitem__, numbers[first].tolist())
+    made = map(ResultTuple, described, map(keywords.__getitem__, brought[first].tolist()))
+    tuples = _objects(list(made))
     ends = np.cumsum([group.ordered.size for group in groups])
     found: list[tuple[ResultTuple, ...]] = []
     for group, end in zip(groups, ends.tolist(), strict=True):
         mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
-        found += map(tuple, shown.take(mine).tolist())
+        found += map(tuple, tuples.take(mine).tolist())
     return found
 
 

@@ -15,6 +15,7 @@ from skws_mesh.columnar.store import Table
 
 _WORD: Final = (1 << 32) - 1
 _SIGNED: Final = np.uint64(0x9E3779B97F4A7C15)
+_FEW: Final = 8
 _TOP: Final = np.uint64(58)  # leaves six bits: a place in a signature
 
 
@@ -49,6 +50,8 @@ class CarriedWords:
     def insert(self, slots: Ints, words: Ints, live: int) -> None:
         """Add new words of any tuples."""
         codes = np.unique(slots << 32 | words)
+        if not len(codes) and live == self._tuples.size:
+            return
         places = np.searchsorted(self._codes, codes)
         if len(self):
             new = self._codes.take(places, mode="clip") != codes
@@ -104,8 +107,10 @@ class CarriedWords:
 
     def carriers(self, words: Ints) -> tuple[Ints, Ints]:
         """All live tuples with some words, as (slot, word), in order of slots."""
-        among: Flags = np.isin(self.words, words)
-        return self.slots[among], self.words[among]
+        known = self.words
+        among: Flags = np.isin(known, words) if len(words) > _FEW else _any_of(known, words)
+        places = np.flatnonzero(among)
+        return self._codes.take(places) >> 32, known.take(places)
 
     def _span(self, slots: Ints) -> tuple[Ints, Ints]:
         """Where the words of each tuple begin and end."""
@@ -125,6 +130,14 @@ class CarriedWords:
         bits = np.zeros(live - first, dtype=np.int64)
         np.bitwise_or.at(bits, (codes >> 32) - first, _signature(codes & _WORD))
         self._tuples.append((ends + known, bits))
+
+
+def _any_of(known: Ints, words: Ints) -> Flags:
+    """As ``np.isin``, which sorts, for few words."""
+    among = np.zeros(len(known), dtype=bool)
+    for word in words.tolist():
+        among |= known == word
+    return among
 
 
 def _signature(words: Ints) -> Ints:

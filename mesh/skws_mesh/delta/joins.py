@@ -287,8 +287,9 @@ class DeltaJoins:
                 to = self._words.any if joins == self._width - 1 else None
                 walks = self._walker.further(walks, earlier=False, to=to)
                 for ends in self._matched(owners, np.searchsorted(owners.owner, walks.owner), walks):
+                    mine = self._by_query.among(self._pairs.query(ends.entry), numbers)
                     # Else the path is found from its other end as well.
-                    forward = np.flatnonzero(~self._pairs.turned(ends.entry))
+                    forward = np.flatnonzero(mine & ~self._pairs.turned(ends.entry))
                     yield self._partials(
                         _Ends(ends.from_.taken(forward), ends.to.taken(forward), ends.entry.take(forward))
                     )

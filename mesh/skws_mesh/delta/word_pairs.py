@@ -114,13 +114,19 @@ class WordPairs:
 
     def between(self, words: Ints, others: Ints) -> tuple[Ints, Ints]:
         """All entries from words to others, as (position, entry)."""
+        if not len(self._codes):  # the filter may still know removed queries
+            return NOTHING, NOTHING
         codes = words << 32 | others
         position = self._filter.passing(_hashes(codes))
         codes = codes.take(position)
         first = np.searchsorted(self._codes, codes)
-        there = np.flatnonzero(self._codes.take(first, mode="clip") == codes) if len(self) else first
-        first = first.take(there)
-        counts = np.searchsorted(self._codes, codes.take(there), side="right") - first
+        there = np.flatnonzero(self._codes.take(first, mode="clip") == codes)
+        first, codes = first.take(there), codes.take(there)
+        counts = np.ones(len(first), dtype=np.int64)
+        several = np.flatnonzero(self._codes.take(first + 1, mode="clip") == codes)  # few: queries with both
+        counts[several] = np.searchsorted(self._codes, codes.take(several), side="right") - first.take(
+            several
+        )
         return np.repeat(position.take(there), counts), ranges(first, counts)
 
     def _between(self, code: int) -> tuple[int, int]:

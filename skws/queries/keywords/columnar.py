@@ -355,12 +355,11 @@ class ColumnarEngine(MeshEngine):
         return self._results.report(found, retracted or [], snapshot=snapshot, given=given)
 
     def _counted(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
-        for result in chain.from_iterable(map(in_order, pieces)):
-            if result.op == "+":
-                self.counts.results += 1
-            else:
-                self.counts.retractions += 1
-            yield result
+        for results in map(in_order, pieces):
+            retractions = sum(result.op == "-" for result in results)
+            self.counts.results += len(results) - retractions
+            self.counts.retractions += retractions
+            yield from results
 
 
 class Portions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -126,9 +125,13 @@ class EmittedResults(LiveResults):
 
     def retracted_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
         """Retractions of live results over removed relations and joins."""
-        rows = chain.from_iterable(map(Partials.rows, self.alive(now)))
-        uses = self._emitter.tree
-        return [self._emitter.taken_back(*row, time) for row in rows if uses(row).uses_any(*change.removed)]
+        events: list[Event] = []
+        for results in self.alive(now):
+            uses = [self._emitter.tree(row).uses_any(*change.removed) for row in results.rows()]
+            gone = results.taken(np.array(uses, dtype=bool))
+            when = np.full(len(gone), time)
+            events += self._emitter.taken_back(gone, when, when)
+        return events
 
     def new_by(self, change: SchemaChange, found: list[Partials], now: int) -> Iterator[list[Output]]:
         """Remember the results over a changed schema; give those that the change adds, in pieces."""
@@ -144,8 +147,7 @@ class EmittedResults(LiveResults):
         """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples."""
         if not len(slots):
             return []
-        rows = chain.from_iterable(map(Partials.rows, self.end(slots, ends)))
-        return [self._emitter.retraction(*row) for row in rows]
+        return [event for gone in self.end(slots, ends) for event in self._emitter.retractions(gone)]
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
         """Forget the results with tuples that live longer than assumed, and are to be inserted again.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.results.assemble import Assembler, Reading
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
@@ -106,19 +104,6 @@ class MeshedQuery:
     @property
     def max_size(self) -> int:
         return self.plan.max_size
-
-    @cached_property
-    def assembler(self) -> Assembler:
-        """What forms its results."""
-        return Assembler(self.plan.query, self.plan.schema)
-
-    def network(self, operator: int) -> Tree:
-        """The candidate network of a complete operator."""
-        return self.mesh.network(operator)
-
-    def reading(self, operator: int) -> Reading:
-        """How the network reads."""
-        return self.assembler.reading(self.mesh.network(operator))
 
 
 class Meshes:

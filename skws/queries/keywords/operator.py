@@ -198,12 +198,13 @@ class KeywordOperator:
     def remove(self, query: int) -> None:
         """Stop answering a query."""
         if query in self._shared.queries:
-            self._shared.remove(query)  # its readings go with those of others, once they are many
+            self._shared.remove(query)
+            self.emitter.removed()
             return
         self.matching.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
-        self.emitter.forget_networks()
+        self.emitter.removed()
         if self._behind is not None:
             self._behind.end(query)
 
@@ -394,7 +395,7 @@ class KeywordOperator:
         return results if true.all() else results.taken(true)
 
     def _agree(self, query: FormedQuery, operator: int, slots: list[int]) -> bool:
-        tree = query.network(operator)
+        tree = query.mesh.network(operator)
         for node in range(1, len(tree.edges)):
             if self._values.exact(tree.edges[node]):
                 continue

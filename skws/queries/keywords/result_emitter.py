@@ -13,13 +13,22 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from skws.keywords.plan import Plan
+from skws.keywords.query import KeywordQuery
 from skws.queries.keywords.tuple_batch import natural_ends
 from skws.ranking.judging import Scorer
-from skws.results.assemble import Assembler, Reading, Readings, leading_lanes, put_together
+from skws.results.assemble import (
+    Outline,
+    Outlines,
+    Readings,
+    ShownQueries,
+    Unformed,
+    leading_lanes,
+    put_together,
+)
 from skws.results.directory import TupleDirectory
 from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
-from skws.results.names import Named
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
@@ -32,7 +41,6 @@ from skws_windows.window import FOREVER, MICROSECOND, Window, by_position
 _OPERATOR: Final = (1 << 32) - 1
 _EXACT: Final = 1 << 53
 """Integers up to there are exact as floating-point numbers."""
-_READINGS: Final = 200_000  # of a network for a query; some hundred megabytes
 MOST: Final = 32_768
 """Results formed at a time: about ten megabytes of Python objects."""
 
@@ -63,18 +71,19 @@ class Completed(NamedTuple):
 Output: TypeAlias = Event | Completed
 
 
+class Networks(Protocol):
+    """The candidate networks of a mesh, by number."""
+
+    def network(self, operator: int) -> Tree: ...
+
+
 class FormedQuery(Protocol):
-    """A query whose results are formed; operators are numbers of its networks."""
+    """A query whose results are formed, and the mesh whose networks they are of."""
 
     @property
-    def assembler(self) -> Assembler:
-        """What forms single results."""
-
-    def network(self, operator: int) -> Tree:
-        """The candidate network of results."""
-
-    def reading(self, operator: int) -> Reading:
-        """How they read."""
+    def plan(self) -> Plan: ...
+    @property
+    def mesh(self) -> Networks: ...
 
 
 def completed(tick: int, result: Result) -> Event:
@@ -94,13 +103,13 @@ def one_by_one(output: Iterable[Output]) -> Iterator[Event]:
             yield each
 
 
-def in_order(output: Iterable[Output]) -> Iterator[Result]:
+def in_order(output: Iterable[Output]) -> list[Result]:
     """The results of the output, sorted."""
     match list(output):
         case [Completed(results=results)]:  # as is usual, and half of the work where results are many
-            return iter(results)
+            return results
         case several:
-            return (e.result for e in sorted(one_by_one(several), key=itemgetter(0, 1, 2, 3)))
+            return [e.result for e in sorted(one_by_one(several), key=itemgetter(0, 1, 2, 3))]
 
 
 class ResultEmitter:
@@ -117,15 +126,25 @@ class ResultEmitter:
     ) -> None:
         self._joins = lanes(digest_of_join(join.name) for join in schema.joins)
         self._queries = queries
-        self._readings = Readings(self._reading)  # of networks: query and operator in one
+        self._outlines = Outlines(schema)
+        self._forget_queries()
         self._live = live
         self._known = known
         self._scoring = scoring
         self._window = window
 
-    def forget_networks(self) -> None:
-        """Forget how networks read, as those of removed queries; others are read again when needed."""
-        self._readings = Readings(self._reading)
+    def removed(self) -> None:
+        """A query was removed. All are forgotten once half of them are; others are read again when needed."""
+        self._removed += 1
+        if 2 * self._removed >= len(self._shown):
+            self._forget_queries()
+
+    def _forget_queries(self) -> None:
+        self._removed = 0
+        self._meshes: list[Networks] = []
+        self._numbers: dict[int, int] = {}  # of meshes, by identity
+        self._shown = ShownQueries(self._described)
+        self._readings = Readings(self._outline)  # of networks: a mesh's number and operator in one
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
@@ -135,8 +154,7 @@ class ResultEmitter:
         """As ``events``, many at a time."""
         for results in found:
             yield from self._completed([results], snapshot)
-            for row in results.taken(self._ends_early(results)).rows():
-                yield self.retraction(*row)
+            yield from self.retractions(results.taken(self._ends_early(results)))
 
     def pieces(
         self, found: list[Partials], events: list[Event], snapshot: bool = False
@@ -145,8 +163,6 @@ class ResultEmitter:
 
         Pieces are formed lazily; tuples must keep their slots until the last one.
         """
-        if len(self._readings) > _READINGS:
-            self.forget_networks()
         if sum(map(len, found)) + len(events) <= MOST:  # as is usual
             yield [*events, *self.output(found, snapshot)]
             return
@@ -157,7 +173,7 @@ class ResultEmitter:
             check()
             some = [each.taken(at) for each, at in zip(found, rows, strict=False)]
             gone = [each.taken(at) for each, at in zip(early, rows[len(found) :], strict=True)]
-            retracted = [self.retraction(*row) for each in gone for row in each.rows()]
+            retracted = [event for each in gone for event in self.retractions(each)]
             yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
 
     def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
@@ -199,28 +215,34 @@ class ResultEmitter:
     ) -> tuple[list[Result], Lanes]:
         """As ``results``, with numbers in the order of their ids."""
         spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
-        return put_together(self._readings, *self._numbered(found), self._joins, *spans, snapshot=snapshot)
+        rows = self._rows(found)
+        return put_together("+", rows, self._readings, self._shown, self._joins, *spans, snapshot=snapshot)
 
     def _leading_lanes(self, found: Partials) -> Lanes:
         """Numbers in the order of the ids that results will have."""
-        parts = (
-            leading_lanes(self._readings, *self._numbered(part), self._joins) for part in found.parts(MOST)
-        )
+        parts = (leading_lanes(self._rows(part), self._readings, self._joins) for part in found.parts(MOST))
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
-    def _numbered(self, found: Partials) -> tuple[Ints, Ints, list[Named]]:
-        """The reading of each result by number, its members as numbers, and the tuples that have these."""
+    def _rows(self, found: Partials) -> Unformed:
         numbered = np.zeros(len(self._live) + 1, dtype=np.int64)
         numbered[found.members] = 1  # NO_MEMBER, being -1, takes the last place
         slots = np.flatnonzero(numbered[:-1])
         numbered[slots] = np.arange(len(slots))
-        networks = found.query << 32 | found.operator
+        queries = self._shown.places(found.query)
+        networks = self._shown.meshes(queries) << 32 | found.operator
         some, kinds = kinds_of(networks)
         which = self._readings.numbers(networks[some].tolist()).take(kinds)
-        return which, numbered.take(found.members), self._known.names(slots)
+        return Unformed(which, queries, numbered.take(found.members), self._known.names(slots))
 
-    def _reading(self, network: int) -> Reading:
-        return self._queries(network >> 32).reading(network & _OPERATOR)
+    def _described(self, query: int) -> tuple[KeywordQuery, int]:
+        formed = self._queries(query)
+        number = self._numbers.setdefault(id(formed.mesh), len(self._meshes))
+        if number == len(self._meshes):
+            self._meshes.append(formed.mesh)
+        return formed.plan.query, number
+
+    def _outline(self, network: int) -> Outline:
+        return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))
 
     def _judged(
         self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool
@@ -239,7 +261,7 @@ class ResultEmitter:
 
     def tree(self, row: tuple[int, int, list[int]]) -> Tree:
         """The network that a result is of."""
-        return self._queries(row[0]).network(row[1])
+        return self._queries(row[0]).mesh.network(row[1])
 
     def _natural(self, members: Ints) -> tuple[Ints, Ints]:
         """Ends that results would have without deletions, and the times at which they began."""
@@ -249,25 +271,29 @@ class ResultEmitter:
         ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
         return ends, np.where(streaming, self._known.times[members], ALWAYS).max(axis=1)
 
-    def retraction(self, query: int, operator: int, slots: list[int]) -> Event:
-        """The retraction of a result one of whose tuples was deleted."""
-        members = [self._known.member(slot) for slot in slots if slot >= 0]
-        end = min(member.end for member in members)
-        time = min(m.ended_at for m in members if m.end == end and m.ended_at is not None)
-        return self.taken_back(query, operator, slots, time, end)
+    def retractions(self, gone: Partials) -> list[Event]:
+        """The retractions of results one of whose tuples was deleted."""
+        slots = distinct(gone.members[gone.members != NO_MEMBER])
+        deleted = np.full(len(self._live) + 1, FOREVER)  # by slot; NO_MEMBER, being -1, takes the last place
+        for slot in self._known.followed.keys() & slots.tolist():
+            ended_at = self._known.followed[slot].ended_at
+            deleted[slot] = FOREVER if ended_at is None else ended_at
+        ends = np.append(self._live.tuples.end, FOREVER)
+        first = ends.take(gone.members) == gone.end[:, None]
+        times = np.where(first, deleted.take(gone.members), FOREVER).min(axis=1)
+        return self.taken_back(gone, times, gone.end)
 
-    def taken_back(
-        self, query: int, operator: int, slots: list[int], time: int, tick: int | None = None
-    ) -> Event:
-        """The retraction of a result at an event time; ``tick`` is its place in the output, else the time."""
-        standing = self._queries(query)
-        members = [self._known.member(slot) for slot in slots if slot >= 0]
-        times = [member.time for member in members if not member.static]
-        named = [self._known.name(slot) for slot in slots if slot >= 0]
-        tree = standing.network(operator)
-        result = standing.assembler.result("-", tree, named, max(times, default=None), time)
-        tick = time if tick is None else tick
-        return retracted(tick, time, replace(result, tick=tick) if query in self._scoring else result)
+    def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
+        """The retractions of results at event times; ``ticks`` are their places in the output."""
+        starts = self._natural(gone.members)[1]
+        spans = _seconds(starts, starts != ALWAYS), _seconds(times, times < FOREVER)
+        made, _ = put_together("-", self._rows(gone), self._readings, self._shown, self._joins, *spans)
+        if len(self._scoring):
+            made = [
+                replace(result, tick=tick) if query in self._scoring else result
+                for query, result, tick in zip(gone.query.tolist(), made, ticks.tolist(), strict=True)
+            ]
+        return list(map(retracted, ticks.tolist(), times.tolist(), made))
 
 
 def _by_tick_and_id(ticks: Ints, ids: Lanes, made: Sequence[Result]) -> Ints | None:

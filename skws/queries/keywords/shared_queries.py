@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, TypeAlias
 
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.word_matching import WordMatching, words_of
-from skws.results.assemble import Assembler, PathReadings, Reading
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.delta.joins import DeltaJoins
 from skws_mesh.delta.word_pairs import PairQuery
-from skws_mesh.tree import Tree
 from skws_schema.model import Schema
 
 MANY: Final = 1000
@@ -49,18 +46,6 @@ class SharedQuery:
 
     mesh: DeltaJoins
     plan: Plan
-    readings: PathReadings
-
-    @cached_property
-    def assembler(self) -> Assembler:
-        return Assembler(self.plan.query, self.plan.schema)
-
-    def network(self, operator: int) -> Tree:
-        return self.mesh.network(operator)
-
-    def reading(self, operator: int) -> Reading:
-        plan = self.plan
-        return self.readings.reading(self.mesh.network(operator), plan.query.text, plan.keywords)
 
 
 Word: TypeAlias = frozenset[Alternative]
@@ -73,7 +58,6 @@ class SharedQueries:
         self.queries: dict[int, SharedQuery] = {}
         self._schema = schema
         self._mesh = DeltaJoins(live, schema)
-        self._readings = PathReadings(schema)
         self._matching = WordMatching(schema)
         self._numbers: dict[Word, int] = {}
         self._users: Counter[Word] = Counter()
@@ -93,7 +77,7 @@ class SharedQueries:
         self._matching.add(new)
         slots, words = words_of(self._schema, new, rows)
         for number, plan in plans.items():
-            self.queries[number] = SharedQuery(self._mesh, plan, self._readings)
+            self.queries[number] = SharedQuery(self._mesh, plan)
         return self._mesh.add(asked, slots, words)
 
     def remove(self, query: int) -> None:

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.result_emitter import Completed, _by_tick_and_id, in_order, retracted
-from skws.results.assemble import Assembler, Reading, Readings, put_together, seconds
+from skws.results.assemble import (
+    Assembler,
+    Outline,
+    Outlines,
+    Readings,
+    ShownQueries,
+    Unformed,
+    put_together,
+    seconds,
+)
 from skws.results.ids import digest_of_join, lanes
 from skws.results.model import Op, Result
 from skws.results.names import TupleNames
@@ -35,12 +44,16 @@ SCHEMA = Schema(
 )
 PLANS = [Plan(SCHEMA, parse_query(text, SCHEMA), TimeWindow(10), 4) for text in ("ada", "grace", "ada grace")]
 DIGESTS = lanes(digest_of_join(join.name) for join in SCHEMA.joins)
-NETWORKS = [(Assembler(plan.query, SCHEMA), tree) for plan in PLANS for tree in plan.generator().networks()]
+NETWORKS = [(number, tree) for number, plan in enumerate(PLANS) for tree in plan.generator().networks()]
+OUTLINES = Outlines(SCHEMA)
 
 
-def reading(network: int) -> Reading:
-    assembler, tree = NETWORKS[network]
-    return assembler.reading(tree)
+def outline(network: int) -> Outline:
+    return OUTLINES.of(NETWORKS[network][1])
+
+
+def shown() -> ShownQueries:
+    return ShownQueries(lambda query: (PLANS[query].query, query))
 
 
 @pytest.mark.parametrize("count", [0, 1, 40])
@@ -56,25 +69,28 @@ def test_together_as_one_by_one(count: int) -> None:
     drawn.shuffle(named)
     expected: list[Result] = []
     which, chosen, spans = [], [], []
+    assemblers = [Assembler(plan.query, SCHEMA) for plan in PLANS]
     for _ in range(count):
         network = drawn.randrange(len(NETWORKS))
-        assembler, tree = NETWORKS[network]
+        query, tree = NETWORKS[network]
         left = {relation: drawn.sample(some, len(some)) for relation, some in enumerate(members)}
         mine = [left[relation].pop() for relation in tree.relations]
         start, end = drawn.choice([None, 10**15 + 1]), drawn.choice([FOREVER, 10**15 + 3])
-        expected.append(assembler.result("+", tree, mine, start, end, snapshot))
+        expected.append(assemblers[query].result("+", tree, mine, start, end, snapshot))
         which.append(network)
         chosen.append([named.index(each) for each in mine] + [-1] * (4 - len(mine)))
         spans.append(seconds(start, end))
-    readings = Readings(reading)
+    readings, queries = Readings(outline), shown()
     readings.numbers(sorted({*which[::2]}))  # some networks have been met before
     numbers = dict(zip(set(which), readings.numbers(list(set(which))).tolist(), strict=True))
     numbered = np.array(chosen, dtype=np.int64).reshape(count, 4)
+    asked = np.array([NETWORKS[network][0] for network in which], dtype=np.int64)
+    networks = np.array([numbers[network] for network in which], dtype=np.int64)
     made, order = put_together(
+        "+",
+        Unformed(networks, queries.places(asked), numbered, named),
         readings,
-        np.array([numbers[network] for network in which], dtype=np.int64),
-        numbered,
-        named,
+        queries,
         DIGESTS,
         [start for start, _ in spans],
         [end for _, end in spans],
@@ -89,18 +105,20 @@ def test_together_as_one_by_one(count: int) -> None:
 def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]) -> None:
     names = TupleNames(SCHEMA, per_position=None)
     single = [number for number, (_, tree) in enumerate(NETWORKS) if tree.relations == (0,)]
-    readings = Readings(reading)
+    readings, queries = Readings(outline), shown()
     numbers = readings.numbers(single)
-    assert [each.carried for each in readings.some(numbers)] == [
-        (("ada",),),
-        (("grace",),),
-        (("ada", "grace"),),
+    assert [each.text.format("ada", "grace") for each in readings.some(numbers)] == [
+        "r{ada}",
+        "r{ada}",
+        "r{ada, grace}",
     ]
+    places = queries.places(np.array(pair, dtype=np.int64))
+    named = [names.name(0, ("ada grace", 1), 5)]
     (one, other), _ = put_together(
+        "+",
+        Unformed(numbers[list(pair)], places, np.zeros((2, 4), dtype=np.int64), named),
         readings,
-        numbers[list(pair)],
-        np.zeros((2, 4), dtype=np.int64),
-        [names.name(0, ("ada grace", 1), 5)],
+        queries,
         DIGESTS,
         [1.0] * 2,
         [2.0] * 2,
@@ -137,9 +155,9 @@ def _told(op: Op, tick: int, name: str) -> Result:
 
 def test_output_is_in_order_whether_it_comes_one_by_one_or_many_at_a_time() -> None:
     many = Completed([1, 2, 2], [_told("+", 1, "c"), _told("+", 2, "a"), _told("+", 2, "b")])
-    assert list(in_order([many])) == many.results
+    assert in_order([many]) == many.results
     more = Completed([2, 3], [_told("+", 2, "aa"), _told("+", 3, "a")])
     gone = retracted(2, 2, _told("-", 1, "c"))
     shown = [(result.op, result.id) for result in in_order([more, gone, many])]
     assert shown == [("+", "c"), ("-", "c"), ("+", "a"), ("+", "aa"), ("+", "b"), ("+", "a")]
-    assert list(in_order([])) == []
+    assert in_order([]) == []

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from skws.keywords import keyword_matching
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.results.assemble import Reading
+from skws.results.assemble import ShownQueries
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_schema.errors import UsageError
@@ -133,7 +134,8 @@ def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
 
 
 def _texts_read() -> set[str]:
-    return {known.query for known in gc.get_objects() if isinstance(known, Reading)}
+    shown = (each for each in gc.get_objects() if isinstance(each, ShownQueries))
+    return {text for each in shown for text in each.texts(np.arange(len(each)))}
 
 
 def test_names_are_taken_once_and_known() -> None:

@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check test-all golden bench api format clean
+.PHONY: demo test check test-all golden bench docs format clean
 
 ## Half a century of films in a minute, with standing queries
 demo: $(READY)
@@ -41,9 +41,9 @@ bench: $(READY)
 	$(BIN)/skws bench queries --hours 0.1 --numbers 1,10,100 --no-draw --output build/bench
 	$(BIN)/skws bench paper --hours 0.05 --figures 5.1,5.6 --time-limit 60 --no-draw --output build/bench
 
-## Pages of the API, from docstrings, in build/api
-api: $(READY)
-	$(BIN)/pdoc --no-show-source --output-directory build/api skws skws_schema skws_windows skws_purging skws_mesh skws_patterns skws_bounds
+## The documentation site, in build/site; the tests build it as well
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -1,0 +1,91 @@
+"""Hooks of MkDocs: the pages of the whole checkout become one site.
+
+Pages are read in a checkout as well: links between them are those of the checkout, READMEs outside docs/ join
+the site, and the navigation is the list in docs/README.md.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+_OUTSIDE: Final = ("*/README.md", "examples/*/README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+_COPIED: Final = ("examples/shop/shop.ipynb",)
+_FENCE: Final = re.compile(r"^```(?P<language>\w+) (?P<title>\S+)$", re.M)
+_NOT_RUN: Final = re.compile(r"^<!-- not run: .*? -->\n", re.M)
+_CODE: Final = re.compile(r"^```.*?^```|`[^`\n]*`", re.M | re.S)
+_LINK: Final = re.compile(r"\[(?P<text>[^\]\[]+)\]\((?P<target>(?!https?:|#)[^)#\s]+)(?P<part>#[^)\s]*)?\)")
+_ITEM: Final = re.compile(r"^(?P<indent> *)- \[(?P<title>[^\]]+)\]\((?P<target>[^)\s]+\.md)\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Make the navigation of the list in docs/README.md."""
+    config.nav = navigation((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
+    return config
+
+
+def navigation(listed: str) -> list[Any]:
+    """A section for each heading with a list under it; the first page is the list itself."""
+    found: list[Any] = [{"Home": "README.md"}]
+    section: list[Any] = []
+    for line in listed.splitlines():
+        if line.startswith("## "):
+            section = []
+            found.append({line.removeprefix("## "): section})
+        elif item := _ITEM.match(line):
+            section.append({item["title"]: _place_in_site(posixpath.normpath(f"docs/{item['target']}"))})
+    return [entry for entry in found if all(entry.values())]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages outside docs/."""
+    outside = {path.relative_to(ROOT).as_posix() for names in _OUTSIDE for path in ROOT.glob(names)}
+    for name in sorted({*outside, *_COPIED} - {"docs/README.md", "bench/README.md"}):
+        files.append(File.generated(config, _place_in_site(name), abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
+    """Links of the checkout as links of the site; titles of blocks that are files."""
+    here = _place_in_checkout(page.file.src_uri)
+    known = set(files.src_uris)
+
+    def link(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), found["target"]))
+        if not target.endswith(".md") and (ROOT / target / "README.md").is_file():
+            target = f"{target}/README.md"
+        place = _place_in_site(target)
+        if place not in known:
+            # Sources are read in a checkout.
+            return found["text"] if (ROOT / target).exists() else found.group()
+        relative = posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
+        return f"[{found['text']}]({relative}{found['part'] or ''})"
+
+    return _FENCE.sub(_titled, _outside_code(_NOT_RUN.sub("", markdown), link))
+
+
+def _outside_code(markdown: str, link: Any) -> str:
+    kept = _CODE.findall(markdown)
+    blank = _CODE.sub("\0", markdown)
+    return re.sub("\0", lambda _: kept.pop(0), _LINK.sub(link, blank))
+
+
+def _titled(found: re.Match[str]) -> str:
+    title = found["title"]
+    return f'```{found["language"]} title="{title}"' if "." in title else f"```{found['language']}"
+
+
+def _place_in_site(name: str) -> str:
+    """The page of a file of the checkout: those outside docs/ lie in a folder that docs/ does not have."""
+    return name.removeprefix("docs/") if name.startswith("docs/") else f"checkout/{name}"
+
+
+def _place_in_checkout(place: str) -> str:
+    return place.removeprefix("checkout/") if place.startswith("checkout/") else f"docs/{place}"

@@ -1,0 +1,99 @@
+"""The reference pages are complete: every key of a schema, every command and option, every quoted message."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import typer
+from pydantic import BaseModel
+from typer.core import TyperGroup
+
+from skws.cli.app import app
+from skws_schema.yaml.document import AttributeDocument, Document, JoinDocument, RelationDocument
+from tests.places import ROOT
+
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "Top level": Document,
+    "Relations": RelationDocument,
+    "Attributes": AttributeDocument,
+    "Joins": JoinDocument,
+}
+
+
+@pytest.mark.parametrize(("section", "model"), _SECTIONS.items(), ids=_SECTIONS)
+def test_the_schema_page_lists_the_keys_that_are_accepted(section: str, model: type[BaseModel]) -> None:
+    page = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
+    text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", text, re.M)
+    listed = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    assert listed == {described.alias or name for name, described in model.model_fields.items()}
+
+
+def _commands(command: Any, name: str) -> list[tuple[str, Any]]:
+    if not isinstance(command, TyperGroup):
+        return [(name, command)]
+    context = typer.Context(command)
+    parts = [(part, command.get_command(context, part)) for part in command.list_commands(context)]
+    return [found for part, below in parts for found in _commands(below, f"{name} {part}")]
+
+
+COMMANDS = _commands(typer.main.get_command(app), "skws")
+
+
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+_HEADING = re.compile(r"^##+ (skws [^\n]+)\n(.*?)(?=^##+ skws|\Z)", re.M | re.S)
+PARTS: dict[str, str] = {found[1]: found[2] for found in _HEADING.finditer(PAGE)}
+
+
+def _part(name: str) -> str:
+    """What the page says of a command, with the options of the commands that it refers to."""
+    text = PARTS.get(name) or PARTS[name.rpartition(" ")[0]]
+    others = {f"skws {other}" for other in re.findall(r"as for\s+`([\w ]+)`", text)}
+    return text + "".join(_part(other) for other in others - {name})
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
+def test_the_page_of_the_command_line_names_every_option(name: str, command: Any) -> None:
+    options = [{*parameter.opts, *parameter.secondary_opts} for parameter in command.params]
+    text = _part(name)
+    named = set(re.findall(r"--[a-z][a-z-]*[a-z]", text))
+    long = [{option for option in spellings if option.startswith("--")} for spellings in options]
+    assert [sorted(spellings) for spellings in long if spellings and not spellings & named] == []
+
+
+MESSAGES = re.findall(
+    r"^### `(.+?)`", (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8"), re.M
+)
+_HOLE = "\0"
+
+
+@cache
+def _texts() -> str:
+    """All texts in the sources of the product, with a mark where a value goes, a line each."""
+    sources = [path for pattern in ("skws/**/*.py", "*/skws_*/**/*.py") for path in ROOT.glob(pattern)]
+    found = [text for source in sources for text in _written(ast.parse(source.read_text(encoding="utf-8")))]
+    return "\n".join(text.replace("\n", " ") for text in found)
+
+
+def _written(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else _HOLE for part in node.values)  # type: ignore[misc]  # constants of an f-string are texts
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_messages_of_the_troubleshooting_page_are_those_of_the_product(message: str) -> None:
+    parts = [part.strip() for part in message.split("...") if part.strip()]
+    assert sum(map(len, parts)) > 10
+    assert re.search(".*".join(map(re.escape, parts)), _texts())
+
+
+def test_the_troubleshooting_page_has_messages() -> None:
+    assert len(MESSAGES) > 15

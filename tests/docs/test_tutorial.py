@@ -1,0 +1,158 @@
+"""Every step of the tutorial, and the recipe for Slack, with a PostgreSQL server of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import Block, blocks, files, matches
+from tests.places import ROOT
+from tests.postgres import Database
+from tests.waiting import until
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+SLACK = ROOT / "docs" / "recipes" / "postgresql-to-slack.md"
+
+
+class Shell:
+    """Runs the commands of a page in one folder; live searches go on beside the others."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        own = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_DATA_HOME": str(folder / "xdg"),
+        }
+        self._environment = {**os.environ, **own, **environment}
+        self._live: list[subprocess.Popen[bytes]] = []
+
+    def run(self, block: Block) -> str:
+        script = "set -e\n" + "\n".join(block.commands)
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, block: Block) -> Path:
+        """A file that the output goes to."""
+        shown = self.folder / f"shown-{len(self._live)}"
+        (command,) = block.commands
+        with shown.open("wb") as file:
+            live = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self._environment, stdout=file
+            )
+        self._live.append(live)
+        return shown
+
+    def interrupt(self) -> None:
+        """Ctrl-C to the live search that began last."""
+        self._live[-1].send_signal(signal.SIGINT)
+        assert self._live[-1].wait(30) == 130
+
+    def close(self) -> None:
+        for live in self._live:
+            live.kill()
+            live.wait()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, database: Database) -> Iterator[Shell]:
+    opened = Shell(tmp_path, SHOP=database.uri())
+    yield opened
+    opened.close()
+
+
+def _steps(page: Path, folder: Path) -> list[Block]:
+    """The commands of a page that this test has to run, with its files laid out."""
+    for name, text in files(page).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [block for block in blocks(page) if block.why_not == "tests/docs/test_tutorial.py runs it"]
+
+
+def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
+    create, search, watch, insert, delete, alert, complain, missed, again, drop = _steps(TUTORIAL, tmp_path)
+    shell.run(create)
+    assert search.output is not None
+    found = shell.run(search)
+    assert matches(search.output, found), found
+
+    shown = shell.start(watch)
+    assert watch.output is not None
+    expected = watch.output
+    until(lambda: matches(expected, shown.read_text()))
+    shell.run(insert)
+    until(lambda: "smokes, and it" in shown.read_text())
+    shell.run(delete)
+    until(lambda: "\n- " in shown.read_text())
+    shell.interrupt()
+
+    alerts = tmp_path / "murray.jsonl"
+    shell.start(alert)
+    until(lambda: '"The lid leaks."' in _text(tmp_path / "leaks.jsonl"))
+    shell.run(complain)
+    until(lambda: "The toaster smokes." in _text(alerts))
+    shell.interrupt()
+    shell.run(missed)
+    shell.start(again)
+    until(lambda: "It smokes again." in _text(alerts))
+    shell.interrupt()
+    assert len(alerts.read_text().splitlines()) == 2
+    shell.run(drop)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+class _Hook(BaseHTTPRequestHandler):
+    """Takes messages as Slack does."""
+
+    messages: list[str] = []  # noqa: RUF012 - one test uses it
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert set(message) == {"text"}
+        self.messages.append(message["text"])
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
+        """Nothing."""
+
+
+def test_results_reach_slack(tmp_path: Path, database: Database) -> None:
+    hook = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
+    threading.Thread(target=hook.serve_forever, daemon=True).start()
+    shell = Shell(
+        tmp_path, SHOP=database.uri(), SLACK_WEBHOOK=f"http://127.0.0.1:{hook.server_port}/services"
+    )
+    try:
+        shell.run(_steps(TUTORIAL, tmp_path)[0])
+        (watch,) = _steps(SLACK, tmp_path)
+        shell.start(watch)
+        until((tmp_path / "run").exists)
+        database.run("INSERT INTO complaint VALUES (2, 2, 'It smokes, and it leaks.')")
+        until(lambda: _Hook.messages)
+        shell.interrupt()
+    finally:
+        shell.close()
+        hook.shutdown()
+        hook.server_close()
+    (message,) = _Hook.messages
+    assert message.startswith("*murray leaks* ")
+    assert {"Grace Murray", "toaster", "It smokes, and it leaks."} <= set(message.split(" · "))

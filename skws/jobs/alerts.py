@@ -29,19 +29,23 @@ from skws.spec.query import (
     RANK,
     SELECT,
     SIZE,
+    SQL,
     TOP,
     WINDOW,
     Query,
 )
 from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8
 from skws_schema.yaml.located import locate
-from skws_windows.window import MICROSECOND, parse_duration
+from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, parse_window
 
 _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}
 _TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
+_TEXT: Final = ("query", PATTERN, SQL)
+_DELIVERY: Final = ("sinks", "limit")
 _KNOWN: Final = (
-    "query",
-    PATTERN,
+    *_TEXT,
+    "kind",
+    "options",
     SELECT,
     "max_size",
     "without",
@@ -49,10 +53,9 @@ _KNOWN: Final = (
     "window",
     *_TEXTS,
     *_FLAGS,
-    "sinks",
-    "limit",
+    *_DELIVERY,
 )
-_EXPECTED: Final = "expected keywords, or a mapping with query or pattern"
+_EXPECTED: Final = "expected keywords, or a mapping with query, pattern or sql"
 _FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*|[a-z]+)\s*", re.IGNORECASE)
 _REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
 _EVERY: Final = MICROSECOND
@@ -204,12 +207,13 @@ def _of_mapping(given: Mapping[Any, Any]) -> Alert:
     for key in given:
         if key not in _KNOWN:
             raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
-    text, pattern = given.get("query"), given.get(PATTERN)
-    if (text is None) == (pattern is None):
+    texts = [key for key in _TEXT if given.get(key) is not None]
+    if len(texts) != 1:
         raise UsageError(_EXPECTED)
+    read = _of_kind if "kind" in given else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
     limit = given.get("limit")
     return Alert(
-        _keywords(given) if pattern is None else _pattern(given),
+        read(given),
         _sinks(given.get("sinks", [])),
         None if limit is None else Rate.of(_text("limit", limit)),
     )
@@ -219,7 +223,7 @@ def _keywords(given: Mapping[Any, Any]) -> Query:
     if SELECT in given:
         raise UsageError("select needs pattern: keywords show whole tuples")
     options = _options(given)
-    kind = TOP if SIZE in options else KEYWORDS
+    kind = TOP if SIZE in options else KEYWORDS  # with a window expression, of the kind that the job gives it
     text = with_left_out(
         _text("query", given["query"]), _several("without", given.get("without", []), "a relation")
     )
@@ -233,6 +237,30 @@ def _pattern(given: Mapping[Any, Any]) -> Query:
         raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
     select = _select(given[SELECT]) if SELECT in given else None
     return Query.of_pattern(_text(PATTERN, given[PATTERN]), select, _number(given, "max_size"))
+
+
+def _sql(given: Mapping[Any, Any]) -> Query:
+    _only(given, SQL)
+    return Query(_text(SQL, given[SQL]), kind=SQL)
+
+
+def _of_kind(given: Mapping[Any, Any]) -> Query:
+    """A query of a kind that another package adds."""
+    _only(given, "query", "kind", "options", "max_size")
+    options = given.get("options", {})
+    if not isinstance(options, dict):
+        raise UsageError(f"options: {options!r}: expected a mapping of names to texts")
+    read = {str(name): _text(f"options: {name}", value) for name, value in options.items()}
+    return Query(
+        _text("query", given["query"]), _number(given, "max_size"), _text("kind", given["kind"]), read
+    )
+
+
+def _only(given: Mapping[Any, Any], first: str, *others: str) -> None:
+    """Raises UsageError for a key that does not go with the first one."""
+    for key in given:
+        if key not in (first, *others, *_DELIVERY):
+            raise UsageError(f"{key} does not go with {first}")
 
 
 def _select(given: Any) -> str:
@@ -257,10 +285,22 @@ def _options(given: Mapping[Any, Any]) -> dict[str, str]:
         if "window" in given:
             options[WINDOW] = _text("window", given["window"])
         top_of(options)
-    elif GROUP in options or APPEND_ONLY in options or "window" in given:
-        raise UsageError("group, append_only and a window of its own need top")
+    elif GROUP in options or APPEND_ONLY in options:
+        raise UsageError("group and append_only need top")
+    elif "window" in given:
+        options[WINDOW] = _expression(given["window"])
     ranking_of(options)
     return options
+
+
+def _expression(given: Any) -> str:
+    """The window expression of keywords; all those over windows of time or tuples share the job's window."""
+    text = _text("window", given)
+    if not isinstance(parse_window(text), ExpressionWindow):
+        raise UsageError(
+            "window: all keyword queries of a job share its window: expected an expression, or top"
+        )
+    return text
 
 
 def _sinks(given: Any) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from skws.extensions import KINDS as ADDED
+from skws.extensions import extension
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.kind import KeywordKind
@@ -52,10 +54,12 @@ KINDS: Final[dict[str, Callable[[], QueryKind]]] = {
 
 
 def kind_of(name: str) -> QueryKind:
-    """The kind of a name. Raises UsageError if there is none."""
-    if name not in KINDS:
+    """The kind of a name, of skws or of another package. Raises UsageError if there is none."""
+    made = KINDS.get(name) or extension(ADDED, name)
+    if made is None:
         raise UsageError(f"kind of query {name!r}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}")
-    return KINDS[name]()
+    kind: QueryKind = made()
+    return kind
 
 
 def notes(query: Query, stream: Stream) -> tuple[str, ...]:

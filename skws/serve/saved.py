@@ -12,9 +12,9 @@ from typing import Any, Final
 import orjson
 
 from skws.jobs.alerts import alert_of
-from skws.spec.query import KEYWORDS, SQL, WINDOW, Query
+from skws.spec.query import Query
 from skws_schema.errors import UsageError
-from skws_windows.window import ExpressionWindow, parse_duration, parse_window
+from skws_windows.window import parse_duration
 
 MOST_NAME: Final = 200
 MOST_TEXT: Final = 4_000
@@ -53,7 +53,9 @@ class SavedSearch:
         for key in ("sinks", "limit"):
             if key in rest:
                 raise UsageError(f"no {key!r} here: results go to the event stream of the query")
-        query = _query(rest)
+        if "kind" in rest:
+            raise UsageError("no 'kind' here: queries of other packages are not saved over the network")
+        query = alert_of(rest).query
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
         return cls(replace(query, name=name), _owner(told), _metadata(told.get("metadata", {})), _every(told))
@@ -88,26 +90,6 @@ class SavedSearch:
             "options": dict(query.options),
         }
         return shown | {"every": self.every} if self.every else shown
-
-
-def _query(told: Mapping[str, Any]) -> Query:
-    if SQL in told:
-        others = [key for key in told if key != SQL]
-        if others:
-            raise UsageError(f"{others[0]!r} does not go with sql")
-        if not isinstance(told[SQL], str) or not told[SQL]:
-            raise UsageError(f"sql: {told[SQL]!r}: expected a text")
-        return Query(told[SQL], kind=SQL)
-    if WINDOW in told and "top" not in told and "query" in told and isinstance(told[WINDOW], str):
-        window = parse_window(told[WINDOW])
-        if not isinstance(window, ExpressionWindow):
-            raise UsageError(
-                "window: the stream has one window for all keywords: expected an expression, or top"
-            )
-        query = alert_of({key: value for key, value in told.items() if key != WINDOW}).query
-        if query.kind == KEYWORDS:
-            return replace(query, options={**query.options, WINDOW: told[WINDOW]})
-    return alert_of(dict(told)).query
 
 
 def _check_name(name: str) -> None:

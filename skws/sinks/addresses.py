@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
+from skws.extensions import SINKS, extension
 from skws.sinks.base import Sink
 from skws.sinks.database import PARAMETERS, SqliteSink, Table
 from skws.sinks.files import JsonLinesSink, ParquetSink
@@ -36,8 +37,16 @@ def open_sinks(texts: Iterable[str], *, color: bool = False) -> list[Sink]:
 def parse_sink(text: str, *, color: bool = False) -> Sink:
     """The sink at an address. Raises UsageError if it is invalid, SourceError if a package is missing."""
     kind, colon, rest = text.partition(":")
-    if not colon or kind not in (*_KINDS, "postgres") or not rest:
+    if colon and rest and kind in (*_KINDS, "postgres"):
+        return _of_skws(text, kind, rest, color=color)
+    made = extension(SINKS, kind) if colon else None
+    if made is None:
         raise UsageError(f"sink {redacted(text)}: {_HOW}{nearest(kind, _KINDS)}")
+    added: Sink = made(text)
+    return added
+
+
+def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
     match kind:
         case "stdout":
             return StdoutSink(_format(rest), sys.stdout.buffer, color=color)

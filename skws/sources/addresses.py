@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
+from skws.extensions import SOURCES, extension
 from skws.extras import missing_extra
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files.feed import FilesSource
@@ -36,6 +37,9 @@ def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None =
         return _kafka(text, clock or SystemClock())
     if text.startswith(_REPLAY):
         return _replay(text.removeprefix(_REPLAY), clock or SystemClock())
+    added = _of_extension(text)
+    if added is not None:
+        return added
     scheme, colon, _ = text.partition("://")
     if colon and scheme != "file":
         raise UsageError(
@@ -46,6 +50,16 @@ def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None =
     if not path:
         raise UsageError("the source is empty: expected a path, -, replay:PATH or an address")
     return FilesSource(Path(path))
+
+
+def _of_extension(text: str) -> Source | None:
+    """The source of another package whose scheme ``text`` begins with; a file of that name goes before."""
+    scheme, colon, _ = text.partition(":")
+    if not colon or scheme == "file" or Path(text).exists():
+        return None
+    made = extension(SOURCES, scheme)
+    source: Source | None = None if made is None else made(text)
+    return source
 
 
 def is_postgres(text: str) -> bool:

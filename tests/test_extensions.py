@@ -1,0 +1,107 @@
+"""Sources, sinks and kinds of queries of another package: that of docs/extending.md."""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+from pathlib import Path
+
+import orjson
+import pytest
+
+import skws as library
+from skws.queries.kinds import kind_of
+from skws.sinks.addresses import parse_sink
+from skws.sources.addresses import parse_source
+from skws_schema.errors import UsageError
+from tests.commands import REPLAY, SCHEMA, Skws
+from tests.docs.blocks import files
+from tests.places import ROOT
+
+PAGE = files(ROOT / "docs" / "extending.md")
+ROWS = [{"cid": 7, "name": "Ada"}, {"cid": 8, "name": "Grace"}, {"cid": 9, "name": "Ada"}]
+
+
+def installed(folder: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
+    """The metadata that an installer would leave."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{key} = {value}" for key, value in points.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in PAGE.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    project = tomllib.loads(PAGE["pyproject.toml"])["project"]
+    installed(tmp_path, "skws_fresh", project["entry-points"])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_job_uses_all_three(package: Path, skws: Skws, caplog: pytest.LogCaptureFixture) -> None:
+    arguments = ("--source", f"program:cat {REPLAY}", "--queries", package / "standing.yaml")
+    with caplog.at_level(logging.WARNING, "alerts"):
+        outcome = skws(
+            "watch", "--schema", SCHEMA, *arguments, "--sink", "logging:alerts", "--engine", "local"
+        )
+    assert outcome.code == 0, outcome.err
+    found = [orjson.loads(record.message) for record in caplog.records if record.name == "alerts"]
+    actors = [one["tuples"][0]["row"]["actor.name"] for one in found if one["query"] == "actors"]
+    assert len(actors) == len(set(actors)) > 10
+    assert sum(one["query"] == "tarantino travolta" for one in found) == 2
+
+
+def test_a_session_answers_the_kind_and_goes_on(package: Path) -> None:
+    schema = {"name": "s", "relations": {"customer": {"attributes": {"cid": "integer", "name": "text"}}}}
+    session = library.Session(schema, window="1 hour")
+    session.add({"new": library.Query("customer.name", kind="fresh")})
+    first = session.process({"customer": ROWS[:1]})
+    rest = session.process({"customer": ROWS[1:]})
+    assert [result.tuples[0].row for result in (*first, *rest)] == [
+        {"customer.name": "Ada"},
+        {"customer.name": "Grace"},
+    ]
+
+
+def test_what_it_refuses_is_said(package: Path, skws: Skws) -> None:
+    (package / "wrong.yaml").write_text("actors: {kind: fresh, query: actor.age}")
+    arguments = ("--source", "program:no-such-program", "--queries", package / "wrong.yaml")
+    outcome = skws("watch", "--schema", SCHEMA, *arguments, "--engine", "local")
+    assert outcome.code == 2
+    assert "'actor.age': expected relation.attribute" in outcome.err
+
+
+def test_names_nobody_adds_are_errors_as_ever(package: Path) -> None:
+    with pytest.raises(UsageError, match="no source is called feed"):
+        parse_source("feed://x")
+    with pytest.raises(UsageError, match="expected stdout:FORMAT"):
+        parse_sink("loging:alerts")
+    with pytest.raises(UsageError, match="kind of query 'freshly'"):
+        kind_of("freshly")
+
+
+def test_two_packages_with_one_name_are_an_error(package: Path) -> None:
+    installed(package, "other", {"skws.sinks": {"logging": "other:Sink"}})
+    with pytest.raises(UsageError, match="uninstall one"):
+        parse_sink("logging:alerts")
+
+
+def test_a_package_that_cannot_be_loaded_is_named(package: Path) -> None:
+    installed(package, "other", {"skws.sources": {"broken": "no_such_module:Source"}})
+    with pytest.raises(UsageError, match="no_such_module:Source cannot be loaded"):
+        parse_source("broken:x")
+
+
+def test_a_file_goes_before_a_scheme(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(package)
+    (package / "program:x").write_text("")
+    assert parse_source("program:x").name == "program:x"

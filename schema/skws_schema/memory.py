@@ -152,7 +152,7 @@ def _by_whom() -> str:
 
 def _peak() -> int:
     import resource  # noqa: PLC0415 - there is none on Windows
-    import sys  # noqa: PLC0415
+
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

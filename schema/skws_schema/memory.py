@@ -8,6 +8,7 @@ process alone, without mapped files, which the system may drop at any time.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from mmap import mmap
@@ -152,7 +153,6 @@ def _by_whom() -> str:
 
 def _peak() -> int:
     import resource  # noqa: PLC0415 - there is none on Windows
-
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -10,7 +10,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
@@ -110,13 +110,15 @@ def told(log: Path, pattern: str) -> str:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """A standalone master and a worker of two cores; gives the URL."""
+    """A standalone master and two workers; gives the URL."""
     ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with daemon("master.Master", *ports, log=folder / "master.log"):
         url = told(folder / "master.log", r"spark://127\.0\.0\.1:\d+")
-        size = ("--cores", "2", "--memory", "2g", "--work-dir", str(folder / "work"))
-        with daemon("worker.Worker", *ports, *size, url, log=folder / "worker.log"):
-            told(folder / "worker.log", "Successfully registered with master")
+        size = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"))
+        with ExitStack() as workers:
+            for log in (folder / "worker-1.log", folder / "worker-2.log"):
+                workers.enter_context(daemon("worker.Worker", *ports, *size, url, log=log))
+                told(log, "Successfully registered with master")
             yield url
 
 

@@ -31,9 +31,10 @@ from typing import Final, NamedTuple
 
 from bench.load import HEAVY, KEYED
 from skws.data.batch import RecordBatch
+from skws.data.packing import packed, unpacked
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Piece, pack, read_pieces, unpack
+from skws.formats.pieces import Piece, read_pieces
 from skws.queries.kinds import window_of
 from skws.queries.ranges import SliceRanges, blocks_of
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
@@ -163,10 +164,11 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
         paths = [folder / f"{part}.pieces" for part in range(number)]
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in paths]
-            for piece, packed in pieces:
-                own = slicing.parts_of(piece, unpack(packed)) if number > 1 else [(0, piece, unpack(packed))]
-                for part, some, batches in own:
-                    pickle.dump((some, pack(batches)), files[part])
+            for piece, blob in pieces:
+                batch = unpacked(blob)
+                own = slicing.parts_of(piece, batch) if number > 1 else [(0, piece, batch)]
+                for part, some, records in own:
+                    pickle.dump((some, packed(records)), files[part])
         divide = time.process_time() - began
         pieces.clear()
         taken = []
@@ -187,11 +189,11 @@ def _searched_part(job: Job, one: Slice, path: Path) -> Share:
     return Share(time.process_time() - began, _peak() - before, results)
 
 
-def _pieces(path: Path) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+def _pieces(path: Path) -> Iterator[tuple[Piece, RecordBatch]]:
     with path.open("rb") as file:
         while file.peek(1):
-            piece, packed = pickle.load(file)
-            yield piece, unpack(packed)
+            piece, blob = pickle.load(file)
+            yield piece, unpacked(blob)
 
 
 def _peak() -> int:

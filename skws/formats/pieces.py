@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from skws.data.batch import BATCH, Chunk, RecordBatch, together
+from skws.data.packing import packed
 from skws.data.record import BadRecord
 from skws.formats.files import Format, Split
 from skws.formats.jsonl_columns import ChunkReader, reads_columns
@@ -122,10 +123,10 @@ class Packer:
         first, last = int(batches[0].time[0]), int(batches[-1].time[-1])
         dequeues = any(map(self._dequeues, deleting))
         piece = self._next(Holds.RECORDS, first, last, size, deletions, dequeues=dequeues)
-        return piece, pack(batches)
+        return piece, packed(together(batches))
 
     def _table(self, batch: RecordBatch) -> tuple[Piece, bytes]:
-        return self._next(Holds.TABLE, 0, 0, len(batch)), pack([batch])
+        return self._next(Holds.TABLE, 0, 0, len(batch)), packed(batch)
 
     def _dequeues(self, batch: RecordBatch) -> bool:
         return any(
@@ -170,18 +171,7 @@ def _columns(split: Split, schema: Schema) -> Iterator[RecordBatch] | None:
     return parquet.group_batches(split, schema)
 
 
-def pack(batches: list[RecordBatch]) -> bytes:
-    """Batches as bytes, for ``unpack`` in a process of the same run."""
-    return pickle.dumps([batch.packed() for batch in batches], protocol=5)
-
-
-def unpack(packed: bytes) -> list[RecordBatch]:
-    """Inverse of ``pack``."""
-    batches: list[RecordBatch] = pickle.loads(packed)  # noqa: S301 - written by the same run
-    return batches
-
-
-def unpack_bad(packed: bytes) -> list[BadRecord]:
+def unpack_bad(blob: bytes) -> list[BadRecord]:
     """The records of a piece that holds ``BAD``."""
-    records: list[BadRecord] = pickle.loads(packed)  # noqa: S301 - written by the same run
+    records: list[BadRecord] = pickle.loads(blob)  # noqa: S301 - written by the same run
     return records

@@ -20,11 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import packed, unpacked
 from skws.data.record import BadRecord
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Holds, Piece, pack, read_pieces, unpack, unpack_bad
+from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
 from skws.formats.replay import MEMORY_RECORDS
 from skws.parallel.workers import Spool, Task, Worker, Workers
 from skws.queries.evaluator import Counts
@@ -296,10 +297,10 @@ def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
     return sorted(read, key=lambda each: (each[0].holds, each[0].first, each[0].place))
 
 
-def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[Piece, RecordBatch]]:
     for piece, stored in pieces:
         check()
-        yield piece, unpack(stored.read(spools))
+        yield piece, unpacked(stored.read(spools))
 
 
 def _look(worker: Worker, split: Split) -> None:
@@ -309,18 +310,18 @@ def _look(worker: Worker, split: Split) -> None:
 
 def _read_and_pack(worker: Worker, split: Split, schema: Schema) -> None:
     """A task: the pieces of a split."""
-    for piece, packed in read_pieces(split, schema):
-        place = worker.spools[worker.number].append(packed)
-        worker.emit((piece, Stored(worker.number, place, len(packed))))
+    for piece, blob in read_pieces(split, schema):
+        place = worker.spools[worker.number].append(blob)
+        worker.emit((piece, Stored(worker.number, place, len(blob))))
 
 
 def _divide(worker: Worker, slicing: Slicing, held: tuple[Piece, Stored]) -> None:
     """A task: what each part of the keys has of a piece."""
-    for piece, batches in _unpacked([held], worker.spools):
-        for part, own, records in slicing.parts_of(piece, batches):
-            packed = pack(records)
-            place = worker.spools[worker.number].append(packed)
-            worker.emit((part, own, Stored(worker.number, place, len(packed))))
+    for piece, batch in _unpacked([held], worker.spools):
+        for part, own, records in slicing.parts_of(piece, batch):
+            blob = packed(records)
+            place = worker.spools[worker.number].append(blob)
+            worker.emit((part, own, Stored(worker.number, place, len(blob))))
 
 
 def _search_range(

@@ -87,16 +87,13 @@ class Slicing:
     reason: str = ""
     keys: KeyPartitioning | None = None
 
-    def parts_of(
-        self, piece: Piece, batches: Sequence[RecordBatch]
-    ) -> Iterator[tuple[int, Piece, list[RecordBatch]]]:
+    def parts_of(self, piece: Piece, batch: RecordBatch) -> Iterator[tuple[int, Piece, RecordBatch]]:
         """A piece cut by keys: what each slice has of it. Tables go to all."""
         assert self.keys is not None  # noqa: S101 - else slices read pieces whole
-        batch = together(batches)
         for number, own in enumerate(self.keys.divided(batch, len(self.slices))):
             if len(own):
                 first, last = (0, 0) if piece.holds is Holds.TABLE else own.time[[0, -1]].tolist()
-                yield number, replace(piece, first=first, last=last, size=len(own)), [own.packed()]
+                yield number, replace(piece, first=first, last=last, size=len(own)), own
 
 
 def plan_slices(
@@ -309,7 +306,7 @@ def less(counts: Counts, before: Counts) -> Counts:
 
 
 def in_order(
-    pieces: Iterable[tuple[Piece, list[RecordBatch]]],
+    pieces: Iterable[tuple[Piece, RecordBatch]],
 ) -> tuple[list[Record], Iterator[RecordBatch]]:
     """The tables among the pieces of a slice, and its records in order of time.
 
@@ -323,46 +320,45 @@ def in_order(
 
 
 def _without_tables(
-    pieces: Iterator[tuple[Piece, list[RecordBatch]]], tables: list[Record]
-) -> Iterator[tuple[Piece, list[RecordBatch]]]:
+    pieces: Iterator[tuple[Piece, RecordBatch]], tables: list[Record]
+) -> Iterator[tuple[Piece, RecordBatch]]:
     """The pieces of the stream; when the first one comes, ``tables`` has the rows of the pieces before it."""
-    for piece, batches in pieces:
+    for piece, batch in pieces:
         if piece.holds is Holds.TABLE:
-            tables += (record for batch in batches for record in batch.records())
+            tables += batch.records()
         else:
-            yield piece, batches
+            yield piece, batch
 
 
-def merged(pieces: Iterable[tuple[Piece, list[RecordBatch]]]) -> Iterator[RecordBatch]:
+def merged(pieces: Iterable[tuple[Piece, RecordBatch]]) -> Iterator[RecordBatch]:
     """Records in order of time, in order of arrival where times are equal; pieces come by their first times.
 
     A piece is held until one comes that begins after its last record.
     """
-    held: list[tuple[Piece, list[RecordBatch]]] = []
-    for piece, batches in pieces:
+    held: list[tuple[Piece, RecordBatch]] = []
+    for piece, batch in pieces:
         held = yield from _settled(held, piece.first)
-        held.append((piece, batches))
+        held.append((piece, batch))
     yield from _settled(held, FOREVER)
 
 
 def _settled(
-    held: list[tuple[Piece, list[RecordBatch]]], end: int
-) -> Generator[RecordBatch, None, list[tuple[Piece, list[RecordBatch]]]]:
+    held: list[tuple[Piece, RecordBatch]], end: int
+) -> Generator[RecordBatch, None, list[tuple[Piece, RecordBatch]]]:
     """The records of pieces before a time; returns the pieces with the rest of them."""
-    ready: list[tuple[Piece, list[RecordBatch]]] = []
-    rest: list[tuple[Piece, list[RecordBatch]]] = []
-    for piece, batches in held:
+    ready: list[tuple[Piece, RecordBatch]] = []
+    rest: list[tuple[Piece, RecordBatch]] = []
+    for piece, batch in held:
         if piece.last < end:
-            ready.append((piece, batches))
+            ready.append((piece, batch))
             continue
-        whole = together(batches)
-        first, second = whole.cut(int(np.searchsorted(whole.time, end)))
-        ready += [(piece, [first])] if len(first) else []
-        rest.append((piece, [second]))
+        first, second = batch.cut(int(np.searchsorted(batch.time, end)))
+        ready += [(piece, first)] if len(first) else []
+        rest.append((piece, second))
     if len(ready) == 1:
-        yield from ready[0][1]
+        yield ready[0][1]
     elif ready:
         ready.sort(key=lambda one: one[0].place)
-        batch = together([batch for _, batches in ready for batch in batches])
+        batch = together([batch for _, batch in ready])
         yield batch.taken(np.argsort(batch.time, kind="stable"))
     return rest

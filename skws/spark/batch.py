@@ -31,10 +31,11 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import packed, unpacked
 from skws.data.record import BadRecord
 from skws.formats.files import Split
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Holds, Piece, pack, read_pieces, unpack, unpack_bad
+from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
 from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects, freeze_loaded_objects
@@ -92,9 +93,9 @@ def replay_pieces(
     return _numbered(spark, len(parts), read, memory, PIECES)
 
 
-def piece_row(piece: Piece, packed: bytes) -> pa.RecordBatch:
+def piece_row(piece: Piece, blob: bytes) -> pa.RecordBatch:
     """A piece as one row of PIECES."""
-    values = [*astuple(piece), packed]
+    values = [*astuple(piece), blob]
     columns = [pa.array([value], kind) for value, kind in zip(values, _ARROW_PIECES.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_PIECES)
 
@@ -257,7 +258,7 @@ class BatchRun(SlicedRun):
                 for row in _rows(batches):
                     for number, piece, own in slicing.parts_of(*_unpacked(row)):
                         part = pa.array([number], pa.int32())
-                        yield piece_row(piece, pack(own)).add_column(0, "slice", part)
+                        yield piece_row(piece, packed(own)).add_column(0, "slice", part)
             freeze_loaded_objects()
 
         held = self._pieces.where(sf.col("holds").isin(int(Holds.TABLE), int(Holds.RECORDS)))
@@ -427,10 +428,10 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def _unpacked(row: dict[str, Any]) -> tuple[Piece, list[RecordBatch]]:
+def _unpacked(row: dict[str, Any]) -> tuple[Piece, RecordBatch]:
     check()
     known = [row[name] for name in _KNOWN]
-    return Piece(known[0], known[1], Holds(known[2]), *known[3:]), unpack(row["packed"])
+    return Piece(known[0], known[1], Holds(known[2]), *known[3:]), unpacked(row["packed"])
 
 
 def _found_rows(number: int, holds: int, found: list[bytes], times: bytes = b"") -> pa.RecordBatch:

@@ -28,10 +28,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.batch import NO_RECORDS, Chunk, together
+from skws.data.packing import unpacked
 from skws.formats.dead_letters import malformed
 from skws.formats.frames import frame_chunks, has_time
 from skws.formats.jsonl_columns import TextReader
-from skws.formats.pieces import Holds, Packer, Piece, unpack
+from skws.formats.pieces import Holds, Packer, Piece
 from skws.library import (
     Queries,
     SchemaLike,
@@ -166,7 +167,7 @@ def _streaming(
             spark.conf.set(name, value)
     layout = _layout(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
-    rows = [batch for row in tables for batch in unpack(row.packed)]
+    rows = [unpacked(bytes(row.packed)) for row in tables]
     streams = {name: frame for name, frame in data.items() if name not in static}
     pieces = _all_pieces(streams, job.schema, memory, layout, live=True)
     names = names_by_text(job.named())
@@ -325,8 +326,8 @@ def _packer(
 
 
 def _rows(group: int, pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[pa.RecordBatch]:
-    for piece, packed in pieces:
-        yield piece_row(piece, packed).append_column("shard", pa.array([group], pa.int32()))
+    for piece, blob in pieces:
+        yield piece_row(piece, blob).append_column("shard", pa.array([group], pa.int32()))
 
 
 def _tasks(spark: SparkSession) -> int:

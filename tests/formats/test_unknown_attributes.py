@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.data.batch import Chunk
+from skws.data.packing import unpacked
 from skws.data.record import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.debezium import ChangeReader
 from skws.formats.frames import frame_chunks
 from skws.formats.jsonl_columns import TextReader
-from skws.formats.pieces import Holds, read_pieces, unpack, unpack_bad
+from skws.formats.pieces import Holds, read_pieces, unpack_bad
 from skws.spec.enums import OnError
 from skws_schema.model import Schema, Unknown
 from skws_schema.yaml.load import parse_schema
@@ -91,8 +92,7 @@ def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, i
         record
         for piece, blob in packed
         if piece.holds is Holds.RECORDS
-        for part in unpack(blob)
-        for record in part.records()
+        for record in unpacked(blob).records()
     ]
     assert by_piece == list(chunk.records.records())
     assert [bad for piece, blob in packed if piece.holds is Holds.BAD for bad in unpack_bad(blob)] == list(

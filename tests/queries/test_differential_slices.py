@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import unpacked
 from skws.data.record import Record
-from skws.formats.pieces import Holds, Packer, Piece, unpack
+from skws.formats.pieces import Holds, Packer, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, merged, plan_slices
@@ -72,7 +73,7 @@ def in_slices(
         read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
         read.sort(key=lambda each: (each[0].holds, each[0].first, each[0].place))
         run = SliceRun([query], stream, one)
-        found += run.results(*in_order((piece, unpack(blob)) for piece, blob in read))
+        found += run.results(*in_order((piece, unpacked(blob)) for piece, blob in read))
         for field in fields(Counts):
             setattr(counts, field.name, getattr(counts, field.name) + getattr(run.counts, field.name))
     return found, counts
@@ -120,7 +121,7 @@ def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
     pieces = packed(records, STREAMS, rng)
     pieces.sort(key=lambda each: (each[0].first, each[0].place))
-    found = merged((piece, unpack(blob)) for piece, blob in pieces)
+    found = merged((piece, unpacked(blob)) for piece, blob in pieces)
     assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
 
 

@@ -19,7 +19,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from skws.data.batch import RecordBatch, together
-from skws.formats.pieces import Holds, Piece, unpack
+from skws.data.compressed import expanded
+from skws.data.packing import packed, unpacked
+from skws.formats.pieces import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
 from skws.library import called
@@ -27,8 +29,7 @@ from skws.queries.partitioning import Part
 from skws.queries.results import read_result
 from skws.queries.slices import merged
 from skws.results.frames import COLUMNS, result_table
-from skws.spark.streaming.compressed import expanded
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -133,9 +134,8 @@ class FrameProcessor(MeshProcessor):
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
                     " lateness: give a new checkpointLocation"
                 )
-            kept = [orjson.loads(self._store.get("query", name)[0]) for name in self._store.names()["query"]]
-            for one in sorted(kept, key=lambda one: one.pop("place")):
-                standing.stand(Query.from_dict(one))
+            for one in self._queries(self._store.names()["query"]):
+                standing.stand(one)
         return standing.wanted(job.named(), [one.name for one in standing.shown()])
 
 
@@ -149,7 +149,7 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, list[RecordBatch]]], int | None]:
+def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]], int | None]:
     """The pieces by their first times; and the latest time of all shards, None for a single shard."""
     held: list[tuple[Piece, bytes]] = []
     reached: list[int] = []
@@ -160,7 +160,7 @@ def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, list[RecordBat
         else:
             held.append((piece, row.packed))
     held.sort(key=lambda each: (each[0].first, each[0].place))
-    return ((piece, unpack(bytes(blob))) for piece, blob in held), max(reached, default=None)
+    return ((piece, unpacked(bytes(blob))) for piece, blob in held), max(reached, default=None)
 
 
 def _in_parcels(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from skws.data.packing import unpacked
 from skws.data.record import Record
 from skws.durable.files import PRIVATE, private_folder, replaced
-from skws.spark.streaming.micro_batch import unpacked
 
 MOST: Final = 256
 """Parcels that wait for the driver; of more, the oldest go."""

@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any, Final
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import packed
 from skws.queries.keys import KeyPartitioning, plan_keys
 from skws.queries.partitioning import Part, Partitioning
-from skws.spark.streaming.micro_batch import packed
 from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError

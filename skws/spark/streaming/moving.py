@@ -21,11 +21,11 @@ from pyspark.sql import GroupedData, SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import rejoined, unpacked
 from skws.queries.keywords.kind import SHARED
 from skws.queries.order import insertions
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout
-from skws.spark.streaming.micro_batch import rejoined, unpacked
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
 from skws.spark.streaming.record_log import Chunk
 from skws_purging.tuples import ALWAYS

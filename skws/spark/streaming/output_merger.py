@@ -9,13 +9,13 @@ from typing import Any, Final
 import orjson
 
 from skws.data.batch import NO_RECORDS
+from skws.data.compressed import expanded
 from skws.jobs.control import Command
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
 from skws.queries.results import encoded, moment
 from skws.results.model import LiveResult
-from skws.spark.streaming.compressed import expanded
 from skws.spark.streaming.micro_batch import BatchHeader
 from skws.spark.streaming.output_log import Told
 from skws.spark.streaming.shard_stats import ShardStats

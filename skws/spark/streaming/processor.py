@@ -11,7 +11,7 @@ there is one for all blobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -26,10 +26,12 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from skws.queries.keywords.collector import freeze_loaded_objects
 from skws.queries.partitioning import Part
-from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.micro_batch import MicroBatch
+from skws.spark.streaming.record_log import Chunk
 from skws.spark.streaming.shard_client import ShardClient
+from skws.spark.streaming.shard_messages import BEHIND, PAST, Worked
+from skws.spec.query import Query
 from skws_purging.tuples import ALWAYS
 
 if TYPE_CHECKING:
@@ -169,70 +171,69 @@ class MeshProcessor(StatefulProcessor):
         self, client: ShardClient, mark: ShardProgress, blob: bytes
     ) -> tuple[ShardProgress, list[bytes]]:
         """One parcel: through the mesh, into the log."""
-        question = {"op": "work", "epoch": mark.epoch, "past": False}
-        answer = client.ask(question, [blob])
-        if answer.head["op"] == "behind":
+        worked = client.ask("work", mark.epoch, blob, False)
+        if worked == BEHIND:
             self._tell(client, mark)
-            answer = client.ask(question, [blob])
-        if answer.head["op"] == "past":
-            self._tell_chunks(client, mark, "past")
-            answer = client.ask({**question, "past": True}, [blob])
-        states = len(answer.head["states"])
-        return self._kept(mark, MicroBatch.from_bytes(blob), answer), answer.blobs[states:]
+            worked = client.ask("work", mark.epoch, blob, False)
+        if worked == PAST:
+            self._tell_chunks(client, mark, "replay_silently")
+            worked = client.ask("work", mark.epoch, blob, True)
+        return self._kept(mark, MicroBatch.from_bytes(blob), worked), worked.blobs
 
     def _tell(self, client: ShardClient, mark: ShardProgress) -> None:
         """All that a mesh is made from."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
-        queries = [orjson.loads(self._store.get("query", name)[0]) for name in names.get("query", ())]
-        queries.sort(key=lambda one: one.pop("place"))
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
-        known = names.get("state", [])
-        states = [self._store.get("state", name)[1] for name in known]
-        told = {"queries": queries, "schemas": schemas, "states": known}
-        client.ask({"op": "begin", **told}, [*states, *tables])
-        self._tell_chunks(client, mark, "chunk")
-        client.ask({"op": "stand", "position": mark.position, "now": mark.now, "epoch": mark.epoch})
+        states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
+        client.ask("begin", tables, self._queries(names.get("query", ())), schemas, states)
+        self._tell_chunks(client, mark, "replay")
+        client.ask("seek", mark.position, mark.now, mark.epoch)
+
+    def _queries(self, names: Iterable[str]) -> list[Query]:
+        """The standing queries in the order in which they were added."""
+        kept = [orjson.loads(self._store.get("query", name)[0]) for name in names]
+        kept.sort(key=lambda one: one.pop("place"))
+        return [Query.from_dict(one) for one in kept]
 
     def _schema(self, number: int) -> tuple[str, int]:
         """One that it changed to, and the chunk that came next."""
         chunk, text = self._store.get("schema", number)
         return text.decode(), int(chunk)
 
-    def _tell_chunks(self, client: ShardClient, mark: ShardProgress, op: str) -> None:
+    def _tell_chunks(self, client: ShardClient, mark: ShardProgress, operation: str) -> None:
         for number in range(mark.oldest, mark.next):
             kept = self._store.find("chunk", number)
             if kept is not None:
-                client.ask({"op": op, "chunk": orjson.loads(kept[0])}, [kept[1]])
+                client.ask(operation, Chunk(**orjson.loads(kept[0])), kept[1])
 
-    def _kept(self, mark: ShardProgress, parcel: MicroBatch, answer: Message) -> ShardProgress:
+    def _kept(self, mark: ShardProgress, parcel: MicroBatch, worked: Worked) -> ShardProgress:
         """The log with a parcel in it, and without what is over."""
-        head = answer.head
         if parcel.tables:
             self._store.put("table", mark.tables, parcel.tables)
-        for place, text in enumerate(head["schemas"]):
+        for place, text in enumerate(worked.schemas):
             # Numbers that grow, whatever the epoch.
             number = mark.epoch * _MOST_SCHEMAS + place
             self._store.put("schema", number, text.encode(), b"%d" % mark.next)
-        for name in head["removed"]:
+        for name in worked.removed:
             self._store.drop("query", name)
             self._store.drop("state", name)
-        for place, one in enumerate(head["added"]):
-            standing = {**one, "place": [mark.epoch, place]}
-            self._store.put("query", one["name"], b"", orjson.dumps(standing))
-        for name, state in zip(head["states"], answer.blobs, strict=False):
+        for place, one in enumerate(worked.added):
+            standing = {**one.to_dict(), "place": [mark.epoch, place]}
+            self._store.put("query", one.name, b"", orjson.dumps(standing))
+        for name, state in worked.states.items():
             self._store.put("state", name, state)
-        chunk = head["chunk"]
+        chunk = worked.chunk
         if chunk is not None:
-            self._store.put("chunk", chunk["number"], parcel.records, orjson.dumps(chunk))
-        for number in head["dropped"]:
+            self._store.put("chunk", chunk.number, parcel.records, orjson.dumps(asdict(chunk)))
+        for number in worked.dropped:
             self._store.drop("chunk", number)
         return ShardProgress(
             epoch=mark.epoch + 1,
-            oldest=max([mark.oldest, *(number + 1 for number in head["dropped"])]),
-            next=mark.next if chunk is None else chunk["number"] + 1,
+            oldest=max([mark.oldest, *(number + 1 for number in worked.dropped)]),
+            next=mark.next if chunk is None else chunk.number + 1,
             tables=mark.tables + bool(parcel.tables),
-            position=head["position"],
-            now=head["now"],
+            position=worked.position,
+            now=worked.now,
             given=mark.given,
         )

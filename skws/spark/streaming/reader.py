@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from skws.data.batch import NOTHING, RecordBatch
+from skws.data.packing import packed
 from skws.formats.dead_letters import malformed, place
 from skws.jobs.checkpoint import kept_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
@@ -28,7 +29,7 @@ from skws.sources.retry import RetryingFeed
 from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.input_tap import InputTap
 from skws.spark.streaming.layout import Layout
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
 from skws.spark.streaming.prefetch import Polled, Prefetch
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spec.job import Job

@@ -8,13 +8,13 @@ the log can go; who keeps the log tells it again to a shard that has lost all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import unpacked
 from skws.data.record import Record
 from skws.formats.dead_letters import Late, dead_letter, late_letters, late_notice
 from skws.jobs.control import Command
@@ -25,32 +25,13 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming import shard_stats
-from skws.spark.streaming.micro_batch import MicroBatch, unpacked
+from skws.spark.streaming.micro_batch import MicroBatch
 from skws.spark.streaming.record_log import Chunk, RecordLog
+from skws.spark.streaming.shard_messages import Worked
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_purging.retention import Retention
 from skws_schema.evolution import SchemaChange
-
-
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """What a micro-batch came to, and how the log must change.
-
-    ``told`` is for the driver, JSON objects. ``chunk``: what to know of the
-    records just taken, None if there were none. ``dropped``: chunks that can
-    go. ``added`` and ``removed``: queries. ``states``: of those that keep
-    their own. ``schemas``: those that it has changed to.
-    """
-
-    results: list[LiveResult]
-    told: dict[str, Any]
-    chunk: Chunk | None
-    dropped: list[int]
-    added: list[Query]
-    removed: list[str]
-    states: dict[str, bytes] = field(default_factory=dict)
-    schemas: list[str] = field(default_factory=list)
 
 
 class Shard:
@@ -146,7 +127,8 @@ class Shard:
             self.log.chunks.append(chunk)
         dropped = self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)
         told = self._told(parcel, batch) | {"seconds": perf_counter() - began}
-        return Worked(results, told, chunk, dropped, added, removed, live.snapshot(), schemas)
+        state = live.snapshot()
+        return Worked(results, told, chunk, dropped, added, removed, live.position, live.now, state, schemas)
 
     @property
     def position(self) -> int:

@@ -8,15 +8,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.queries.partitioning import Part
-from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.lazy_pickle import LazyPickle
-from skws.spark.streaming.setup import Setup
+from skws.spark.streaming.shard_messages import Failed, Setup, talking
 from skws_schema import errors
 from skws_schema.errors import SkwsError
 
@@ -71,28 +69,28 @@ class ShardClient:
         self._path = socket_dir(run) / f"{share.number}.socket"
         setup = Setup(request, share, self._path, daemon or _daemon())
         try:
-            self._socket = self._reached(setup)
+            self._connection = talking(self._reached(setup))
         except FileNotFoundError:
             if self._path.parent.exists():
                 raise
             raise RuntimeError("the server of a shard has gone, and took its folder along") from None
 
-    def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> Message:
-        """One message, and the answer to it."""
+    def ask(self, operation: str, *given: Any) -> Any:
+        """Call an operation of the server (``ShardServer.answer``)."""
         try:
-            send(self._socket, head, blobs)
-            answer = receive(self._socket)
+            self._connection.send((operation, *given))
+            answer = self._connection.recv()
         except (EOFError, ConnectionError):
             raise RuntimeError("the server of a shard has gone") from None
-        if answer.head["op"] != "error":
+        if not isinstance(answer, Failed):
             return answer
-        kind = getattr(errors, answer.head["kind"], None)
+        kind = getattr(errors, answer.kind, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):
-            raise kind(answer.head["message"])
-        raise RuntimeError(answer.head["message"])
+            raise kind(answer.message)
+        raise RuntimeError(answer.message)
 
     def close(self) -> None:
-        self._socket.close()
+        self._connection.close()
 
     def _reached(self, setup: Setup) -> socket.socket:
         folder = self._path.parent

@@ -19,25 +19,24 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from skws.data.compressed import compressed
 from skws.memory import use
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.partitioning import Part
 from skws.queries.results import written
-from skws.spark.streaming.compressed import compressed
-from skws.spark.streaming.frames import Message, receive, send
 from skws.spark.streaming.micro_batch import MicroBatch
-from skws.spark.streaming.record_log import Chunk
-from skws.spark.streaming.setup import Setup
-from skws.spark.streaming.shard import Shard, Worked
+from skws.spark.streaming.shard import Shard
+from skws.spark.streaming.shard_messages import BEHIND, PAST, Failed, Setup, Worked, talking
 from skws.spec.job import Job
-from skws.spec.query import Query
 from skws_schema.errors import SkwsError
 from skws_schema.memory import explain_refusals
 
@@ -55,48 +54,39 @@ class ShardServer:
         self._next = 0
         self.epoch = -1
 
-    def answer(self, message: Message) -> Message:
+    def answer(self, message: Sequence[Any]) -> Any:
         """What a task is told. Raises SkwsError."""
-        match message.head["op"]:
-            case "work":
-                if message.head["epoch"] != self.epoch:
-                    return Message({"op": "behind"}, [])
-                return self._work(message)
-            case "past":
-                self._shard.replay_silently(Chunk(**message.head["chunk"]), message.blobs[0])
-            case "begin":
-                self.epoch = -1
-                self._shard = Shard(self._request, self._share)
-                queries = [Query.from_dict(one) for one in message.head["queries"]]
-                names, blobs = message.head["states"], message.blobs
-                states = dict(zip(names, blobs, strict=False))
-                self._shard.begin(blobs[len(names) :], queries, message.head["schemas"], states)
-            case "chunk":
-                self._shard.replay(Chunk(**message.head["chunk"]), message.blobs[0])
-            case "stand":
-                self._shard.seek(message.head["position"], message.head["now"])
-                self.epoch = message.head["epoch"]
-        return Message({"op": "ok"}, [])
+        operation, *given = message
+        answers: dict[str, Callable[..., Any]] = {
+            "begin": self._begin,
+            "replay": self._shard.replay,
+            "replay_silently": self._shard.replay_silently,
+            "seek": self._seek,
+            "work": self._work,
+        }
+        return answers[operation](*given)
 
-    def _work(self, message: Message) -> Message:
-        parcel = MicroBatch.from_bytes(message.blobs[0])
-        if not message.head["past"] and self._shard.asks_past(parcel):
-            return Message({"op": "past"}, [])
-        epoch, self.epoch = self.epoch, -1  # until all is done, the mesh belongs to no epoch
+    def _begin(self, *state: Any) -> None:
+        """As ``Shard.begin``; the log comes next, then ``seek``."""
+        self.epoch = -1
+        self._shard = Shard(self._request, self._share)
+        self._shard.begin(*state)
+
+    def _seek(self, position: int, now: int, epoch: int) -> None:
+        self._shard.seek(position, now)
+        self.epoch = epoch
+
+    def _work(self, epoch: int, blob: bytes, past: bool) -> Worked | str:
+        """``past``: the log has been told, if the batch's commands need it."""
+        if epoch != self.epoch:
+            return BEHIND
+        parcel = MicroBatch.from_bytes(blob)
+        if not past and self._shard.asks_past(parcel):
+            return PAST
+        self.epoch = -1  # until all is done, the mesh belongs to no epoch
         worked = self._shard.work(parcel)
         self.epoch = epoch + 1
-        head = {
-            "op": "done",
-            "chunk": asdict(worked.chunk) if worked.chunk else None,
-            "dropped": worked.dropped,
-            "added": [one.to_dict() for one in worked.added],
-            "removed": worked.removed,
-            "schemas": worked.schemas,
-            "position": self._shard.position,
-            "now": self._shard.now,
-            "states": list(worked.states),
-        }
-        return Message(head, [*worked.states.values(), *blobs_of(worked)])
+        return replace(worked, results=[], told={}, blobs=blobs_of(worked))
 
 
 def blobs_of(worked: Worked) -> list[bytes]:
@@ -126,7 +116,8 @@ def serve(setup: Setup) -> None:
         while _wanted(setup, own, asked):
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
-                _converse(connection, server)
+                connection.settimeout(None)
+                _converse(talking(connection), server)
                 asked = time.monotonic()
         _leave(setup.socket, own)
 
@@ -148,25 +139,23 @@ def _wanted(setup: Setup, own: int, asked: float) -> bool:
         return False
 
 
-def _converse(connection: socket.socket, server: ShardServer) -> None:
+def _converse(connection: Connection, server: ShardServer) -> None:
     """With one task, until it goes."""
     with connection, suppress(EOFError, OSError):
-        connection.settimeout(None)
         while True:
-            message = receive(connection)
-            send(connection, *_answered(server, message))
+            connection.send(_answered(server, connection.recv()))
 
 
-def _answered(server: ShardServer, message: Message) -> Message:
+def _answered(server: ShardServer, message: Sequence[Any]) -> Any:
     try:
         with explain_refusals():
             return server.answer(message)
     except SkwsError as error:
-        told: dict[str, Any] = {"op": "error", "kind": type(error).__name__, "message": str(error)}
+        failed = Failed(type(error).__name__, str(error))
     except Exception:
-        told = {"op": "error", "kind": "", "message": traceback.format_exc()}
+        failed = Failed("", traceback.format_exc())
     server.epoch = -1
-    return Message(told, [])
+    return failed
 
 
 if __name__ == "__main__":

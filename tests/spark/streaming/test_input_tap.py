@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.packing import packed
 from skws.data.record import Record
 from skws.spark.streaming.input_tap import MOST, InputTap
-from skws.spark.streaming.micro_batch import packed
 
 
 def records(*numbers: int) -> list[Record]:

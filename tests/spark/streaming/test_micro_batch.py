@@ -9,10 +9,11 @@ import pytest
 
 from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import ColumnBlock
+from skws.data.packing import packed, rejoined, unpacked
 from skws.data.record import Record
 from skws.data.texts import Texts
 from skws.jobs.control import Command
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed, rejoined, unpacked
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
 from skws.spark.streaming.output_log import OutputLog, Told
 
 RECORDS = [

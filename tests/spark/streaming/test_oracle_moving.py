@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import packed, unpacked
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
@@ -19,7 +20,7 @@ from skws.queries.partitioning import Partitioning
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Layout, Wanted, keys_for
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch, packed, unpacked
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
 from skws.spark.streaming.moving import Blob, divided, planned
 from skws.spark.streaming.processor import ShardProgress
 from skws.spark.streaming.record_log import Chunk

@@ -10,9 +10,9 @@ from threading import Event, Lock
 import pytest
 
 from skws.data.batch import Chunk, RecordBatch
+from skws.data.packing import packed, unpacked
 from skws.data.record import BadRecord, Item, Record
 from skws.sources.feed import Batch, Offset
-from skws.spark.streaming.micro_batch import packed, unpacked
 from skws.spark.streaming.prefetch import Prefetch
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import orjson
 import pytest
 
 from skws.data.batch import RecordBatch
+from skws.data.compressed import expanded
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
@@ -19,8 +20,6 @@ from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.stream_state import LoggedBatch
 from skws.spark.streaming import processor
-from skws.spark.streaming.compressed import expanded
-from skws.spark.streaming.frames import Message
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.processor import BLOBS, MeshProcessor
 from skws.spark.streaming.shard_server import ShardServer
@@ -72,9 +71,8 @@ class Lodgings:
     def client(self, run: str, asked: LazyPickle[Job], share: Part) -> Any:
         server = self.servers.setdefault(share.number, ShardServer(asked.read(), share))
 
-        def ask(head: dict[str, Any], blobs: Any = ()) -> Message:
-            answer = server.answer(Message(orjson.loads(orjson.dumps(head)), list(blobs)))
-            return Message(orjson.loads(orjson.dumps(answer.head)), answer.blobs)
+        def ask(*message: Any) -> Any:
+            return pickle.loads(pickle.dumps(server.answer(pickle.loads(pickle.dumps(message)))))
 
         return SimpleNamespace(ask=ask, close=lambda: None)
 

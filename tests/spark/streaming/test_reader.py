@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import skws.spark.streaming.reader as reader_module
+from skws.data.packing import unpacked
 from skws.queries.partitioning import Partitioning
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.layout import Layout
-from skws.spark.streaming.micro_batch import MicroBatch, unpacked
+from skws.spark.streaming.micro_batch import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.replay_control import ReplayControl
 from tests.jobs.watching import SCHEMA, append, customer, order, request

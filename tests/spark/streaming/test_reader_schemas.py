@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from skws.data.packing import unpacked
 from skws.jobs.control import Command
 from skws.queries.partitioning import Partitioning
 from skws.sources.feed import Offset
 from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.layout import Layout
-from skws.spark.streaming.micro_batch import MicroBatch, unpacked
+from skws.spark.streaming.micro_batch import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from tests.jobs.test_schema_changes import WITH_NOTES, WITHOUT_ORDERS, note
 from tests.jobs.watching import append, customer, order, request

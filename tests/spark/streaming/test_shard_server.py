@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,6 +19,7 @@ from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
+from skws.spark.streaming.shard_messages import Worked
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import parcel_of
@@ -37,18 +37,14 @@ def run() -> Iterator[str]:
     shut_down(name)
 
 
-def work(
-    client: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()
-) -> dict[str, Any]:
-    return client.ask(
-        {"op": "work", "epoch": epoch, "chunk": epoch, "past": False},
-        [parcel_of(records, commands).to_bytes()],
-    ).head
+def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()) -> str:
+    answer = client.ask("work", epoch, parcel_of(records, commands).to_bytes(), False)
+    return "done" if isinstance(answer, Worked) else answer
 
 
 def stand(client: ShardClient, epoch: int) -> None:
-    client.ask({"op": "begin", "queries": [], "schemas": [], "states": []})
-    client.ask({"op": "stand", "position": 0, "now": 0, "epoch": epoch})
+    client.ask("begin", [], [], [], {})
+    client.ask("seek", 0, 0, epoch)
 
 
 def server_of(run: str) -> int:
@@ -68,22 +64,22 @@ def server_of(run: str) -> int:
 
 def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
     first = ShardClient(run, LazyPickle(REQUEST), SHARE)
-    assert work(first, 0)["op"] == "behind"
+    assert work(first, 0) == "behind"
     stand(first, 0)
-    assert work(first, 0, Record(0, 5, ("alpha", 1, 1)))["op"] == "done"
+    assert work(first, 0, Record(0, 5, ("alpha", 1, 1))) == "done"
     first.close()
     second = ShardClient(run, LazyPickle(REQUEST), SHARE)
-    assert work(second, 1)["op"] == "done"
+    assert work(second, 1) == "done"
     second.close()
 
 
 def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
     client = ShardClient(run, LazyPickle(REQUEST), SHARE)
     stand(client, 0)
-    assert work(client, 0)["op"] == "done"
-    assert work(client, 0)["op"] == "behind"
-    assert work(client, 2)["op"] == "behind"
-    assert work(client, 1)["op"] == "done"
+    assert work(client, 0) == "done"
+    assert work(client, 0) == "behind"
+    assert work(client, 2) == "behind"
+    assert work(client, 1) == "done"
     client.close()
 
 
@@ -92,8 +88,8 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
     stand(client, 0)
     with pytest.raises(UsageError, match="no standing query 'x'"):
         work(client, 0, commands=(Command("remove", "x"),))
-    assert work(client, 0)["op"] == "behind"
-    assert work(client, 1)["op"] == "behind"
+    assert work(client, 0) == "behind"
+    assert work(client, 1) == "behind"
     client.close()
 
 
@@ -103,7 +99,7 @@ def test_the_end_of_its_memory_is_told(run: str) -> None:
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
         work(client, 0, *ballast, commands=(Command("add", "q", "alpha"),))
-    assert work(client, 0)["op"] == "behind"
+    assert work(client, 0) == "behind"
     client.close()
 
 
@@ -117,7 +113,7 @@ def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
     until(lambda: gone(server))
     client.close()
     again = ShardClient(run, LazyPickle(REQUEST), SHARE)
-    assert work(again, 3)["op"] == "behind"
+    assert work(again, 3) == "behind"
     again.close()
 
 

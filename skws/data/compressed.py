@@ -1,4 +1,4 @@
-"""Long blobs compressed, parcels and results: Spark copies them some ten times, and writes what is left.
+"""Long blobs compressed, records and results: Spark copies them some ten times, and writes what is left.
 
 By Arrow's zstd, which takes less time than what is saved in any two of the
 copies. A short one stays as it is, so that who only has such, in a stream at

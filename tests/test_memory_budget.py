@@ -80,10 +80,10 @@ def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
 
 
 def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
-    with pytest.raises(MemoryBudgetError, match="the system gives no more memory"), memory.explain_refusals():
+    with pytest.raises(MemoryBudgetError, match="the system is out of memory"), memory.explain_refusals():
         raise MemoryError
     with (
-        pytest.raises(MemoryBudgetError, match="the system gives no more memory"),
+        pytest.raises(MemoryBudgetError, match="the system is out of memory"),
         MemoryShare("50%", 2).kept(),
     ):
         raise MemoryError
@@ -128,7 +128,7 @@ def test_a_limit_of_addresses_ends_it_alike(tmp_path: Path) -> None:
         env={"OPENBLAS_NUM_THREADS": "1"},
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert "the system gives no more memory" in ended.stderr
+    assert "the system is out of memory" in ended.stderr
     assert "unexpected" not in ended.stderr
     assert "What would help" in ended.stderr
 

@@ -114,9 +114,9 @@ def refused() -> MemoryBudgetError:
     if _Process.reserve is not None:
         _Process.reserve.close()
     try:
-        return MemoryBudgetError(f"the system gives no more memory{_by_whom()}.\n{HELP}")
+        return MemoryBudgetError(f"the system is out of memory{_by_whom()}.\n{HELP}")
     except MemoryError:
-        return MemoryBudgetError(f"the system gives no more memory.\n{HELP}")
+        return MemoryBudgetError(f"the system is out of memory.\n{HELP}")
 
 
 def memory_checked(items: Iterable[T]) -> Iterator[T]:

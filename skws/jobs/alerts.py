@@ -73,7 +73,7 @@ class Rate:
         """``10 per minute``, ``1 per 2 hours``. Raises UsageError."""
         found = _FORM.fullmatch(text)
         if found is None or not int(found[1]):
-            raise UsageError(f"limit {text!r}: expected such as '10 per minute'")
+            raise UsageError(f"limit {text!r}: expected a rate such as '10 per minute'")
         length = found[2] if found[2][0].isdigit() else f"1 {found[2]}"
         return cls(int(found[1]), parse_duration(length, what="limit"))
 

@@ -477,7 +477,7 @@ class LocalWatch:
 
     def _end(self) -> None:
         if self._lasting and not self.ended:
-            self._log.info("source", "the source has ended; queries still see its last window")
+            self._log.info("source", "the source has ended; its last window is still searched")
         self._state = "ended"
 
     def _late_letters(self, outcome: Outcome) -> tuple[str, ...]:

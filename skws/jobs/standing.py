@@ -190,7 +190,7 @@ class StandingQueries:
             known.remove(command.name)
             return stream
         if command.name in known:
-            raise UsageError(f"there is a standing query {command.name!r} already")
+            raise UsageError(f"there is already a query {command.name!r}")
         standing = self._named(command)
         check(standing, stream)
         other = known.of_text(standing.text)

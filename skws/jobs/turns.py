@@ -43,7 +43,7 @@ class Turns:
         with self._guard:
             if mine in self._waiting:
                 self._waiting.remove(mine)
-                raise TimeLimitError("the job is busy, and did not come to it within the time limit")
+                raise TimeLimitError("the job is busy: no answer within the time limit")
 
     def _give(self) -> None:
         with self._guard:

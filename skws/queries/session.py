@@ -114,7 +114,7 @@ class Session:
         names: set[str] = set()
         for query in queries:
             if query.name in names or query.name in self._queries:
-                raise UsageError(f"there is a standing query {query.name!r} already")
+                raise UsageError(f"there is already a query {query.name!r}")
             names.add(query.name)
         groups: dict[Hashable | None, list[Query]] = {}
         for query in queries:

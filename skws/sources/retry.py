@@ -78,7 +78,7 @@ class Retry:
     def succeeded(self) -> None:
         """The server is there."""
         if self._since is not None:
-            self._notices.append(f"{self._shown}: connected again, going on")
+            self._notices.append(f"{self._shown}: connected again, continuing")
         self._since, self._wait = None, FIRST_WAIT
 
     def wait(self) -> None:

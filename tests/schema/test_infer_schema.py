@@ -225,7 +225,7 @@ def test_other_names_are_found_for_columns_and_relations_are_left_out() -> None:
     }
     assert parse_schema(inference.to_yaml()) == inference.schema()
     assert inference.left_out == (
-        ("b.c", "no relation can be called so"),
+        ("b.c", "it is not a valid name"),
         ("d", "it has no column that can be an attribute"),
     )
 

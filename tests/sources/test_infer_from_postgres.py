@@ -85,7 +85,7 @@ def test_why_something_is_left_out(database: Database, skws: Skws) -> None:
     said = [line.strip() for line in text.splitlines() if "left out" in line]
     assert said == [
         "# left out, since it has no column that can be an attribute: none",
-        "# left out, since no relation can be called so: odd name",
+        "# left out, since it is not a valid name: odd name",
         "# left out, since it has no column that can be an attribute: picture",
         "# left out, since no attribute has its type: tags (_text)",
         "# left out, since no attribute has its type: facts (jsonb)",

@@ -253,7 +253,7 @@ def test_what_retention_took_is_an_error_and_not_passed_over(kafka: Broker, topi
     feed = opened(kafka, topic, lost="skip")
     items, offset, notices = follow(feed, begin, 4)
     assert numbers(items) == [5, 6, 7, 8]
-    assert notices[0].endswith(f"{topic}[0] no longer has the offset 0; it begins at 5; going on at 5")
+    assert notices[0].endswith(f"{topic}[0] no longer has the offset 0; it begins at 5; continuing at 5")
     assert numbers(list(feed.replay(begin, offset))) == [5, 6, 7, 8]
     feed.close()
 
@@ -325,7 +325,7 @@ def test_a_broker_that_goes_and_comes_back(fragile: Broker) -> None:
     fragile.send("movie", [film(2)], partition=1)
     more, offset, notices = follow(feed, offset, 1)
     assert numbers(items + more) == [1, 2]
-    assert notices[-1].endswith("connected again, going on")
+    assert notices[-1].endswith("connected again, continuing")
     feed.close()
 
 
@@ -363,5 +363,5 @@ def test_a_broker_that_is_silent_is_told(fragile: Broker) -> None:
     clock.micros += 1_000_000
     items, _, notices = follow(feed, offset, 1)
     assert numbers(items) == [1]
-    assert notices[-1].endswith("connected again, going on")
+    assert notices[-1].endswith("connected again, continuing")
     feed.close()

@@ -87,7 +87,7 @@ def test_null_values(value: bytes | None) -> None:
     assert read(value, topic="everything") == []
     for key in ({"mid": 1, "else": 2}, 1, {"payload": {"mid": 1}}):
         assert read(value, form=Form.ROWS, key=key) == [Record(1, NOW, (1, None, None), True)]
-    assert "does not tell which" in reason(read(value, form=Form.ROWS))
+    assert "does not say which" in reason(read(value, form=Form.ROWS))
     assert "movie.mid is missing" in reason(read(value, form=Form.ROWS, key={"x": 1}))
     assert "sighting has no key" in reason(read(value, form=Form.ROWS, key=1, topic="sighting"))
 

@@ -53,7 +53,7 @@ def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> N
     path.rename(tmp_path / "stream.jsonl.1")
     path.write_bytes(line(3))
     assert follower.poll() == [2, 3]
-    assert follower.notices == ["stream.jsonl is now stream.jsonl.1, and is still followed"]
+    assert follower.notices == ["stream.jsonl was renamed to stream.jsonl.1; following it there"]
     append(path, line(4))
     (tmp_path / "stream.jsonl.1").rename(tmp_path / "stream.jsonl.2")
     path.rename(tmp_path / "stream.jsonl.1")

@@ -200,7 +200,7 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
         assert feed.poll({"at": 5}, 7).notices == ("late: it is away; trying again in 0.2 s",)
         clock.sleep(200_000)
         assert feed.poll({"at": 5}, 7) == Batch(
-            NOTHING, {"at": 12}, ("late: connected again, going on", "polled")
+            NOTHING, {"at": 12}, ("late: connected again, continuing", "polled")
         )
         assert feed.poll({"at": 12}, 7).notices == ("polled",)
         assert feed.lag({"at": 5}) == "behind"

@@ -51,7 +51,7 @@ def _check_number(generator: CNGen, mesh: MeshKind) -> None:
         total = sum(count_networks(generator))
         if total > MOST_NETWORKS:
             raise UsageError(
-                f"--mesh {mesh} makes all operators beforehand, and the query has {total:,} candidate "
+                f"--mesh {mesh} builds all operators in advance, and the query has {total:,} candidate "
                 f"networks: expected at most {MOST_NETWORKS:,}, by fewer keywords, a smaller --max-size or "
                 "another mesh"
             )

@@ -28,7 +28,7 @@ _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
 
 
-NO_RELATION: Final = "no relation can be called so"
+NO_RELATION: Final = "it is not a valid name"
 _TOO_MANY: Final = "the relation has more attributes than can be searched"
 _BOTH: Final = "some rows have an object there, others a value"
 WIDEST: Final = 200

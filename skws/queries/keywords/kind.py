@@ -105,7 +105,7 @@ class KeywordQueries(Operator):
     def search(self, query: Query, most: int) -> Searched:
         """The best results among the live tuples."""
         if self._engine is None:
-            raise UsageError("nothing is held to search in: no query of keywords has begun")
+            raise UsageError("there are no live tuples to search: no keyword query has begun")
         return self._engine.search(self._kind.plan(query, self._state.stream), most)
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:

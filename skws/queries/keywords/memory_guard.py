@@ -151,7 +151,7 @@ def repairs(plan: Plan) -> tuple[str, ...]:
 def _refusal(plan: Plan, memory: Memory) -> Iterator[str]:
     why = "it would need more and more memory:"
     if not memory.faults:
-        why = f"it has too many networks to know what it would keep (more than {memory.looked_at:,})"
+        why = f"it has too many networks to decide what it would keep (more than {memory.looked_at:,})"
     yield f"query {plan.query.text!r}: without a window nothing expires, and {why}"
     yield from (f"  {fault.network}: {fault.reason}" for fault in memory.faults)
     yield "any of these would make it bounded:"

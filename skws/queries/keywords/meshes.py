@@ -44,7 +44,7 @@ class AnsweredQueries:
     def add(self, name: str, plan: Plan) -> tuple[int, bool]:
         """Add a query; gives its number, and whether it is new. Raises UsageError for a taken name."""
         if name in self._names:
-            raise UsageError(f"there is a standing query {name!r} already")
+            raise UsageError(f"there is already a query {name!r}")
         self._names[name] = plan
         self._named[plan] += 1
         is_new = plan not in self._numbers

@@ -33,7 +33,7 @@ _WORDS = 200_000
 def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableIndex]) -> list[str]:
     """Lines for the user on why nothing was found."""
     if not any(relation.search_columns for relation in plan.schema.relations) and not plan.query.match_names:
-        return ["no column is searched for words: --schema FILE can say which are (type: text)"]
+        return ["no column is searched: --schema FILE can declare some as text"]
     counts = [keyword_rows.count(slot) for slot in range(len(plan.query.slots))]
     words = Counter[str]()
     for table in tables if not all(counts) else ():

@@ -17,8 +17,8 @@ _REASONS = {
     (True, False): "duplicates are kept, and all conditions of Theorem 1 hold",
     (True, True): "duplicates are eliminated, and all conditions of Theorem 2 hold",
     (False, False): "duplicates are kept, and Theorem 1 needs all of its conditions",
-    (False, True): "duplicates are eliminated, so everything put out has to be remembered",
-    (None, False): "duplicates are kept, and not all orders could be looked at",
+    (False, True): "duplicates are eliminated, so all output has to be remembered",
+    (None, False): "duplicates are kept, and not all orders could be checked",
     (None, True): "duplicates are eliminated; Theorem 2 does not apply, so it is not decided",
 }
 
@@ -90,7 +90,7 @@ def reasons(union: Union, verdict: Verdict) -> Iterator[str]:
 
 def offers(repairs: Sequence[Repair]) -> Iterator[str]:
     """Changes that would make a query bounded."""
-    yield "any of these would make it bounded:" if repairs else "no few changes would make it bounded, but:"
+    yield "any of these would make it bounded:" if repairs else "no small change makes it bounded, but:"
     yield from (f"  - {repair}" for repair in repairs)
     yield f"  - {WINDOW}"
 

@@ -239,7 +239,7 @@ def verdict_lines(schema: Schema, window: ExpressionWindow) -> list[str]:
     plan = WindowPlan.of_text(schema, window.text)
     verdict = plan.verdict()
     lines = [
-        f"starts of windows open at one time: {verdict.open_starts}, because {verdict.reason}",
+        f"windows open at one time: {verdict.open_starts}, because {verdict.reason}",
         f"windows that end with one record: {verdict.windows_per_position}",
     ]
     if plan.expression.limits.bounding and verdict.open_starts is not Bound.BOUNDED:

@@ -216,7 +216,7 @@ def match_files(positions: Positions, files: Sequence[SourceFile]) -> tuple[Posi
             kept[name] = position
         elif moved is not None and moved.name != name and position.holds_for(moved):
             kept[moved.name] = position
-            notices.append(f"{name} is now {moved.name}, and is still followed")
+            notices.append(f"{name} was renamed to {moved.name}; following it there")
         elif now is not None and position.holds_for(now):
             kept[name] = position
         elif now is not None:

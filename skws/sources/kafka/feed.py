@@ -267,7 +267,7 @@ class KafkaFeed(Feed):
             raise SourceError(
                 f"{lost} (start a new run, or skip the lost messages by ?lost=skip in the address)"
             )
-        self._notices.append(f"{lost}; going on at {first}")
+        self._notices.append(f"{lost}; continuing at {first}")
         reader.skip_to(gap.partition, first)
 
     def _streamed(self, messages: list[Message]) -> Chunk:

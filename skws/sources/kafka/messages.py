@@ -133,7 +133,7 @@ def _named(key: Any, relation: Relation) -> dict[str, Any]:
             return {name: value for name, value in key.items() if name in names}
         if len(names) == 1 and type(key) in (str, int, float):
             return {names[0]: key}
-    reason = f"the message's key {shown(key)} does not tell which" if names else f"{relation.name} has no key"
+    reason = f"the message's key {shown(key)} does not say which" if names else f"{relation.name} has no key"
     raise MalformedError(f"a null value deletes a row, and {reason}")
 
 
@@ -147,7 +147,7 @@ def _parsed(value: bytes) -> Any:
         return orjson.loads(value[_REGISTRY:])
     except orjson.JSONDecodeError:
         raise MalformedError(
-            "not JSON, but what a schema registry is needed for (Avro or Protobuf?)"
+            "not JSON; Avro and Protobuf, which need a schema registry, are not read"
         ) from None
 
 

@@ -45,7 +45,7 @@ _TYPES: Final = {
         ("uuid", "inet", "cidr", "macaddr", "bit", "varbit", "time", "timetz"), AttributeType.STRING
     ),
 }
-_HEADING: Final = "# Inferred from {}. What is doubtful is commented out.\n"
+_HEADING: Final = "# Inferred from {}. What is uncertain is commented out.\n"
 
 
 def infer_schema(address: Address, name: str | None, window: str) -> str:

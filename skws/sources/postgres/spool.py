@@ -125,7 +125,7 @@ class Spool:
             raise SourceError(f"{self.rows}: cannot read the snapshot: {error.strerror}") from None
         if not whole:
             raise SourceError(
-                f"{self.rows}: damaged: the run cannot go on from this snapshot"
+                f"{self.rows}: damaged: the run cannot continue from this snapshot"
                 " (drop the slot, and start with a new --checkpoint)"
             )
 

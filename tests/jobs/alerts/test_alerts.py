@@ -93,7 +93,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, kind: new, top: 3}", "top does not go with query"),
         ("q: {query: ada, kind: new, options: [a]}", "expected a mapping of names to texts"),
         ("q: {query: ada, rank: relevanc}", "did you mean 'relevance'"),
-        ("q: {query: ada, limit: often}", "limit 'often': expected such as '10 per minute'"),
+        ("q: {query: ada, limit: often}", "limit 'often': expected a rate such as '10 per minute'"),
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
         ("q: {query: ada, select: x.v}", "select needs pattern"),

@@ -52,7 +52,7 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
     answers = {answer.id: answer.error for answer in folder.answers()}
     assert answers == {
         added: "",
-        wrong: "there is a standing query 'more' already",
+        wrong: "there is already a query 'more'",
         removed: "",
     }
 

@@ -73,7 +73,7 @@ def check(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
         )
     if expression.selection is Selection.LONGEST and not expression.limits.bounding:
         return Verdict(
-            Bound.BOUNDED, Bound.BOUNDED, "of starts with the same future the earliest alone is kept"
+            Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
     found = _searched(kept, theory)
@@ -118,7 +118,7 @@ def _searched(expression: WindowExpression, theory: Satisfiability) -> Verdict:
 
 def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> Verdict:
     guards = list(dict.fromkeys((*pair.before.guards, *pair.window.guards)))
-    verdict = _unknown(f"its {len(guards)} conditions can be combined in too many ways to look at all")
+    verdict = _unknown(f"its {len(guards)} conditions combine in too many ways to check")
     try:
         for graph in type_graphs(guards, theory):
             # Every start that is not dropped is open, whether or not any stream leads to an end of it.
@@ -180,7 +180,7 @@ def _judged(opening: _Evidence, ending: _Evidence) -> Verdict:
 
 
 def _unknown(reason: str) -> Verdict:
-    advice = "'first' or a limit such as 'at most 1000 records' is bounded without a look"
+    advice = "'first' or a limit such as 'at most 1000 records' is bounded without a check"
     return Verdict(Bound.UNKNOWN, Bound.UNKNOWN, f"{reason}; {advice}")
 
 

@@ -194,7 +194,7 @@ def shallow() -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise UsageError("the expression is nested too deeply to be read") from None
+        raise UsageError("the expression is nested too deeply") from None
 
 
 def _check_size(text: str) -> None:

@@ -35,6 +35,7 @@ class GrowingFile:
         self._shared = shared
         self._broken = False
         self._synced = True
+        self._name_synced = False  # whether the file is sure to be in its folder
         self._closed = False
 
     @property
@@ -63,13 +64,15 @@ class GrowingFile:
             self._synced = False
 
     def sync(self) -> int:
-        """Make all pieces durable, also after a loss of power; gives the size."""
+        """Make the file and all its pieces durable, also after a loss of power; gives the size."""
         self._check()
-        if self._regular and not self._synced:
+        if self._regular and not (self._synced and self._name_synced):
             self._broken = True  # the next sync would not report what a failed one has lost
             os.fdatasync(self._handle)
+            if not self._name_synced:
+                synced(self.path.parent)
             self._broken = False
-        self._synced = True
+        self._synced = self._name_synced = True
         return self.size
 
     def close(self) -> None:
@@ -141,6 +144,14 @@ def read(path: Path) -> bytes:
         raise missing(path) from None
     except OSError as error:
         raise StateError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def removed(path: Path) -> None:
+    """Remove a file, unless it is gone already. Raises StateError."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateError(f"{path}: cannot remove: {error.strerror}") from None
 
 
 def keep(path: Path, value: Any, of: str, *, durable: bool = True) -> None:

@@ -38,6 +38,7 @@ from skws.durable.files import (
     outdated,
     private_folder,
     read,
+    removed,
     summed,
 )
 from skws.durable.frames import checked, unchecked
@@ -83,13 +84,17 @@ def check_tables(folder: Path, expected: Any) -> None:
 
 def kept_tables(folder: Path) -> Iterator[Record]:
     """Inverse of ``keep_tables``. Raises StateError."""
-    with (folder / NAME).open("rb") as file:
-        for line in file:
-            text = unchecked(line)
-            if text is None:
-                raise damaged(folder / NAME)
-            relation, time, row, delete = orjson.loads(text)
-            yield Record(relation, time, tuple(row), delete)
+    path = folder / NAME
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                text = unchecked(line)
+                if text is None:
+                    raise damaged(path)
+                relation, time, row, delete = orjson.loads(text)
+                yield Record(relation, time, tuple(row), delete)
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
 
 
 VERSION: Final = 8  # of the forms in the journal and in Spark's log
@@ -267,7 +272,7 @@ class Checkpoint:
         if any(True for pattern in _WORK for _ in self.folder.glob(pattern)):
             raise missing(self.folder / _MANIFEST)
         for path in self.sinks.glob("*.json"):
-            path.unlink()  # of a start that ended before the manifest was written
+            removed(path)  # of a start that ended before the manifest was written
 
     def _check(self, known: dict[str, Any]) -> None:
         for name, value in self._described.items():

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
+from os import SEEK_END
 from pathlib import Path
 from threading import Lock, Thread, current_thread
 from time import monotonic, sleep
@@ -367,7 +368,8 @@ class ControlFolder:
 
     def answers(self, start: int = 0) -> list[Answer]:
         """All answers after an offset."""
-        return [Answer(**orjson.loads(line)) for line in self._after(_ANSWERS, start).splitlines()]
+        lines = map(_loaded, self._after(_ANSWERS, start).splitlines())
+        return [Answer(**fields) for fields in lines if isinstance(fields, dict)]
 
     def ask(self, command: Command, seconds: float) -> Answer | None:
         """Send a command and wait up to ``seconds`` for its answer; None if none comes."""
@@ -403,9 +405,12 @@ class ControlFolder:
         return path.stat().st_size if path.exists() else 0
 
     def _append(self, name: str, line: bytes) -> None:
+        """Append a line for good."""
+        path = self.folder / name
         try:
-            with closing(GrowingFile(self.folder / name, mode=PRIVATE, shared=True)) as file:
-                file.append(line + b"\n")
+            with closing(GrowingFile(path, mode=PRIVATE, shared=True)) as file:
+                file.append((b"\n" if _is_torn(path) else b"") + line + b"\n")
+                file.sync()
         except OSError as error:
             raise SourceError(f"{self.folder / name}: cannot write: {error.strerror}") from None
 
@@ -419,6 +424,12 @@ class ControlFolder:
         except OSError as error:
             raise SourceError(f"{self.folder / name}: cannot read: {error.strerror}") from None
         return data[: data.rfind(b"\n") + 1]
+
+
+def _is_torn(path: Path) -> bool:
+    """True if a file ends within a line, as a loss of power may leave it."""
+    with path.open("rb") as file:
+        return file.seek(0, SEEK_END) > 0 and file.seek(-1, SEEK_END) >= 0 and file.read() != b"\n"
 
 
 def _loaded(line: bytes) -> Any:

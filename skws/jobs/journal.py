@@ -19,7 +19,7 @@ import orjson
 
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
-from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, read, synced
+from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, read, removed, replaced
 from skws.durable.frames import checked, frames
 from skws.jobs.control import Command
 from skws.queries.stream_state import LoggedBatch
@@ -174,15 +174,16 @@ class Journal:
                 yield entry
 
     def repair(self) -> None:
-        """Remove an unfinished entry and dropped segments, so that entries can be appended."""
-        with self._writing():
-            for path in self._dropped:
-                path.unlink(missing_ok=True)
-            if self.segments:
-                last = GrowingFile(self.segments[-1].path)
-                last.cut(self._end(self.segments[-1].path))
-                last.sync()
-                last.close()
+        """Remove an unfinished entry and dropped segments; before results are written or entries appended.
+
+        The last segment is written anew: the system takes a page for written whose sync failed, so a sync of
+        what an earlier process appended shows nothing.
+        """
+        for path in self._dropped:
+            removed(path)
+        if self.segments:
+            path = self.segments[-1].path
+            replaced(path, read(path)[: self._end(path)], durable=True, mode=PRIVATE)
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
         """The records before the entry of a number, oldest first."""
@@ -224,7 +225,7 @@ class Journal:
     def trim(self, first: int) -> None:
         """Drop the segments before the one that begins with entry ``first``."""
         while self.segments and self.segments[0].first < first:
-            self.segments.pop(0).path.unlink(missing_ok=True)
+            removed(self.segments.pop(0).path)
 
     def close(self) -> None:
         if self._file is not None:
@@ -244,7 +245,6 @@ class Journal:
             self.segments.pop()  # begun by a process that ended before its first entry
         file = GrowingFile(segment.path, mode=PRIVATE, anew=True)
         file.append(checked(segment.head(), self._of(segment.path)))
-        synced(self.folder)
         self.segments.append(segment)
         return file
 

@@ -277,8 +277,8 @@ class LocalWatch:
             results = results[: limit - self.gauges.written]
             self._full = True
         letters = (*entry.letters, *self._late_letters(outcome))
-        if self._checkpoint is not None and (results or letters or (self._listener and entry.commands)):
-            # A result that was written must never come again in another batch.
+        if self._checkpoint is not None and (results or letters or entry.commands):
+            # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
         if self._listener is not None:
             self._listener.take(entry.number, entry.commands, results, self.worker.standing.shown)

@@ -225,7 +225,8 @@ class Inbox:
         """``read_to``: where an earlier process stopped; None skips the commands that are there."""
         self._folder = folder
         if folder is not None:
-            self.read_to = folder.end() if read_to is None else read_to
+            end = folder.end()  # a loss of power may have cut off what an earlier process read
+            self.read_to = end if read_to is None else min(read_to, end)
 
     def commands(self, standing: StandingQueries) -> list[Command]:
         """New commands that can be carried out in this order; the others are refused here."""

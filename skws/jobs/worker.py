@@ -125,6 +125,7 @@ def resume(
         raise damaged(
             journal.folder, f" (of {max(committed, held):,} micro-batches it knows {journal.last:,})"
         )
+    journal.repair()
     states = checkpoint.states()
     worker.live.expect(states)
     _take_up_schemas(worker.standing, journal)
@@ -142,7 +143,6 @@ def resume(
             states = {}
             write(entry, worker.work(entry))
         start = Start(entry.end, max(entry.number, committed), entry.control, start.given)
-    journal.repair()
     worker.live.restore(states)
     return start
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import IO, Final
@@ -116,7 +116,8 @@ def _whole(output: Path) -> Iterator[Destination]:
                 opened.file.close()
                 temporary.replace(target)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # the reason is the first error
+                temporary.unlink(missing_ok=True)
             raise
 
 

@@ -98,7 +98,7 @@ class PostgresFeed(Feed):
         position = Position.of(end)
         if position.spool is None:
             self._stream.confirm(position.lsn)
-            self._spool.rows.unlink(missing_ok=True)
+            self._spool.forget_rows()
 
     def lag(self, offset: Offset) -> str:
         """How much of the log comes after ``offset``, and how much the server keeps for the slot."""

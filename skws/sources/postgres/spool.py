@@ -29,7 +29,7 @@ from psycopg2.sql import SQL, Identifier, Literal
 from skws.data.batch import Ints
 from skws.data.record import BadRecord, Item
 from skws.data.values import EARLIEST, timestamp
-from skws.durable.files import PRIVATE, summed
+from skws.durable.files import PRIVATE, summed, synced
 from skws.durable.frames import checked, unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
@@ -109,7 +109,7 @@ class Spool:
         """Remove the files of another run, and mark a new snapshot as begun."""
         self.remove()
         with _written(self.begun):
-            pass
+            synced(self.folder)
 
     def point(self) -> tuple[int, int] | None:
         """Position and time of the snapshot; None if it is missing or incomplete."""
@@ -135,8 +135,11 @@ class Spool:
         with _written(part) as file:
             header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
             file.write(checked(orjson.dumps(header), self.header.name))
-        part.replace(self.header)
-        self.begun.unlink(missing_ok=True)
+        with _guarded(self.header):
+            synced(self.folder)  # the rows are there before the header is
+            part.replace(self.header)
+            synced(self.folder)
+            self.begun.unlink(missing_ok=True)
 
     def sort(self, schema: Schema) -> None:
         """Sort the streams' rows by time, unless all have the snapshot's time."""
@@ -148,7 +151,13 @@ class Spool:
                 for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                     rows.seek(start)
                     file.write(rows.read(end - start))
-        self.sorted.replace(self.rows)
+        with _guarded(self.rows):
+            self.sorted.replace(self.rows)
+
+    def forget_rows(self) -> None:
+        """Remove the streams' rows, which are read. Raises SourceError."""
+        with _guarded(self.rows):
+            self.rows.unlink(missing_ok=True)
 
     def size(self) -> int:
         """Bytes of the streams' rows."""
@@ -160,7 +169,8 @@ class Spool:
     def remove(self) -> None:
         """Remove all files, the header first: without it, the others do not count."""
         for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
-            path.unlink(missing_ok=True)
+            with _guarded(path):
+                path.unlink(missing_ok=True)
 
     def _header(self) -> dict[str, Any] | None:
         try:
@@ -208,13 +218,19 @@ def copy_tables(
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
     """A new file that only its owner may read: it holds data of the database."""
-    try:
+    with _guarded(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise SourceError(f"{path}: cannot write the snapshot: {error.strerror}") from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, synced
+from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, removed
 from skws.durable.frames import all_frames, checked
 from skws_schema.errors import StateError
 
@@ -83,7 +83,7 @@ class OutputLog:
         """All sinks have everything up to a batch."""
         for path, last in list(self._lasts.items()):
             if last <= committed and (self._file is None or self._file.path != path):
-                path.unlink(missing_ok=True)
+                removed(path)
                 del self._lasts[path]
 
     def close(self) -> None:
@@ -115,9 +115,7 @@ class OutputLog:
                 torn.cut(end)
                 torn.sync()
             self._torn = None
-        file = GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
-        synced(self.folder)
-        return file
+        return GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check test-all golden bench docs format clean
+.PHONY: demo test check test-all sim sim-night golden bench docs format clean
 
 ## Half a century of films in a minute, with standing queries
 demo: $(READY)
@@ -24,11 +24,21 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.sim --seconds 30
 	$(PYTEST) -m "not slow"
 
 ## All tests, the long ones too, with three times as many random examples
 test-all: $(READY)
 	SKWS_THOROUGH=1 $(PYTEST)
+
+## Simulations with faults for a minute, with another seed each time; it prints how to have a failure again
+sim: $(READY)
+	$(BIN)/python -m tests.sim --seconds 60
+
+## The same for eight hours, on each core
+sim-night: $(READY)
+	for core in $$(seq $(JOBS)); do $(BIN)/python -m tests.sim --seconds 28800 & jobs="$$jobs $$!"; done; \
+	for job in $$jobs; do wait $$job || failed=1; done; exit $${failed:-0}
 
 ## Golden scripts written anew from what is right today; read the difference before you keep it
 golden: $(READY)

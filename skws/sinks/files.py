@@ -143,6 +143,7 @@ class ParquetSink(BatchSink):
             self._folder.mkdir(parents=True, exist_ok=True)
             for half in self._folder.glob(f".{self._prefix}*.partial"):
                 half.unlink()  # of a process that was killed
+            synced(self._folder)  # it may have been killed behind a rename
         written = self._folder.glob(f"{self._prefix}*.parquet")
         return max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
 

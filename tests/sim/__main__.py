@@ -1,0 +1,105 @@
+"""``python -m tests.sim``: simulations with random seeds for a time, or one seed again, shrunk."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import fields, replace
+from random import SystemRandom
+from typing import Final
+
+from tests.sim.hosts import simulation
+from tests.sim.plan import Action, Options, drawn, options_of, shrunk
+from tests.sim.world import Finding
+
+_HASH_SEED: Final = "PYTHONHASHSEED"
+
+
+def failure(plan: list[Action], options: Options) -> BaseException | None:
+    """What a plan comes to, if not to an end without a finding."""
+    made = simulation(options)
+    try:
+        made.run(plan)
+    except Exception as error:  # whatever is wrong is to be shown with its seed
+        return error
+    return None
+
+
+def kind_of(error: BaseException | None) -> str:
+    """Failures of one kind, whatever the details."""
+    if error is None:
+        return ""
+    words = [word for word in str(error).split() if word.isalpha()]
+    return " ".join([type(error).__name__, *words[:5]])
+
+
+def report(seed: int, options: Options, error: BaseException) -> None:
+    """Print a failure, how to have it again, and the least plan that leads to it."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    changed = " ".join(
+        f"--{one.name} {getattr(options, one.name)}"
+        for one in fields(options)
+        if one.name != "kinds" and getattr(options, one.name) != one.default
+    )
+    print(f"seed {seed} at {commit}: {type(error).__name__}: {error}", flush=True)
+    if not isinstance(error, Finding):
+        print("".join(traceback.format_exception(error)))
+    print(f"again: python -m tests.sim --seed {seed} {changed}")
+    plan = drawn(seed, options)
+    wanted = kind_of(error)
+    least = shrunk(plan, lambda shorter: kind_of(failure(shorter, options)) == wanted)
+    print(f"shrunk from {len(plan)} to {len(least)} actions:")
+    for action in least:
+        print(f"  {action}")
+    last = failure(least, options)
+    print(f"  -> {last}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, help="of the first simulation; a random one without it")
+    parser.add_argument(
+        "--runs", type=int, help="simulations; with --seed one, else as many as there is time for"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on")
+    parser.add_argument("--actions", type=int, default=Options().actions)
+    for name in ("host", "source", "window"):
+        parser.add_argument(f"--{name}", help="drawn from the seed without it")
+    given = parser.parse_args()
+    if os.environ.get(_HASH_SEED) != "0":  # sets of texts have another order in each process else
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {_HASH_SEED: "0"})
+    first = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
+    runs = given.runs or (1 if given.seed is not None else 1 << 60)
+    print(f"first seed {first}", flush=True)
+    began, ended = time.process_time(), time.monotonic() + given.seconds
+    faults: Counter[str] = Counter()
+    done = steps = 0
+    while done < runs and (time.monotonic() < ended or given.runs):
+        seed = first + done
+        fixed = {name: value for name in ("host", "source", "window") if (value := getattr(given, name))}
+        options = replace(options_of(seed), actions=given.actions, **fixed)
+        made = simulation(options)
+        try:
+            made.run(drawn(seed, options))
+        except Exception as error:  # as above
+            report(seed, options, error)
+            return 1
+        done, steps, faults = done + 1, steps + made.steps, faults + made.world.faults
+    seconds = time.process_time() - began
+    print(
+        f"{done:,} simulations, {steps:,} steps checked, {faults.total():,} faults in {seconds:.0f} s of one"
+        f" core ({faults.total() * 60 / seconds:,.0f} a minute): "
+        + ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items()))
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,558 @@
+"""A simulated disk below ``os``: product code runs on it unchanged.
+
+Paths below ``ROOT`` belong to it; all others stay those of the machine. A file has
+the content that processes see, and the content that a loss of power leaves: what was
+synced, and a part of what was written since. A name in a folder lasts once the folder
+is synced; a loss of power keeps the first few of the later changes. Making a folder
+lasts at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+ROOT: Final = "/sim"
+_FIRST_HANDLE: Final = 1 << 24  # no real process has so many files open
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The part of ``os.stat_result`` that skws and the standard library read."""
+
+    st_mode: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+    st_dev: int = 1
+    st_nlink: int = 1
+
+    @property
+    def st_mtime(self) -> float:
+        return self.st_mtime_ns / 1e9
+
+
+@dataclass(eq=False, slots=True)
+class File:
+    """``pending``: writes and cuts since the last sync, as (offset, bytes) and (length, None)."""
+
+    ino: int
+    mode: int
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+    changed: int = 0
+
+    def write(self, at: int, data: bytes) -> None:
+        self.pending.append((at, data))
+        _apply(self.data, at, data)
+
+    def cut(self, length: int) -> None:
+        self.pending.append((length, None))
+        _apply(self.data, length, None)
+
+    def sync(self) -> None:
+        for at, data in self.pending:
+            _apply(self.durable, at, data)
+        self.pending.clear()
+
+    def lose_power(self, rng: Random) -> bool:
+        """Keep the first few writes since the last sync, the last one perhaps torn; whether any is lost."""
+        kept = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
+        lost = kept < len(self.pending)
+        for at, data in self.pending[:kept]:
+            _apply(self.durable, at, data)
+        if lost and rng.random() < 0.5:
+            at, data = self.pending[kept]
+            if data is not None:
+                torn = data[: rng.randint(0, len(data))]
+                # Space is given to a file before its bytes arrive.
+                _apply(self.durable, at, torn + bytes(rng.choice((0, 0, len(data) - len(torn)))))
+        self.data, self.pending = bytearray(self.durable), []
+        return lost
+
+
+def _apply(content: bytearray, at: int, data: bytes | None) -> None:
+    if len(content) < at:
+        content.extend(bytes(at - len(content)))
+    if data is None:
+        del content[at:]
+    else:
+        content[at : at + len(data)] = data
+
+
+@dataclass(eq=False, slots=True)
+class Folder:
+    """``pending``: changes of names since the last sync; each removes some names and sets some."""
+
+    ino: int
+    mode: int = 0o700
+    entries: dict[str, Any] = field(default_factory=dict)
+    durable: dict[str, Any] = field(default_factory=dict)
+    pending: list[dict[str, Any]] = field(default_factory=list)
+
+    def change(self, names: dict[str, Any]) -> None:
+        """``names``: the new files; None for a name that goes."""
+        self.pending.append(names)
+        _rename(self.entries, names)
+
+    def sync(self) -> None:
+        for names in self.pending:
+            _rename(self.durable, names)
+        self.pending.clear()
+
+    def lose_power(self, rng: Random) -> bool:
+        kept = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
+        lost = kept < len(self.pending)
+        for names in self.pending[:kept]:
+            _rename(self.durable, names)
+        self.entries, self.pending = dict(self.durable), []
+        return lost
+
+
+def _rename(entries: dict[str, Any], names: dict[str, Any]) -> None:
+    for name, found in names.items():
+        if found is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = found
+
+
+@dataclass(slots=True)
+class Opened:
+    """An open file of the process that runs; ``at``: where the next read or write begins."""
+
+    inode: Any
+    path: str
+    flags: int
+    at: int = 0
+
+
+Effect = Callable[[str, str], "float | None"]
+"""Called with the name and the path of each effect before it happens. It may raise what the system would;
+for a write it may give the part of the data that is written."""
+
+
+class Disk:
+    """Files and folders by path; ``effect`` may have any change, sync or read of them fail.
+
+    ``now``: nanoseconds, for times of files.
+    """
+
+    def __init__(self, effect: Effect, now: Callable[[], int]) -> None:
+        self._effect = effect
+        self._now = now
+        self._inos = 1
+        self.top = Folder(1)
+        self._open: dict[int, Opened] = {}
+        self._handle = _FIRST_HANDLE
+        self._locked: dict[int, int] = {}  # by the number of the file
+
+    # --- what simulations ask and do -------------------------------------------------------------
+
+    def end_process(self) -> None:
+        """Close all open files, as the end of a process does."""
+        self._open.clear()
+        self._locked.clear()
+
+    def lose_power(self, rng: Random) -> bool:
+        """Leave only what lasts; whether anything was lost."""
+        self.end_process()
+        lost = False
+        for _, found in sorted(self.walk()):
+            lost |= found.lose_power(rng)
+        return lost | self.top.lose_power(rng)
+
+    def walk(self, folder: str = ROOT) -> list[tuple[str, Any]]:
+        """All files and folders below one, with their paths."""
+        found: list[tuple[str, Any]] = []
+        for name, each in self._folder(folder).entries.items():
+            found.append((f"{folder}/{name}", each))
+            if isinstance(each, Folder):
+                found += self.walk(f"{folder}/{name}")
+        return found
+
+    def files(self, folder: str = ROOT) -> dict[str, bytes]:
+        """The content of all files below a folder."""
+        if self._found(folder) is None:
+            return {}
+        return {path: bytes(each.data) for path, each in self.walk(folder) if isinstance(each, File)}
+
+    def content(self, path: str) -> bytes:
+        """The content of a file; empty if there is none."""
+        found = self._found(path)
+        return bytes(found.data) if isinstance(found, File) else b""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Replace the content of a file for good, without an effect."""
+        found = self._found(path)
+        if not isinstance(found, File):
+            parent, name = self._parent(path)
+            found = self._new_file(0o600)
+            parent.change({name: found})
+            parent.sync()
+        found.pending.clear()
+        found.data[:] = data
+        found.durable[:] = data
+        found.changed = self._now()
+
+    def extend(self, path: str, data: bytes) -> None:
+        """Append to a file for good, as another program does."""
+        self.put(path, self.content(path) + data)
+
+    # --- system calls ----------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        found = self._found(path)
+        if found is None:
+            if not flags & os.O_CREAT:
+                raise _error(errno.ENOENT, path)
+            parent, name = self._parent(path)
+            self._effect("create", path)
+            found = self._new_file(mode)
+            parent.change({name: found})
+        elif flags & os.O_EXCL:
+            raise _error(errno.EEXIST, path)
+        elif isinstance(found, Folder):
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                raise _error(errno.EISDIR, path)
+        elif flags & os.O_TRUNC and found.data:
+            self._effect("truncate", path)
+            found.cut(0)
+        self._handle += 1
+        self._open[self._handle] = Opened(found, path, flags)
+        return self._handle
+
+    def close(self, handle: int) -> None:
+        """Ends the locks of the file as well. No effect: nothing that lasts depends on it."""
+        closed = self._open.pop(handle, None)
+        if closed is not None and self._locked.get(closed.inode.ino) == handle:
+            del self._locked[closed.inode.ino]
+
+    def read(self, handle: int, count: int) -> bytes:
+        opened = self._opened(handle)
+        data = bytes(opened.inode.data[opened.at : opened.at + count])
+        opened.at += len(data)
+        return data
+
+    def write(self, handle: int, data: Any) -> int:
+        opened = self._opened(handle)
+        data = bytes(data)
+        part = self._effect("write", opened.path)
+        if part is not None:
+            data = data[: max(1, int(len(data) * part))]
+        file = opened.inode
+        at = len(file.data) if opened.flags & os.O_APPEND else opened.at
+        if data:
+            file.write(at, data)
+            file.changed = self._now()
+        opened.at = at + len(data)
+        return len(data)
+
+    def fstat(self, handle: int) -> Stat:
+        return self._stat(self._opened(handle).inode)
+
+    def ftruncate(self, handle: int, length: int) -> None:
+        opened = self._opened(handle)
+        self._effect("truncate", opened.path)
+        opened.inode.cut(length)
+        opened.inode.changed = self._now()
+
+    def fsync(self, handle: int) -> None:
+        opened = self._opened(handle)
+        inode = opened.inode
+        try:
+            self._effect("sync", opened.path)
+        except OSError:
+            if isinstance(inode, File):
+                inode.pending.clear()  # the system takes the pages for written
+            raise
+        inode.sync()
+
+    def flock(self, handle: int, operation: int) -> None:
+        ino = self._opened(handle).inode.ino
+        if operation & fcntl.LOCK_UN:
+            self._locked.pop(ino, None)
+        elif self._locked.setdefault(ino, handle) != handle:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+
+    def stat(self, path: str) -> Stat:
+        found = self._found(path)
+        if found is None:
+            raise _error(errno.ENOENT, path)
+        return self._stat(found)
+
+    def unlink(self, path: str) -> None:
+        if self._found(path) is None:
+            raise _error(errno.ENOENT, path)
+        self._effect("unlink", path)
+        parent, name = self._parent(path)
+        parent.change({name: None})
+
+    def replace(self, old: str, new: str) -> None:
+        found = self._found(old)
+        if found is None:
+            raise _error(errno.ENOENT, old)
+        self._effect("rename", new)
+        (parent, name), (new_parent, new_name) = self._parent(old), self._parent(new)
+        if parent is new_parent:
+            parent.change({name: None, new_name: found})
+        else:
+            new_parent.change({new_name: found})
+            parent.change({name: None})
+
+    def mkdir(self, path: str) -> None:
+        if self._found(path) is not None:
+            raise _error(errno.EEXIST, path)
+        parent, name = self._parent(path)
+        self._effect("mkdir", path)
+        self._inos += 1
+        parent.entries[name] = parent.durable[name] = Folder(self._inos)
+
+    def makedirs(self, path: str) -> None:
+        if self._found(path) is None:
+            self.makedirs(os.path.dirname(path))
+            self.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        self._effect("unlink", path)
+        parent, name = self._parent(path)
+        parent.entries.pop(name, None)
+        parent.durable.pop(name, None)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(self._folder(path).entries)
+
+    def _stat(self, found: Any) -> Stat:
+        if isinstance(found, Folder):
+            return Stat(stat.S_IFDIR | found.mode, found.ino, 0, 0)
+        return Stat(stat.S_IFREG | found.mode, found.ino, len(found.data), found.changed)
+
+    def _new_file(self, mode: int) -> File:
+        self._inos += 1
+        return File(self._inos, mode & 0o777, changed=self._now())
+
+    def _opened(self, handle: int) -> Opened:
+        if handle not in self._open:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._open[handle]
+
+    def _found(self, path: str) -> Any:
+        found: Any = self.top
+        for part in path.removeprefix(ROOT).split("/"):
+            if part in {"", "."}:
+                continue
+            if not isinstance(found, Folder):
+                return None
+            found = found.entries.get(part)
+        return found
+
+    def _folder(self, path: str) -> Folder:
+        found = self._found(path)
+        if found is None:
+            raise _error(errno.ENOENT, path)
+        if not isinstance(found, Folder):
+            raise _error(errno.ENOTDIR, path)
+        return found
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        folder, _, name = path.rpartition("/")
+        return self._folder(folder), name
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)  # its class is that of the code
+
+
+class Raw(io.RawIOBase):
+    """A file of the disk, for ``io.open``."""
+
+    def __init__(self, disk: Disk, path: str, flags: int = os.O_RDONLY, handle: int | None = None) -> None:
+        """``handle``: of a file that is open already."""
+        super().__init__()
+        self._disk, self._flags, self.name = disk, flags, path
+        self._file = disk.open(path, flags, 0o666) if handle is None else handle
+        if flags == os.O_RDONLY:
+            disk._effect("read", path)
+
+    def fileno(self) -> int:
+        return self._file
+
+    def readable(self) -> bool:
+        return not self._flags & os.O_WRONLY
+
+    def writable(self) -> bool:
+        return bool(self._flags & (os.O_WRONLY | os.O_RDWR))
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._disk.read(self._file, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        return self._disk.read(self._file, 1 << 40)
+
+    def write(self, data: Any) -> int:
+        return self._disk.write(self._file, data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        opened = self._disk._opened(self._file)
+        base = (0, opened.at, len(opened.inode.data))[whence]
+        opened.at = base + offset
+        return opened.at
+
+    def tell(self) -> int:
+        return self._disk._opened(self._file).at
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._disk.close(self._file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What ``os.scandir`` gives."""
+
+    name: str
+    path: str
+    found: Any
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return isinstance(self.found, Folder)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return isinstance(self.found, File)
+
+    def is_symlink(self) -> bool:
+        return False
+
+
+class _Listing:
+    def __init__(self, entries: list[_Entry]) -> None:
+        self._entries = iter(entries)
+
+    def __iter__(self) -> Iterator[_Entry]:
+        return self._entries
+
+    def __next__(self) -> _Entry:
+        return next(self._entries)
+
+    def __enter__(self) -> _Listing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+_FLAGS: Final = {
+    "r": os.O_RDONLY,
+    "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+}
+
+
+def _ours(path: Any) -> str | None:
+    """The path as text if it is one of the disk's."""
+    if isinstance(path, int):
+        return None
+    text = os.fspath(path)
+    return text if isinstance(text, str) and (text == ROOT or text.startswith(f"{ROOT}/")) else None
+
+
+@contextmanager
+def installed(disk: Disk) -> Iterator[None]:
+    """Inside, ``os``, ``io.open`` and ``fcntl.flock`` serve paths and handles of the disk, too."""
+
+    def by_path(name: str, own: Callable[..., Any]) -> AbstractContextManager[Any]:
+        real = getattr(os, name)
+
+        def call(path: Any = ".", *given: Any, **named: Any) -> Any:
+            ours = _ours(path)
+            return real(path, *given, **named) if ours is None else own(ours, *given, **named)
+
+        return patch.object(os, name, call)
+
+    def by_handle(name: str, own: Callable[..., Any]) -> AbstractContextManager[Any]:
+        real = getattr(os, name)
+
+        def call(handle: Any, *given: Any) -> Any:
+            return real(handle, *given) if handle < _FIRST_HANDLE else own(handle, *given)
+
+        return patch.object(os, name, call)
+
+    real_open, real_lock = io.open, fcntl.flock
+
+    def opened(path: Any, mode: str = "r", buffering: int = -1, *given: Any, **named: Any) -> Any:
+        ours, flags = _ours(path), _FLAGS[mode.strip("bt+")]
+        handle = path if isinstance(path, int) and path >= _FIRST_HANDLE else None
+        if ours is None and handle is None:
+            return real_open(path, mode, buffering, *given, **named)
+        raw = Raw(disk, ours or "", flags, handle)
+        if buffering == 0:
+            return raw
+        buffered = io.BufferedReader(raw) if raw.readable() else io.BufferedWriter(raw)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *given, **named)
+
+    def lock(handle: Any, operation: int) -> None:
+        number = handle if isinstance(handle, int) else handle.fileno()
+        if number < _FIRST_HANDLE:
+            real_lock(handle, operation)
+        else:
+            disk.flock(number, operation)
+
+    def scanned(path: str) -> _Listing:
+        entries = disk._folder(path).entries
+        return _Listing([_Entry(name, f"{path}/{name}", entries[name]) for name in sorted(entries)])
+
+    patches = [
+        by_path("open", lambda path, flags, mode=0o777: disk.open(path, flags, mode)),
+        by_path("stat", lambda path, **_: disk.stat(path)),
+        by_path("lstat", lambda path, **_: disk.stat(path)),
+        by_path("unlink", disk.unlink),
+        by_path("remove", disk.unlink),
+        by_path("mkdir", lambda path, *_: disk.mkdir(path)),
+        by_path("rmdir", disk.rmdir),
+        by_path("listdir", disk.listdir),
+        by_path("scandir", scanned),
+        by_path("access", lambda path, _: disk._found(path) is not None),
+        by_path("replace", lambda old, new: disk.replace(old, os.fspath(new))),
+        by_path("rename", lambda old, new: disk.replace(old, os.fspath(new))),
+        by_handle("close", disk.close),
+        by_handle("read", disk.read),
+        by_handle("write", disk.write),
+        by_handle("fstat", disk.fstat),
+        by_handle("ftruncate", disk.ftruncate),
+        by_handle("fsync", disk.fsync),
+        by_handle("fdatasync", disk.fsync),
+        patch.object(io, "open", opened),
+        patch("builtins.open", opened),
+        patch.object(fcntl, "flock", lock),
+    ]
+    with _all(patches):
+        yield
+
+
+@contextmanager
+def _all(patches: list[AbstractContextManager[Any]]) -> Iterator[None]:
+    if not patches:
+        yield
+        return
+    with patches[0], _all(patches[1:]):
+        yield

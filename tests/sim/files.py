@@ -1,0 +1,133 @@
+"""A folder of growing files on the simulated disk, written by another program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from skws.data.record import Record
+from skws.jobs.control import RunControl
+from skws.sources.feed import Source
+from skws_schema.model import Row
+from tests.sim.model import Sent
+from tests.sim.plan import Event
+from tests.sim.shop import SCHEMA
+from tests.sim.world import World
+
+FOLDER: Final = "/sim/in"
+BAD: Final = "nobody"
+
+
+class Upstream:
+    """Where records come from. ``truth``: what can be read, by part; ``time``: the latest event time."""
+
+    address = ""
+    schema = SCHEMA
+    may_change = True  # whether the schema may
+
+    def source(self, control: RunControl) -> Source | None:
+        """What the job reads; None for the source of the address."""
+        return None
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.time = 1_700_000_000_000_000
+        self.truth: dict[str, list[Sent]] = {}
+        self._bad = 0
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Inside, product code finds the source."""
+        yield
+
+    def sent(self, event: Event) -> tuple[Sent, dict[str, Any]]:
+        """An event as the model knows it, and as JSON."""
+        time = self.time + event.micros
+        self.time = max(self.time, time)
+        relation = event.relation
+        if event.bad:
+            self._bad += 1
+            relation = BAD
+        columns = ("cid", "name" if relation == "customer" else "item")
+        row = dict(zip(columns, event.row, strict=True)) | ({"n": self._bad} if event.bad else {})
+        shown = {"relation": relation, "time": time / 1e6, "op": "-" if event.delete else "+", "row": row}
+        return (relation, Record(-1, time, event.row, event.delete), orjson.dumps(shown)), shown
+
+    def part(self, relation: str, row: Row) -> str:
+        raise NotImplementedError
+
+    def publish(self, event: Event) -> None:
+        raise NotImplementedError
+
+    def save(self) -> Callable[[], None]:
+        """A call that undoes what processes do to the source from now on."""
+        return lambda: None
+
+    def act(self, draw: int) -> None:
+        """Something that only such a source does."""
+
+    def settle(self) -> None:
+        """Everything that was sent can be read from now on."""
+
+
+class Files(Upstream):
+    """Two files: customers and refunds in one, orders in the other. Lines may be written in halves."""
+
+    address = FOLDER
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.truth = {"a": [], "b": []}
+        self._half: dict[str, tuple[Sent, bytes]] = {}
+        self._rotated = 0
+        world.disk.makedirs(FOLDER)
+        for part in self.truth:
+            world.disk.put(self._path(part), b"")
+
+    def part(self, relation: str, row: Row) -> str:
+        return "b" if relation == "order" else "a"
+
+    def publish(self, event: Event) -> None:
+        sent, _ = self.sent(event)
+        part = self.part(event.relation, ())
+        self._finish(part)
+        self.world.disk.extend(self._path(part), sent[2] + b"\n")
+        self.truth[part].append(sent)
+
+    def act(self, draw: int) -> None:
+        """Write half a line; or rotate a file."""
+        rng = Random(draw)
+        part = rng.choice("ab")
+        if rng.random() < 0.6:
+            self._finish(part)
+            sent, _ = self.sent(
+                Event("order" if part == "b" else "customer", 0, (rng.randint(1, 4), "ada lamp"))
+            )
+            whole = sent[2] + b"\n"
+            cut = rng.randint(1, len(whole) - 3)
+            self.world.disk.extend(self._path(part), whole[:cut])
+            self._half[part] = sent, whole[cut:]
+        else:
+            self._finish(part)
+            self._rotated += 1
+            with self.world.calm():
+                self.world.disk.replace(self._path(part), f"{self._path(part)}.{1_000 - self._rotated}")
+            self.world.disk.put(self._path(part), b"")
+
+    def settle(self) -> None:
+        for part in self.truth:
+            self._finish(part)
+
+    def _finish(self, part: str) -> None:
+        if part in self._half:
+            sent, rest = self._half.pop(part)
+            self.world.disk.extend(self._path(part), rest)
+            self.truth[part].append(sent)
+
+    @staticmethod
+    def _path(part: str) -> str:
+        return f"{FOLDER}/{part}.jsonl"

@@ -1,0 +1,251 @@
+"""A cluster of Kafka, as its client shows it: partitions, brokers that go, messages that come twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+from confluent_kafka import KafkaError, KafkaException
+
+from skws.jobs.control import RunControl
+from skws.sources.feed import Source
+from skws.sources.kafka import feed as feeds
+from skws.sources.kafka.address import Address
+from skws.sources.kafka.client import Partition, transient
+from skws.sources.kafka.feed import KafkaSource
+from skws_schema.errors import NotYetError, SourceError
+from skws_schema.model import Row
+from tests.sim.files import Upstream
+from tests.sim.plan import Event
+from tests.sim.world import World
+
+_DOWN: Final = KafkaError._ALL_BROKERS_DOWN
+_MOST: Final = 4  # partitions of a topic
+
+
+@dataclass(slots=True)
+class Log:
+    """Of a partition: messages from offset ``first`` on, with their times in milliseconds."""
+
+    first: int = 0
+    messages: list[tuple[bytes, int]] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A message or an event, as the client gives it."""
+
+    place: Partition
+    at: int
+    text: bytes | None = None
+    millis: int = 0
+    fault: KafkaError | None = None
+
+    def topic(self) -> str:
+        return self.place[0]
+
+    def partition(self) -> int:
+        return self.place[1]
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return None
+
+    def value(self) -> bytes | None:
+        return self.text
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.millis
+
+    def error(self) -> KafkaError | None:
+        return self.fault
+
+
+class Kafka(Upstream):
+    """Topics of customers and orders; a row's partition is that of its ``cid``, once it exists."""
+
+    address = "kafka://broker:9092"
+    may_change = False
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.logs: dict[Partition, Log] = {
+            (topic, n): Log() for topic in ("customer", "order") for n in (0, 1)
+        }
+        self.truth = {_name(place): [] for place in self.logs}
+        self.moved: set[Partition] = set()  # to another broker, which the client is about to notice
+
+    def source(self, control: RunControl) -> Source:
+        return KafkaSource(Address.of(self.address), control.pace)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        with patch.object(feeds, "Client", lambda address, _: SimClient(self, address)):
+            yield
+
+    def part(self, relation: str, row: Row) -> str:
+        cid = row[0]
+        assert isinstance(cid, int)
+        return _name((relation, cid - 1))
+
+    def publish(self, event: Event) -> None:
+        place = event.relation, event.row[0] - 1
+        if place in self.logs:
+            sent, _ = self.sent(event)
+            self.logs[place].messages.append((sent[2], sent[1].time // 1000))
+            self.truth[_name(place)].append(sent)
+
+    def act(self, draw: int) -> None:
+        """Another partition; a partition on another broker; old messages go."""
+        rng = Random(draw)
+        place = rng.choice(sorted(self.logs))
+        match rng.randrange(3):
+            case 0:
+                new = place[0], sum(topic == place[0] for topic, _ in self.logs)
+                if new[1] < _MOST:
+                    self.logs[new] = Log()
+                    self.truth[_name(new)] = []
+            case 1:
+                self.moved.add(place)
+            case 2:
+                log, gone = self.logs[place], self.gone(_name(place))
+                keep = gone - log.first
+                if keep > 0:
+                    del log.messages[:keep]
+                    log.first = gone
+
+    def settle(self) -> None:
+        self.world.micros += 31_000_000  # until new partitions are looked for
+
+    gone = staticmethod(lambda _part: 0)
+    """Up to which offset the messages of a part are no longer needed; the simulation sets it."""
+
+
+def _name(place: Partition) -> str:
+    return f"{place[0]}[{place[1]}]"
+
+
+class SimClient:
+    """As ``skws.sources.kafka.client.Client``."""
+
+    def __init__(self, cluster: Kafka, address: Address) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._shown = address.shown
+        self._next: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
+        self._paused: set[Partition] = set()
+        self._told: set[Partition] = set()  # whose end is told
+        self._errors: list[KafkaError] = []
+
+    def connected(self) -> str:
+        self._ask()
+        return "the cluster"
+
+    def topics(self) -> dict[str, int]:
+        self._ask()
+        found: dict[str, int] = {}
+        for topic, _ in self._cluster.logs:
+            found[topic] = found.get(topic, 0) + 1
+        return found
+
+    def partitions(self, topic: str) -> list[Partition]:
+        self._ask()
+        return sorted(place for place in self._cluster.logs if place[0] == topic)
+
+    def answers(self, seconds: float) -> None:
+        self._ask()
+
+    def reach(self, partition: Partition) -> tuple[int, int]:
+        self._ask()
+        log = self._cluster.logs[partition]
+        return log.first, log.end
+
+    def known_end(self, partition: Partition) -> int:
+        return self._ends.get(partition, -1)
+
+    def assign(self, offsets: Mapping[Partition, int]) -> None:
+        self._next, self._told = dict(offsets), set()
+        self._paused -= offsets.keys()
+
+    def add(self, partition: Partition, offset: int) -> None:
+        self._next[partition] = offset
+        self._told.discard(partition)
+
+    def move(self, partition: Partition, offset: int) -> None:
+        self.add(partition, offset)
+
+    def pause(self, partition: Partition) -> None:
+        self._paused.add(partition)
+
+    def resume(self, partition: Partition) -> None:
+        self._paused.discard(partition)
+
+    def fetch(self, most: int, seconds: float) -> list[Any]:
+        world = self._world
+        world.effect("fetch", self._shown)
+        if world.away:
+            world.pass_time(int(seconds * 1_000_000))
+            self._errors.append(KafkaError(_DOWN))
+            return []
+        found: list[Fetched] = []
+        again = world.repeats()
+        for place in sorted(self._next.keys() - self._paused):
+            if place in self._cluster.moved:
+                self._cluster.moved.discard(place)
+                self._told.discard(place)
+                found.append(Fetched(place, 0, fault=KafkaError(KafkaError._TRANSPORT)))
+                continue
+            found += self._of(place, most, again=again)
+        if not found:
+            world.pass_time(int(seconds * 1_000_000))
+        return found
+
+    def _of(self, place: Partition, most: int, *, again: bool) -> Iterator[Fetched]:
+        log, at = self._cluster.logs[place], self._next[place]
+        if at < log.first:
+            yield Fetched(place, at, fault=KafkaError(KafkaError._AUTO_OFFSET_RESET))
+            return
+        if again:
+            at = max(log.first, at - 2)
+        for text, millis in log.messages[at - log.first :][: min(most, 5)]:
+            yield Fetched(place, at, text, millis)
+            at += 1
+        if at > self._next[place]:
+            self._told.discard(place)
+        self._next[place] = max(at, self._next[place])
+        self._ends[place] = log.end
+        if at >= log.end and place not in self._told:
+            self._told.add(place)
+            yield Fetched(place, log.end, fault=KafkaError(KafkaError._PARTITION_EOF))
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        pass
+
+    def errors(self) -> Iterable[KafkaError]:
+        errors, self._errors = self._errors, []
+        return errors
+
+    def close(self) -> None:
+        pass
+
+    def failure(self, error: KafkaException) -> SourceError:
+        cause = error.args[0]
+        kind = NotYetError if isinstance(cause, KafkaError) and transient(cause) else SourceError
+        return kind(f"{self._shown}: {cause}")
+
+    def _ask(self) -> None:
+        self._world.effect("ask", self._shown)
+        if self._world.away:
+            self._world.pass_time(1_000_000)
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))

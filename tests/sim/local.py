@@ -1,0 +1,377 @@
+"""The local job under simulation: process after process over one disk, with checks after each step."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+import orjson
+
+from skws.jobs import journal as journals
+from skws.jobs.alerts import Alert, Rate
+from skws.jobs.control import Command, ControlFolder, RunControl
+from skws.jobs.fanout import Routing
+from skws.jobs.journal import Entry, Journal
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log
+from skws.sinks.database import SqliteSink
+from skws.sinks.files import JsonLinesSink, ParquetSink
+from skws.sinks.formats import StdoutSink
+from skws.spec.enums import EngineName, OnError, OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import SkwsError, UsageError
+from skws_schema.yaml.write import to_yaml
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.sim import outputs
+from tests.sim.files import Files, Upstream
+from tests.sim.kafka import Kafka
+from tests.sim.model import Batch, Model, check
+from tests.sim.outputs import Database, Expected, Pipe, Tap
+from tests.sim.plan import Action, Options
+from tests.sim.postgres import Postgres
+from tests.sim.shop import MORE
+from tests.sim.world import Finding, Killed, SimClock, World
+
+BOTH: Final = "ada lamp"
+ADDED: Final = ("lamp -old", "eve chair", "bob")
+CHECKPOINT: Final = "/sim/checkpoint"
+CONTROL: Final = "/sim/control"
+_WINDOWS: Final[dict[str, Window]] = {"time": TimeWindow(10_000_000), "count": CountWindow(12)}
+_SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "postgres": Postgres}
+_SEGMENT_BYTES: Final = 1_200
+_SETTLING: Final = 400  # steps that a run without faults may take
+
+
+class Notes:
+    """The log of a job."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.log = Log(stream=self)  # type: ignore[arg-type]  # all that a log asks of a stream
+
+    def write(self, text: str) -> int:
+        self.lines.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+class LocalSimulation:
+    """Runs a plan. ``steps``: how many steps were checked. Raises Finding."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.world = World()
+        self.steps = 0
+        self.notes = Notes()
+        self.upstream = self._upstream()
+        self.job = Job(
+            {"both": BOTH, "own": "bob"},
+            self.upstream.schema,
+            self.upstream.address,
+            window=_WINDOWS[options.window],
+            max_size=3,
+            engine=EngineName.LOCAL,
+            on_error=OnError.DEAD_LETTER,
+            dead_letters=Path(f"{outputs.FOLDER}/letters.jsonl"),
+            checkpoint=Path(CHECKPOINT),
+            control=Path(CONTROL),
+        )
+        self.model = Model(self.job, self.upstream.part)
+        self.model.truth = self.upstream.truth
+        self.pipe = Pipe(self.world)
+        self.database = Database(self.world, f"sim{id(self)}")
+        self.expected = Expected(self.world, self.model, self.pipe, self.database, "bob")
+        self.watch: LocalWatch | None = None
+        self._logging: Batch | None = None
+        self._sent: list[str] = []
+        self._names = 0
+        self._committed = 0
+        self._damaged = False
+        self.world.disk.makedirs(outputs.FOLDER)
+
+    def _upstream(self) -> Upstream:
+        return _SOURCES[self.options.source](self.world)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Inside, product code sees the world of the simulation."""
+        append = Journal.append
+
+        def logged(journal: Journal, entry: Entry, before: Any) -> None:
+            if self._damaged:  # an entry whose results no sink was sure of is cut off
+                self.model.undo(min(len(self.model.batches), entry.number - 1), seen=True)
+            self._logging = self.model.log(entry)
+            append(journal, entry, before)
+            self.model.append(self._logging)
+            self._logging = None
+
+        with (
+            self.world.simulated(),
+            self.upstream.installed(),
+            patch.object(journals, "SEGMENT_BYTES", _SEGMENT_BYTES),
+            patch.object(Journal, "append", logged),
+            patch.object(sqlite3, "connect", self.database.connect),
+        ):
+            try:
+                yield
+            finally:
+                self.database.close()
+
+    def run(self, plan: list[Action]) -> None:
+        """Carry out a plan, then let everything arrive without faults."""
+        with self.running():
+            for action in plan:
+                self._act(action)
+            self._settle()
+
+    def _act(self, action: Action) -> None:
+        match action.do:
+            case "publish":
+                for event in action.events:
+                    self.upstream.publish(event)
+            case "work":
+                self._attempt(action, lambda: self._work(action.number))
+            case "rest":
+                self.world.micros += action.number * 700_000
+            case "stop":
+                self._attempt(action, self._stop)
+            case "upstream":
+                self.upstream.act(action.draw)
+            case "pause" | "resume" if self.watch is not None:
+                (self.watch.control.pause if action.do == "pause" else self.watch.control.resume)()
+            case "given":
+                added = {"also": "eve"} if action.number % 2 else {}
+                self.job = replace(self.job, queries={"both": BOTH, "own": "bob", **added})
+                self._attempt(action, self._stop)
+            case "add" | "remove" | "schema":
+                self._command(action)
+            case "flip" if self.watch is None:
+                self._flip(Random(action.draw))
+
+    def _command(self, action: Action) -> None:
+        """Send a command; some cannot be carried out, and are refused."""
+        if action.do == "add":
+            self._names += 1
+            command = Command("add", f"q{self._names % 3}", ADDED[action.number % 3])
+        elif action.do == "remove":
+            command = Command("remove", f"q{action.number % 3}")
+        else:
+            more = self.upstream.may_change and action.number % 2
+            command = Command("schema", "", schema=to_yaml(MORE if more else self.upstream.schema))
+        if action.draw % 2 and self.watch is not None:
+            self.watch.control.submit(replace(command, id=f"c{action.draw}"))
+            return
+        if not self.model.batches:
+            return  # a run skips the commands that were there before it
+        with self.world.calm():
+            self._sent.append(ControlFolder(Path(CONTROL)).send(command))
+
+    def _attempt(self, action: Action, work: Callable[[], None]) -> None:
+        """Let faults come while the process works; see to its end if it ends."""
+        self.world.arm(action.faults)
+        try:
+            work()
+        except Killed:
+            self._end_of_process(Random(action.draw))
+        except (SkwsError, KeyboardInterrupt) as error:
+            if not self.world.failed:
+                raise Finding(f"it ended without a fault: {error}") from error
+            with suppress(Killed):
+                self._fail()
+            self._end_of_process(Random(action.draw))
+        finally:
+            self.world.disarm()
+
+    def _fail(self) -> None:
+        """As ``LocalWatch.run`` ends it."""
+        if self.watch is not None:
+            with suppress(SkwsError, KeyboardInterrupt):
+                self.watch.close(failed=True)
+
+    def _end_of_process(self, rng: Random) -> None:
+        self.watch = None
+        lost = self.world.power_lost
+        self.world.power_lost = False
+        self.world.end_process()
+        self.database.end_process()
+        self.pipe.end_process()
+        if lost and self.world.disk.lose_power(rng):
+            self.world.faults["lost"] += 1
+        last = self._journaled()
+        if self._logging is not None and last == len(self.model.batches) + 1:
+            self.model.append(self._logging)
+        self._logging = None
+        self.model.undo(last)
+
+    def _open(self) -> None:
+        self.tap = Tap(self.model)
+        sinks = [
+            JsonLinesSink(Path(f"{outputs.FOLDER}/out.jsonl")),
+            ParquetSink(Path(f"{outputs.FOLDER}/parquet"), every=1.0),
+            SqliteSink(Path(f"{outputs.FOLDER}/out.db")),
+            StdoutSink(OutputFormat.JSONL, self.pipe),  # type: ignore[arg-type]  # all that the sink uses
+        ]
+        alert = Alert(Query("bob"), (f"jsonl:{outputs.FOLDER}/own.jsonl",), Rate.of("1 per 7 seconds"))
+        control = RunControl(self.job, SimClock(self.world))
+        self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
+        self.watch = watch = LocalWatch(
+            self.job,
+            [self.tap, Routing(sinks, {"own": alert})],
+            self.notes.log,
+            control=control,
+            source=self.upstream.source(control),
+        )
+        watch.open()
+        self._opened_at = watch._number
+
+    def _work(self, steps: int) -> None:
+        if self.watch is None:
+            self._open()
+            self._check()
+        for _ in range(steps):
+            assert self.watch is not None
+            self.watch.step()
+            self._check()
+
+    def _stop(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+            self._check(closed=True)
+            self.watch = None
+            self.world.end_process()
+            self.database.end_process()
+
+    def _check(self, *, closed: bool = False) -> None:
+        """Everything that must hold after a step."""
+        watch, model = self.watch, self.model
+        assert watch is not None
+        self.steps += 1
+        last = len(model.batches)
+        check(watch._written == last, "of", last, "micro-batches were written", watch._written)
+        committed = watch._committed
+        check(committed >= self._committed or not committed, "the committed micro-batch went back", committed)
+        self._committed = max(committed, self._committed)
+        check(
+            {one.name: one.text for one in watch.standing}
+            == {name: one.text for name, one in model.state.standing.items()},
+            "it answers", [one.name for one in watch.standing], "and not", list(model.state.standing),
+        )  # fmt: skip
+        with self.world.calm():
+            self.expected.check(last=last, flushed=last if closed else committed)
+            self.expected.check_pipe(*self._pipe_from, last)
+
+    def _settle(self) -> None:
+        """Without faults everything arrives, and nothing is left."""
+        self.upstream.settle()
+        if self.watch is not None:
+            self.watch.control.resume()
+        try:
+            self._drain()
+            self._expire()
+        except (SkwsError, KeyboardInterrupt) as error:
+            raise Finding(f"it ended without a fault: {error}") from error
+
+    def _drain(self) -> None:
+        for _ in range(_SETTLING):
+            self._work(1)
+            assert self.watch is not None
+            self.world.micros += 1_100_000
+            if all(
+                self.model.state.read.get(part, 0) == len(given)
+                for part, given in self.upstream.truth.items()
+            ):
+                break
+        self.model.check_drained()
+        self._work(2)
+        self._check_answers()
+
+    def _expire(self) -> None:
+        """Long after the last record nothing of it is left: in memory, in the log, in the checkpoint."""
+
+    def _check_answers(self) -> None:
+        """Every command in the folder was carried out or refused."""
+        answers = self.world.disk.content(f"{CONTROL}/answers.jsonl")
+        for sent in self._sent:
+            check(sent.encode() in answers or sent in self.model.commands, "a command was lost", sent)
+
+    def _journaled(self) -> int:
+        """The number of the last whole entry in the journal, read without the product's code."""
+        last = 0
+        for path, data in self.world.disk.files(f"{CHECKPOINT}/journal").items():
+            for number in _entries(data):
+                last = max(last, number)
+            del path
+        return last
+
+    def _marked(self, name: str) -> int:
+        """The micro-batch in the mark of a sink."""
+        path = f"{CHECKPOINT}/sinks/{blake2b(name.encode(), digest_size=8).hexdigest()}.json"
+        *_, text = self.world.disk.content(path).split(b" ", 2)
+        try:
+            batch: int = orjson.loads(text)["batch"]
+            return max(0, batch)
+        except (ValueError, KeyError):  # there is none, or a bit of it is flipped
+            return 0
+
+    def _flip(self, rng: Random) -> None:
+        """A flipped bit in the checkpoint: a start refuses to go on, or goes on as if nothing were."""
+        disk, model = self.world.disk, self.model
+        files = disk.files(CHECKPOINT)
+        names = sorted(name for name, data in files.items() if data)
+        if not names:
+            return
+        name = rng.choice(names)
+        damaged = bytearray(files[name])
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        kept = deepcopy(disk.top), list(model.batches), set(model.commands), len(self.pipe.read)
+        restore = self.upstream.save()
+        disk.put(name, bytes(damaged))
+        self.world.faults["flip"] += 1
+        self._damaged = True
+        try:
+            self._open()
+            assert self.watch is not None
+            self.expected.check(last=self.watch._written, flushed=self.watch._committed)
+        except SkwsError as error:
+            check(
+                not isinstance(error, UsageError) or "lock" in name,
+                "a flipped bit was blamed on the user",
+                error,
+            )
+        self.watch, self._damaged = None, False
+        self.world.end_process()
+        self.database.end_process()
+        disk.top, model.batches, model.commands, read = kept
+        del self.pipe.read[read:]
+        restore()
+
+
+def _entries(data: bytes) -> Iterator[int]:
+    """The numbers of the whole entries of a segment."""
+    at, first = 0, True
+    while True:
+        head = data[at : at + 40].split(b" ", 2)
+        if len(head) < 3 or not head[1].isdigit():
+            return
+        begin = at + len(head[0]) + len(head[1]) + 2
+        end = begin + int(head[1])
+        if data[end : end + 1] != b"\n":
+            return
+        try:
+            told = orjson.loads(data[begin:end])
+        except ValueError:
+            return
+        if not first:
+            yield told["number"]
+        first, at = False, end + 1

@@ -1,0 +1,430 @@
+"""Faults put back into the product, to prove that simulations find them.
+
+    python -m tests.sim.mutants             all of them: the table of docs/architecture/simulation.md
+    python -m tests.sim.mutants NAME ...    some of them
+
+A mutant is a patch of a function or two, by source text, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+from tests.places import ROOT
+from tests.sim.hosts import simulation
+from tests.sim.plan import drawn, options_of
+
+MOST_STEPS: Final = 1_000_000
+PAGE: Final = Path("docs/architecture/simulation.md")
+_FROM: Final = "<!-- mutants -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """``target``: ``module:Class.function``; ``old`` stands in its source once; ``new`` takes its place."""
+
+    target: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``fault``: what is wrong. ``settings``: those of the simulations that are not drawn."""
+
+    name: str
+    fault: str
+    patches: tuple[Patch, ...]
+    settings: Mapping[str, Any]
+
+
+MUTANTS: Final[list[Mutant]] = []
+
+
+def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: str) -> None:
+    MUTANTS.append(Mutant(name, fault, tuple(Patch(*one) for one in patches), settings))
+
+
+_FILES: Final = "skws.durable.files"
+_JOURNAL: Final = "skws.jobs.journal:Journal"
+_LOCAL: Final = "skws.jobs.local:LocalWatch"
+_SINKS: Final = "skws.sinks"
+
+_mutant(
+    "full-disk",
+    "a full disk leaves half a batch in a file, and the mark counts it",
+    (f"{_FILES}:GrowingFile.append", "self.cut(before)", "pass"),
+    (f"{_FILES}:GrowingFile.append", "self._broken, self._synced = True, False", "self._synced = False"),
+    (f"{_SINKS}.base:WholeSink._whole", "self._broken = True", "self._broken = False"),
+)
+_mutant(
+    "no-checksums",
+    "checkpoints are read without a look at their checksums",
+    ("skws.durable.frames:_first", '== b"%08x " % _checksum(text, of, at)', "is not None"),
+)
+_mutant(
+    "marks-not-checked",
+    "the mark of a sink is read whatever its checksum",
+    (
+        f"{_SINKS}.base:Marks.read",
+        "kept(self._path, self._of)",
+        "__import__('orjson').loads(kept.__globals__['read'](self._path).split(b' ', 2)[2])",
+    ),
+)
+_mutant(
+    "short-write",
+    "a write that the system cut short is taken for whole",
+    (
+        f"{_FILES}:written",
+        "rest = rest[os.write(handle, rest) :]",
+        "rest = rest[os.write(handle, rest) and len(rest) :]",
+    ),
+)
+_mutant(
+    "journal-not-synced",
+    "a sync of the journal does not reach the disk",
+    (f"{_JOURNAL}.sync", "self._file.sync()", "pass"),
+)
+_mutant(
+    "results-before-journal",
+    "results leave before their records are in the journal for good",
+    (f"{_LOCAL}._write", "self._checkpoint.journal.sync()", "pass"),
+)
+_mutant(
+    "mark-before-sync",
+    "a file's mark is written before its bytes are synced",
+    (f"{_SINKS}.files:BatchFile.flush", "bytes=self._file.sync()", "bytes=self._file.size"),
+)
+_mutant(
+    "new-file-not-synced",
+    "the name of a new file is not synced in its folder",
+    (f"{_FILES}:GrowingFile.sync", "synced(self.path.parent)", "pass"),
+)
+_mutant(
+    "replaced-not-synced",
+    "a file takes another's place before its bytes are on the disk",
+    (f"{_FILES}:_write", "os.fsync(handle)", "pass"),
+)
+_mutant(
+    "rename-not-synced",
+    "a file that took another's place goes back to the old one at a loss of power",
+    (f"{_FILES}:replaced", "synced(path.parent)", "pass"),
+)
+_mutant(
+    "sync-failure-forgotten",
+    "a file whose sync failed counts as synced",
+    (f"{_FILES}:GrowingFile.sync", "self._broken = True", "self._synced = True"),
+)
+_mutant(
+    "commit-before-flush",
+    "the checkpoint commits a batch that sinks do not have for good",
+    (f"{_LOCAL}.commit", "self._writing.flush()", "pass"),
+    (
+        f"{_LOCAL}.commit",
+        "self._committed_at = self.clock.now()",
+        "self._committed_at = self.clock.now(); self._writing.flush()",
+    ),
+)
+_mutant(
+    "committed-batch-again",
+    "a run that resumes writes the last committed batch once more",
+    ("skws.jobs.worker:resume", "entry.number <= committed", "entry.number < committed"),
+    (f"{_SINKS}.base:BatchSink.write", "batch > self._done", "batch >= self._done"),
+)
+_mutant(
+    "batch-skipped",
+    "a run that resumes does not write the first batch behind the committed one",
+    ("skws.jobs.worker:resume", "entry.number <= committed", "entry.number <= committed + 1"),
+)
+_mutant(
+    "batch-repeated",
+    "a sink writes the last batch that it has once more",
+    (f"{_SINKS}.base:BatchSink.write", "batch > self._done", "batch >= self._done"),
+)
+_mutant(
+    "letters-repeated",
+    "dead letters of a batch that is repeated are written again",
+    ("skws.jobs.fanout:SinkFanout.write", "and not self._letters.has(batch)", ""),
+)
+_mutant(
+    "tail-kept",
+    "what a broken run wrote behind its mark stays in the file",
+    (f"{_SINKS}.files:AppendedFile._cut", "self._file.cut(length)", "pass"),
+)
+_mutant(
+    "journal-tail-kept",
+    "an unfinished entry stays in the journal, and others come behind it",
+    (f"{_JOURNAL}.repair", "read(path)[: self._end(path)]", "read(path)"),
+)
+_mutant(
+    "segment-dropped",
+    "a segment of the journal goes though its last entry is not committed",
+    (f"{_JOURNAL}.first_to_keep", "<= committed + 1", "<= committed + 2"),
+)
+_mutant(
+    "retention-of-one-window",
+    "the journal keeps one window instead of two",
+    ("skws_purging.retention:Retention._passed", "- 2 * length", "- length // 2"),
+    ("skws_purging.retention:Retention._passed", "- 2 * (size + 1)", "- size // 2"),
+)
+_mutant(
+    "parquet-forgotten",
+    "a run that resumes does not look which Parquet files there are",
+    (f"{_SINKS}.files:ParquetSink._opened", "default=NONE)", "default=NONE) and NONE"),
+)
+_mutant(
+    "progress-ahead",
+    "the table's progress is one batch ahead of its rows",
+    (f"{_SINKS}.database:DatabaseSink._write", "(self._key, batch)", "(self._key, batch + 1)"),
+)
+_mutant(
+    "progress-apart",
+    "the table's progress is committed before its rows",
+    (
+        f"{_SINKS}.database:DatabaseSink._put",
+        "self._transaction(lambda cursor: self._write(cursor, batch, results))",
+        "(self._transaction("
+        "lambda cursor: self._execute(cursor, self._statements.advance, (self._key, batch))),"
+        " self._transaction(lambda cursor: [self._execute_many(cursor, s, r)"
+        " for s, r in self._statements.of(results)]))",
+    ),
+)
+_mutant(
+    "limits-forgotten",
+    "the limit of an alert begins anew with each process",
+    ("skws.jobs.fanout:Routing._restore", "self._limiters[name].restore(state)", "pass"),
+)
+_mutant(
+    "output-repeated",
+    "standard output does not keep which batches it has",
+    (f"{_SINKS}.formats:StdoutSink._keep", "self._marks.keep(batch)", "pass"),
+)
+_mutant(
+    "flush-after-failure",
+    "a run that fails flushes results whose records may go",
+    (f"{_LOCAL}.close", "failed=failed and self._journal_synced()", "failed=failed"),
+)
+_mutant(
+    "window-end",
+    "a tuple lives a microsecond too long",
+    ("skws_windows.window:TimeWindow.end", "start + self.length", "start + self.length + 1"),
+)
+_mutant(
+    "count-window-end",
+    "a tuple of a count window goes one arrival too early",
+    ("skws_windows.window:ArrivalWindow.end", "(self.size + 1)", "self.size"),
+    window="count",
+)
+_mutant(
+    "lost-retraction",
+    "a result is not retracted when a tuple of it is deleted",
+    (
+        "skws.queries.keywords.columnar:ColumnarEngine._batch",
+        "retracted = self._results.retracted(ended, self._operator.live.tuples.end)",
+        "retracted = self._results.retracted(ended, self._operator.live.tuples.end)[1:]",
+    ),
+)
+_mutant(
+    "late-one-early",
+    "a record at the very time of the latest one counts as late",
+    (
+        "skws.queries.order:StreamOrder._without_late",
+        "late: Flags = time < reached",
+        "late: Flags = time <= reached",
+    ),
+    (
+        "skws.queries.order:StreamOrder._without_late",
+        "(time[:1] >= self.horizon)",
+        "(time[:1] > self.horizon)",
+    ),
+)
+_mutant(
+    "snapshot-of-the-dead",
+    "the snapshot of a new query has results that are over",
+    (
+        "skws.queries.keywords.columnar:ColumnarEngine._added",
+        "results.end > self._order.now",
+        "results.end > 0",
+    ),
+)
+_mutant(
+    "command-twice",
+    "the journal does not keep how far commands were read",
+    (f"{_LOCAL}._logged", "self._inbox.read_to,", "0,"),
+)
+_mutant(
+    "command-not-durable",
+    "a command is answered before it is in the journal for good",
+    (f"{_LOCAL}._write", "results or letters or entry.commands", "results or letters"),
+)
+_mutant(
+    "schema-forgotten",
+    "the journal's segments do not keep the schemas before them",
+    ("skws.jobs.worker:Worker.before", "standing.schemas", "()"),
+)
+_mutant(
+    "queries-forgotten",
+    "the journal's segments do not keep the standing queries before them",
+    ("skws.jobs.worker:Worker.before", "standing.shown()", "()"),
+)
+_mutant(
+    "half-a-line",
+    "a line of a file that is half written counts as a record",
+    ("skws.sources.files.growing:_lines_end", "not _is_object(line)", "not line"),
+)
+_mutant(
+    "offset-behind",
+    "the offset of a file is that before the last record",
+    (
+        "skws.sources.files.growing:_json_part",
+        "return Part(Chunk.of(read_split(split, schema)), end)",
+        "return Part(Chunk.of(read_split(split, schema)), max(at, end - 1))",
+    ),
+)
+_mutant(
+    "bad-not-counted",
+    "bad records of a batch are passed over without a dead letter",
+    (
+        "skws.jobs.intake:Intake.refuse",
+        "return self.letters(malformed(bad))",
+        "return self.letters(malformed(bad)[1:])",
+    ),
+)
+
+
+def applied(mutant: Mutant) -> None:
+    """Patch the product in this process. Raises ValueError if it no longer has what a patch replaces."""
+    for patch in mutant.patches:
+        module_name, _, path = patch.target.partition(":")
+        module = import_module(module_name)
+        *owners, name = path.split(".")
+        owner: Any = module
+        for each in owners:
+            owner = getattr(owner, each)
+        found = inspect.getattr_static(owner, name)
+        found = _function(found)
+        code = _SOURCES.get(patch.target) or textwrap.dedent(inspect.getsource(found))
+        if code.count(patch.old) != 1:
+            raise ValueError(f"{mutant.name}: not once in {patch.target}: {patch.old}")
+        code = _SOURCES[patch.target] = code.replace(patch.old, patch.new)
+        space: dict[str, Any] = {}
+        exec(compile(code, f"<{mutant.name}>", "exec", annotations.compiler_flag), module.__dict__, space)
+        made = space[name]
+        _swap(found, made)
+
+
+def _function(found: Any) -> FunctionType:
+    """The function below a property, a context manager, a method of a class."""
+    while True:
+        if isinstance(found, property):
+            found = found.fget
+        elif hasattr(found, "__wrapped__"):
+            found = found.__wrapped__
+        else:
+            assert isinstance(found, FunctionType)
+            return found
+
+
+_SOURCES: Final[dict[str, str]] = {}
+
+
+def _swap(found: FunctionType, made: Any) -> None:
+    """Give a function, which others may have imported already, another body."""
+    found.__code__ = _function(made).__code__
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """``steps``: until the finding, over all seeds from 0 on. ``seed``: None if there was none."""
+
+    name: str
+    seed: int | None
+    steps: int
+    finding: str
+
+
+def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
+    """Run simulations with a mutant, in this process, until one fails."""
+    applied(mutant)
+    steps = seed = 0
+    while steps < most:
+        options = replace(options_of(seed), **mutant.settings)
+        made = simulation(options)
+        try:
+            made.run(drawn(seed, options))
+        except Exception as error:  # whatever shows it
+            return Caught(mutant.name, seed, steps + made.steps, f"{type(error).__name__}: {error}")
+        steps += max(1, made.steps)
+        seed += 1
+    return Caught(mutant.name, None, steps, "")
+
+
+def hunted_apart(name: str, most: int = MOST_STEPS) -> Caught:
+    """As ``hunted``, in a process of its own."""
+    command = [sys.executable, "-m", "tests.sim.mutants", "--in-process", "--steps", str(most), name]
+    ended = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+    )
+    if ended.returncode:
+        raise RuntimeError(f"{name}: {ended.stderr}")
+    return Caught(**json.loads(ended.stdout.splitlines()[-1]))
+
+
+def table(caught: Iterable[Caught]) -> Iterator[str]:
+    """The lines of the table in the docs."""
+    faults = {mutant.name: mutant.fault for mutant in MUTANTS}
+    yield "| mutant | fault | seed | steps until found |"
+    yield "|---|---|---|---|"
+    for one in caught:
+        seed = "not found" if one.seed is None else str(one.seed)
+        yield f"| `{one.name}` | {faults[one.name]} | {seed} | {one.steps:,} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--steps", type=int, default=MOST_STEPS)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}")
+    given = parser.parse_args()
+    wanted = [mutant for mutant in MUTANTS if not given.names or mutant.name in given.names]
+    if given.in_process:
+        (mutant,) = wanted
+        caught = hunted(mutant, given.steps)
+        sys.stdout.write(json.dumps({name: getattr(caught, name) for name in caught.__slots__}) + "\n")
+        return 0
+    found = []
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for one in pool.map(lambda mutant: hunted_apart(mutant.name, given.steps), wanted):
+            found_at = "NOT FOUND" if one.seed is None else f"seed {one.seed}"
+            print(f"{one.name}: {found_at}, {one.steps:,} steps: {one.finding[:150]}", flush=True)
+            found.append(one)
+    if given.write:
+        page = ROOT / PAGE
+        before, _, rest = page.read_text().partition(_FROM)
+        after = rest.partition(_FROM)[2]
+        page.write_text(f"{before}{_FROM}\n" + "\n".join(table(found)) + f"\n{_FROM}{after}")
+    return int(any(one.seed is None for one in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""The sinks of a simulated job, and what they promise."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+import pyarrow.parquet as pq
+
+from skws.results.model import LiveResult
+from skws.sinks.base import Run
+from tests.sim.model import Line, Model, check, net
+from tests.sim.world import Killed, World
+
+FOLDER: Final = "/sim/out"
+LIMIT_SECONDS: Final = 7
+_connect: Final = sqlite3.connect
+
+
+class Tap:
+    """The first sink of a job: the model sees results before all others do."""
+
+    name = "tap"
+    every = 1.0
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.written = 0
+
+    def open(self, run: Run) -> None:
+        pass
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        self._model.written(batch, results)
+        self.written = batch
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Pipe:
+    """Standard output, read by another program."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._held = b""
+        self.read: list[bytes] = []
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> int:
+        self._held += data
+        return len(data)
+
+    def flush(self) -> None:
+        self._world.effect("write", "stdout")
+        self.read += self._held.splitlines()
+        self._held = b""
+
+    def end_process(self) -> None:
+        self._held = b""
+
+
+class Database:
+    """SQLite in memory: what was committed outlives a kill, all else does not."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._uri = f"file:{name}?mode=memory&cache=shared"
+        self._kept = _connect(self._uri, uri=True)
+        self._connected: sqlite3.Connection | None = None
+
+    def connect(self, *_: Any, **__: Any) -> Connection:
+        try:
+            self._world.effect("sql", "connect")
+        except OSError as error:
+            raise sqlite3.OperationalError(error.strerror) from None
+        self.end_process()
+        self._connected = _connect(self._uri, uri=True)
+        return Connection(self._world, self._connected)
+
+    def end_process(self) -> None:
+        if self._connected is not None:
+            with suppress(sqlite3.ProgrammingError):  # closed already
+                self._connected.rollback()
+                self._connected.close()
+            self._connected = None
+
+    def close(self) -> None:
+        self.end_process()
+        self._kept.close()
+
+    def rows(self) -> set[tuple[str, str]]:
+        try:
+            return set(self._kept.execute('SELECT "query", "id" FROM results').fetchall())
+        except sqlite3.OperationalError:  # it has no table yet
+            return set()
+
+
+class Connection:
+    """A connection whose statements and commits are effects."""
+
+    def __init__(self, world: World, real: sqlite3.Connection) -> None:
+        self._world = world
+        self._real = real
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        self._effect("sql")
+        if statement.startswith("PRAGMA"):
+            return None
+        return self._real.execute(statement, values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Any:
+        self._effect("sql")
+        return self._real.executemany(statement, rows)
+
+    def cursor(self) -> Connection:
+        return self
+
+    def close(self) -> None:
+        self._real.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._real.rollback()
+            return
+        self._effect("commit")
+        self._real.commit()
+        self._effect("committed")
+
+    def _effect(self, name: str) -> None:
+        try:
+            self._world.effect(name, "database")
+        except OSError as error:
+            raise sqlite3.OperationalError(error.strerror) from None
+        except Killed:
+            self._real.rollback()
+            raise
+
+
+class Expected:
+    """What the outputs must hold, from what was written so far."""
+
+    def __init__(self, world: World, model: Model, pipe: Pipe, database: Database, own: str | None) -> None:
+        """``own``: the query whose results go to a file of their own, at most one in 7 seconds."""
+        self._world, self._model, self._pipe, self._database = world, model, pipe, database
+        self._own = own
+
+    def check(self, *, last: int, flushed: int) -> None:
+        """``last``: the micro-batch that all outputs have; ``flushed``: the last that is there for good."""
+        disk = self._world.disk
+        lines = self._lines(last)
+        rest = [line for line in lines if line[1] != self._own]
+        content = disk.content(f"{FOLDER}/out.jsonl")
+        expected = b"".join(line + b"\n" for *_, line in rest)
+        check(content == expected, "out.jsonl differs:", *_difference(content, expected))
+        if self._own is not None:
+            content = disk.content(f"{FOLDER}/own.jsonl")
+            found = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
+            expected_own = _limited([line for line in lines if line[1] == self._own])
+            check(found == expected_own, "own.jsonl has", found, "and not", expected_own)
+        letters = disk.content(f"{FOLDER}/letters.jsonl").splitlines()
+        at = 0
+        for batch in self._model.batches[:last]:
+            end = at + len(batch.entry.letters) + len(batch.late)
+            batch.check_letters(letters[at:end])
+            at = end
+        check(at == len(letters), "there are more dead letters than bad and late records:", letters[at:])
+        check(self._database.rows() == net(rest), "the table has other rows than hold")
+        flushed_rest = [line for line in self._lines(flushed) if line[1] != self._own]
+        self._check_parquet([name for _, _, name, _ in flushed_rest], [name for _, _, name, _ in rest])
+
+    def check_pipe(self, first: int, since: int, last: int) -> None:
+        """A process began behind micro-batch ``first``; since then ``since`` lines and more were read."""
+        expected = [line for batch in self._model.batches[first:last] for line in batch.lines or ()]
+        wanted = [line for _, query, _, line in expected if query != self._own]
+        found = self._pipe.read[since:]
+        check(found == wanted, "standard output has", len(found), "lines and not", len(wanted))
+
+    def _lines(self, last: int) -> list[Line]:
+        return [line for batch in self._model.batches[:last] for line in batch.lines or ()]
+
+    def _check_parquet(self, least: list[str], most: list[str]) -> None:
+        found: list[str] = []
+        for path, data in sorted(self._world.disk.files(f"{FOLDER}/parquet").items()):
+            if path.endswith(".parquet"):
+                found += _ids(data)
+        check(
+            found == most[: len(found)] and len(found) >= len(least),
+            "the Parquet files have", len(found), "results and not", len(least), "to", len(most),
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _ids(parquet: bytes) -> list[str]:
+    found: list[str] = pq.ParquetFile(io.BytesIO(parquet)).read(["id"]).column("id").to_pylist()
+    return found
+
+
+def _difference(found: bytes, expected: bytes) -> tuple[object, ...]:
+    have, want = found.splitlines(), expected.splitlines()
+    at = next(
+        (n for n, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want))
+    )
+    return (
+        f"{len(have)} lines, expected {len(want)}; line {at + 1} is",
+        have[at : at + 1],
+        "not",
+        want[at : at + 1],
+    )
+
+
+def _limited(lines: list[Line]) -> list[tuple[str, str]]:
+    """At most one result in each interval; a retraction goes with its result."""
+    found: list[tuple[str, str]] = []
+    held: set[str] = set()
+    interval = None
+    for op, _, name, line in lines:
+        if op == "-":
+            if name in held:
+                held.discard(name)
+            else:
+                found.append((op, name))
+            continue
+        start = orjson.loads(line)["start"]
+        now = -1 if start is None else int(start) // LIMIT_SECONDS
+        if now == interval:
+            held.add(name)
+        else:
+            interval = now
+            found.append((op, name))
+    return found

@@ -1,0 +1,160 @@
+"""Plans: what happens in a simulation, drawn from a seed before it begins; and shrinking them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final, Literal
+
+from tests.sim.world import Fault, Kind
+
+Do = Literal[
+    "publish",
+    "work",
+    "rest",
+    "add",
+    "remove",
+    "schema",
+    "pause",
+    "resume",
+    "stop",
+    "given",
+    "flip",
+    "upstream",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A record ``micros`` behind the one before it; ``bad``: of a relation that there is not."""
+
+    relation: str
+    micros: int
+    row: tuple[Any, ...]
+    delete: bool = False
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """``number``: of steps, seconds, or a choice. ``draw``: for what is drawn while it happens."""
+
+    do: Do
+    number: int = 0
+    events: tuple[Event, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    draw: int = 0
+
+    def __str__(self) -> str:
+        told = [self.do, *([str(self.number)] if self.number else [])]
+        told += [f"{e.relation}{'-' if e.delete else '+'}{e.row}@{e.micros}" for e in self.events]
+        return " ".join([*told, *map(str, self.faults)])
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of a simulation; drawn from its seed where they are None.
+
+    ``kinds``: of faults. ``actions``: how many.
+    """
+
+    host: str = "local"
+    source: str = "files"
+    window: str = "time"
+    actions: int = 40
+    kinds: tuple[Kind, ...] = ("kill", "power", "interrupt", "short", "full", "error", "away", "repeat")
+
+
+def options_of(seed: int) -> Options:
+    """What to simulate with a seed."""
+    rng = Random(~seed)
+    return Options(
+        source=rng.choice(("files", "kafka", "postgres")), window=rng.choice(("time", "time", "count"))
+    )
+
+
+NAMES: Final = ("ada", "bob ada", "eve", "bob")
+ITEMS: Final = ("lamp", "lamp old", "chair")
+_RELATIONS: Final = (*["customer"] * 3, *["order"] * 5, "refund")
+_STEPS: Final = (0, 0, 500_000, 1_000_000, 3_000_000)
+
+
+def events(rng: Random, most: int) -> tuple[Event, ...]:
+    """Customers are renamed and deleted, orders come back; ties, bad and late ones."""
+    found = []
+    for _ in range(rng.randint(1, most)):
+        relation = rng.choice(_RELATIONS)
+        words = NAMES if relation == "customer" else ITEMS
+        row = rng.randint(1, 4), rng.choice(words)
+        micros = rng.choice(_STEPS) if rng.random() < 0.95 else -2_000_000
+        found.append(Event(relation, micros, row, rng.random() < 0.2, rng.random() < 0.04))
+    return tuple(found)
+
+
+_WEIGHTS: Final[dict[Do, float]] = {
+    "publish": 10,
+    "work": 16,
+    "rest": 3,
+    "add": 1,
+    "remove": 0.7,
+    "schema": 0.7,
+    "pause": 0.3,
+    "resume": 0.6,
+    "stop": 0.8,
+    "given": 0.3,
+    "flip": 0.5,
+    "upstream": 1,
+}
+
+
+def _at(rng: Random) -> int:
+    return min(500, int(rng.paretovariate(0.5))) if rng.random() < 0.5 else rng.randint(1, 12)
+
+
+def drawn(seed: int, options: Options) -> list[Action]:
+    """The actions of a seed."""
+    rng = Random(seed)
+    names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    plan = []
+    for do in rng.choices(names, weights, k=options.actions):
+        faults = (
+            tuple(
+                Fault(kind, _at(rng), rng.random())
+                for kind in rng.choices(options.kinds, k=rng.choice((0, 1, 1, 2, 3, 5)))
+            )
+            if do in {"work", "stop"}
+            else ()
+        )
+        given = events(rng, 6) if do == "publish" else ()
+        plan.append(Action(do, rng.randint(1, 4), given, faults, rng.randrange(1 << 30)))
+    return plan
+
+
+def shrunk(plan: Sequence[Action], fails: Callable[[list[Action]], bool], tries: int = 400) -> list[Action]:
+    """A plan without the actions, faults and events that the failure does not need."""
+    best = list(plan)
+    size = max(1, len(best) // 2)
+    while size and tries > 0:
+        at = 0
+        while at < len(best) and tries > 0:
+            shorter = best[:at] + best[at + size :]
+            tries -= 1
+            if shorter and fails(shorter):
+                best = shorter
+            else:
+                at += size
+        size //= 2
+    for at, action in enumerate(best):
+        for name in ("faults", "events"):
+            part = 0
+            while tries > 0 and part < len(getattr(best[at], name)):
+                given = getattr(best[at], name)
+                smaller = replace(best[at], **{name: given[:part] + given[part + 1 :]})
+                tries -= 1
+                if fails([*best[:at], smaller, *best[at + 1 :]]):
+                    best[at] = smaller
+                else:
+                    part += 1
+        del action
+    return best

@@ -1,0 +1,598 @@
+"""A server of PostgreSQL, as psycopg2 shows it: two tables, their log, slots, publications, a snapshot.
+
+It answers the statements of ``skws/sources/postgres``, known by their first words, and no others.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+import orjson
+import psycopg2
+from psycopg2 import sql
+from psycopg2.errors import LockNotAvailable
+from psycopg2.extras import LogicalReplicationConnection
+
+from skws.data.record import Record
+from skws.jobs.control import RunControl
+from skws.sources.feed import Source
+from skws.sources.postgres import locking
+from skws.sources.postgres import slot as slots
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.pgoutput import EPOCH_MICROS
+from skws_schema.model import Row
+from tests.sim.files import Upstream
+from tests.sim.plan import Event
+from tests.sim.shop import STAMPED
+from tests.sim.world import World
+
+URI: Final = "postgresql://sim@server/shop"
+_OIDS: Final = {"customer": 16_400, "order": 16_401, "refund": 16_402}
+_COLUMNS: Final = {
+    "customer": (("cid", "int8"), ("name", "text")),
+    "order": (("cid", "int8"), ("item", "text"), ("at", "timestamptz")),
+    "refund": (("cid", "int8"), ("item", "text")),
+}
+_IDENTITY: Final = {"customer": "d", "order": "f", "refund": "f"}
+_TYPES: Final = {"int8": 20, "text": 25, "timestamptz": 1184}
+_FIRST_LSN: Final = 0x1000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of a row; ``old``: None for an insertion, ``new``: None for a deletion."""
+
+    table: str
+    old: Row | None
+    new: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """``lsn``: of its commit; ``end``: behind it."""
+
+    lsn: int
+    end: int
+    time: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(slots=True)
+class Slot:
+    confirmed: int
+    reader: Any = None
+
+    def __deepcopy__(self, _: object) -> Slot:
+        return Slot(self.confirmed, self.reader)
+
+
+@dataclass(slots=True)
+class Published:
+    tables: list[str]
+    comment: str | None = None
+
+
+@dataclass(slots=True)
+class Server:
+    """``files``: of tables, which a rewrite replaces."""
+
+    rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in _OIDS})
+    files: dict[str, int] = field(default_factory=lambda: dict(_OIDS))
+    log: list[Transaction] = field(default_factory=list)
+    slots: dict[str, Slot] = field(default_factory=dict)
+    publications: dict[str, Published] = field(default_factory=dict)
+    lsn: int = _FIRST_LSN
+
+    def snapshot(self) -> tuple[dict[str, list[Row]], dict[str, int]]:
+        return deepcopy(self.rows), dict(self.files)
+
+
+class Postgres(Upstream):
+    """The source. ``truth`` begins with the rows of the snapshot that counts, once it is taken."""
+
+    address = URI
+    schema = STAMPED
+    may_change = False
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.server = Server()
+        self.truth = {"log": []}
+        self._snapshots: dict[str, tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]] = {}
+        self._rewrite = ""  # the table that is about to be rewritten beside a snapshot
+        self.copied: tuple[int, int] | None = None
+        for cid, name in ((1, "ada"), (2, "eve")):
+            self.server.rows["customer"].append((cid, name))
+        for item, at in (("lamp", 3), ("lamp", 1), ("lamp old", 2)):
+            self.server.rows["order"].append((at, item, self.time - at * 1_000_000))
+
+    def source(self, control: RunControl) -> Source:
+        return PostgresSource(Address.of(URI), Path("/sim/checkpoint/source"), control.pace)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for where, name, double in (
+                (psycopg2, "connect", self._connect),
+                (slots, "run_with_timeout", lambda _connected, statement, _seconds: (statement(), True)[1]),
+                (slots, "readable", lambda _cursor, seconds: self.world.pass_time(int(seconds * 1_000_000))),
+                (slots, "time", SimpleNamespace(sleep=lambda s: self.world.pass_time(int(s * 1_000_000)))),
+                (sql.Composed, "as_string", lambda composed, _context: text_of(composed)),
+            ):
+                stack.enter_context(patch.object(where, name, double))
+            yield
+
+    def save(self) -> Callable[[], None]:
+        kept = (
+            deepcopy(self.server),
+            deepcopy(self._snapshots),
+            list(self.truth["log"]),
+            self.copied,
+            self._rewrite,
+        )
+
+        def restore() -> None:
+            self.server, self._snapshots, self.truth["log"][:], self.copied, self._rewrite = kept
+
+        return restore
+
+    def part(self, relation: str, row: Row) -> str:
+        return "log"
+
+    def publish(self, event: Event) -> None:
+        """A transaction of one change; of a customer whose key is taken, an update."""
+        if event.bad or event.relation == "refund":
+            return
+        self.time += max(0, event.micros)
+        change = self._changed(event.relation, event.row, delete=event.delete)
+        if change is not None:
+            self.commit((change,))
+
+    def _changed(self, table: str, row: Row, *, delete: bool) -> Change | None:
+        """An insertion or deletion; an update where the key is taken."""
+        rows = self.server.rows[table]
+        keyed = table == "customer"
+        same = next((old for old in rows if old[0] == row[0] and (keyed or old[1] == row[1])), None)
+        if not keyed:
+            row = (*row, self.time)
+        if delete:
+            if same is None:
+                return None
+            rows.remove(same)
+            return Change(table, same, None)
+        if keyed and same is not None:
+            rows.remove(same)
+        rows.append(row)
+        return Change(table, same if keyed else None, row)
+
+    def commit(self, changes: tuple[Change, ...]) -> None:
+        server = self.server
+        lsn = server.lsn + 8
+        server.lsn = lsn + 8
+        server.log.append(Transaction(lsn, server.lsn, self.time, changes))
+        self._tell(server.log[-1])
+
+    def _tell(self, transaction: Transaction) -> None:
+        """What a run must read of a transaction, if its snapshot is older."""
+        if self.copied is None or transaction.end <= self.copied[0]:
+            return
+        time = max(transaction.time, self.copied[1])
+        for change in transaction.changes:
+            if change.old is not None:
+                shown = (change.old[0], None) if change.table == "customer" else change.old
+                self.truth["log"].append((change.table, Record(-1, time, shown, delete=True), b""))
+            if change.new is not None:
+                self.truth["log"].append((change.table, Record(-1, _own(change.new, time), change.new), b""))
+
+    def act(self, draw: int) -> None:
+        """A transaction of several changes; another reader of the database; a rewrite beside a snapshot."""
+        rng = Random(draw)
+        match rng.randrange(3):
+            case 0:
+                changes = [
+                    self._changed("order", (rng.randint(1, 4), rng.choice(("lamp", "chair"))), delete=False)
+                    for _ in range(rng.randint(2, 4))
+                ]
+                self.commit(tuple(change for change in changes if change is not None))
+            case 1:
+                self._another_run()
+            case 2:
+                self._rewrite = rng.choice(("customer", "order"))
+
+    def _another_run(self) -> None:
+        """Another run over the database, with a slot of its own, that leaves nothing."""
+        with self.world.calm():
+            other = PostgresSource(Address.of(f"{URI}?slot=two"))
+            feed = other.open(self.schema)
+            feed.start()
+            feed.close()
+            other.drop_slot()
+
+    # --- what the server does --------------------------------------------------------------------
+
+    def _connect(self, _dsn: object, kind: type, **_: Any) -> Any:
+        self.ask()
+        return (Replicating if kind is LogicalReplicationConnection else Connected)(self)
+
+    def ask(self) -> None:
+        """An effect on the server; raises what a client sees while it is away."""
+        self.world.effect("ask", URI)
+        if self.world.away:
+            self.world.pass_time(500_000)
+            raise psycopg2.OperationalError('connection to server "server" failed: Connection refused')
+
+    def create_slot(self, name: str) -> tuple[int, str]:
+        self.ask()
+        self.server.slots[name] = Slot(self.server.lsn)
+        snapshot = f"snapshot-{name}"
+        self._snapshots[snapshot] = self.server.lsn, self.server.snapshot()
+        if name != "two":
+            self.begin_reading(self.server.lsn, self.time, deepcopy(self.server.rows))
+        if name != "two" and self._rewrite:  # DDL comes between the slot and the locks of the copy
+            self._rewritten(self._rewrite)
+            self._rewrite = ""
+        return self.server.lsn, snapshot
+
+    def _rewritten(self, table: str) -> None:
+        """``ALTER TABLE ... TYPE``: a snapshot that is older sees an empty table."""
+        self.server.files[table] += 1000
+        for _, (rows, files) in self._snapshots.values():
+            if files[table] != self.server.files[table]:
+                rows[table] = []
+
+    def begin_reading(self, lsn: int, time: int, rows: dict[str, list[Row]]) -> None:
+        """A run has a snapshot: it must read these rows, and all that is behind it."""
+        self.copied = lsn, time
+        found = [(table, row) for table in ("customer", "order") for row in rows[table]]
+        found.sort(key=lambda each: _own(each[1], time))
+        self.truth["log"][:] = [(table, Record(-1, _own(row, time), row), b"") for table, row in found]
+        for transaction in self.server.log:
+            self._tell(transaction)
+
+    def taken(self, name: str) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
+        return self._snapshots[name]
+
+
+def text_of(statement: Any) -> str:
+    """A statement of ``psycopg2.sql`` as text, without a connection."""
+    match statement:
+        case sql.Composed():
+            return "".join(map(text_of, statement.seq))
+        case sql.SQL():
+            return statement.string
+        case sql.Identifier():
+            return ".".join(f'"{name}"' for name in statement.strings)
+        case sql.Literal():
+            return repr(statement.wrapped)
+    return str(statement)
+
+
+class Connected:
+    """A connection for SQL; a ``with`` of it is a transaction."""
+
+    server_version = 160_000
+
+    def __init__(self, source: Postgres) -> None:
+        self.source = source
+        self.closed = 0
+        self.held: set[str] = set()
+        self.sees: str | None = None  # the snapshot of its transaction
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    def set_session(self, **_: Any) -> None:
+        pass
+
+    def rollback(self) -> None:
+        self.held.clear()
+
+    def close(self) -> None:
+        self.closed = 1
+
+    def __enter__(self) -> Connected:
+        self._before = deepcopy(self.source.server.publications)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.held.clear()
+        try:
+            if kind is None:
+                self.source.world.effect("ask", "commit")
+                return
+        except BaseException:
+            self.source.server.publications = self._before
+            raise
+        self.source.server.publications = self._before
+
+
+class Cursor:
+    """Runs statements."""
+
+    def __init__(self, connected: Any) -> None:
+        self.connection = connected
+        self.source: Postgres = connected.source
+        self._rows: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows[0] if self._rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+    def execute(self, statement: Any, values: Sequence[Any] = ()) -> None:
+        self.source.ask()
+        text = " ".join(text_of(statement).split())
+        for begin, work in _STATEMENTS:
+            if text.startswith(begin):
+                self._rows = list(work(self, text, values) or ())
+                return
+        raise psycopg2.ProgrammingError(f"the simulated server does not know: {text}")
+
+    def copy_expert(self, statement: str, file: Any) -> None:
+        self.source.ask()
+        _, (rows, _) = self.source.taken(self.connection.sees)
+        table = statement.rpartition("FROM ")[2].partition(")")[0].replace('"', "").split(".")[-1].strip()
+        moment = statement.split("::text", 2)[1].rpartition("'time', ")[2].strip("'\" ,")
+        names = [name for name, _ in _COLUMNS[table]]
+        for row in rows[table]:
+            shown = {
+                name: None if cell is None else _text(cell) for name, cell in zip(names, row, strict=True)
+            }
+            file.write(orjson.dumps({"relation": table, "time": moment, "row": shown}) + b"\n")
+
+    def create_replication_slot(self, name: str, output_plugin: str) -> None:
+        lsn, snapshot = self.source.create_slot(name)
+        self._rows = [(name, _lsn(lsn), snapshot, None)]
+
+
+def _state(cursor: Cursor, text: str, _values: Any) -> list[tuple[Any, ...]]:
+    name = text.rpartition("slot_name = '")[2].rstrip("'")
+    server = cursor.source.server
+    slot = server.slots.get(name)
+    if slot is None:
+        return []
+    reading = slot.reader is not None and not slot.reader.closed
+    at = _lsn(slot.confirmed)
+    return [("pgoutput", True, 77 if reading else None, at, "reserved", _lsn(server.lsn), at)]
+
+
+def _comments(cursor: Cursor, text: str, _values: Any) -> list[tuple[Any, ...]]:
+    names = text.rpartition("IN (")[2]
+    known = cursor.source.server.publications
+    return [(name, one.comment) for name, one in known.items() if f"'{name}'" in names]
+
+
+def _create_publication(cursor: Cursor, text: str, _values: Any) -> None:
+    name = text.split('"')[1]
+    listed = text.partition("FOR TABLE ")[2].partition(" WITH")[0].replace('"', "").split(", ")
+    cursor.source.server.publications[name] = Published([table.split(".")[-1] for table in listed])
+
+
+def _comment(cursor: Cursor, text: str, _values: Any) -> None:
+    cursor.source.server.publications[text.split('"')[1]].comment = text.split("'")[1]
+
+
+def _drop_publication(cursor: Cursor, text: str, _values: Any) -> None:
+    del cursor.source.server.publications[text.split('"')[1]]
+
+
+def _readers(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    comment, own, name, _ = values
+    server = cursor.source.server
+    if comment == own:
+        return [(slot,) for slot in server.slots if slot == name]
+    owned = {each for each, one in server.publications.items() if one.comment == own}
+    return [(slot,) for slot in server.slots if slot not in owned]
+
+
+def _lock(cursor: Cursor, text: str, _values: Any) -> None:
+    if cursor.source.world.repeats():  # another transaction holds one
+        raise LockNotAvailable("could not obtain lock on relation")
+    names = text.removeprefix("LOCK TABLE ").partition(" IN ")[0].replace('"', "").split(", ")
+    cursor.connection.held |= {name.split(".")[-1] for name in names}
+
+
+def _rewritten(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    (oids,) = values
+    meant = {name for name, oid in _OIDS.items() if oid in oids}
+    _, (_, files) = cursor.source.taken(cursor.connection.sees)
+    now = cursor.source.server.files
+    return [
+        (name,) for name in sorted(meant) if name not in cursor.connection.held or files[name] != now[name]
+    ]
+
+
+def _use_snapshot(cursor: Cursor, _text: str, values: Sequence[Any]) -> None:
+    cursor.connection.sees = values[0]
+
+
+def _drop_slot(cursor: Cursor, _text: str, values: Sequence[Any]) -> None:
+    cursor.source.server.slots.pop(values[0], None)
+
+
+def _published(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    one = cursor.source.server.publications.get(values[0])
+    return [] if one is None else [("public", table) for table in one.tables]
+
+
+def _micros(cursor: Cursor, *_: Any) -> list[tuple[Any, ...]]:
+    return [(cursor.source.time,)]
+
+
+def _tables(*_: Any) -> list[tuple[Any, ...]]:
+    return [(oid, "public", name, "r", _IDENTITY[name]) for name, oid in _OIDS.items()]
+
+
+def _columns(*_: Any) -> list[tuple[Any, ...]]:
+    return [
+        (oid, number, name, kind, "b", -1, False)
+        for table, oid in _OIDS.items()
+        for number, (name, kind) in enumerate(_COLUMNS[table], 1)
+    ]
+
+
+def _keys(*_: Any) -> list[tuple[Any, ...]]:
+    return [(_OIDS["customer"], True, False, [1])]
+
+
+Work = Callable[[Cursor, str, Sequence[Any]], "list[tuple[Any, ...]] | None"]
+_STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
+    ("SELECT plugin, database", _state),
+    ("SELECT pubname::text", _comments),
+    ("CREATE PUBLICATION", _create_publication),
+    ("COMMENT ON PUBLICATION", _comment),
+    ("DROP PUBLICATION", _drop_publication),
+    ("SELECT slot_name::text", _readers),
+    ("SELECT schemaname, tablename", _published),
+    ("LOCK TABLE", _lock),
+    (" ".join(locking._CHANGED.split())[:150], _rewritten),
+    ("WITH RECURSIVE meant", lambda *_: []),  # who holds a lock
+    ("SET TRANSACTION SNAPSHOT", _use_snapshot),
+    ("SET LOCAL lock_timeout", lambda *_: []),
+    ("SELECT pg_drop_replication_slot", _drop_slot),
+    ("SHOW wal_level", lambda *_: [("logical",)]),
+    ("SELECT (extract(epoch FROM clock_timestamp())", _micros),
+    ("SELECT c.oid, n.nspname", _tables),
+    ("SELECT a.attrelid", _columns),
+    ("SELECT i.indrelid", _keys),
+    ("SELECT c.conname", lambda *_: []),
+)  # fmt: skip
+
+
+class Replicating(Connected):
+    """A connection for replication; it streams one slot."""
+
+    def cursor(self) -> Any:
+        return Stream(self)
+
+
+class Stream(Cursor):
+    """The stream of a slot: messages of transactions behind its start, and of what it has confirmed."""
+
+    feedback_timestamp = 0
+
+    def __init__(self, connected: Replicating) -> None:
+        super().__init__(connected)
+        self._messages: list[bytes] = []
+        self._slot: Slot | None = None
+        self._sent = 0
+        self._known: set[str] = set()
+        self.wal_end = 0
+
+    def start_replication(
+        self, slot_name: str, slot_type: int, start_lsn: int, options: dict[str, str], decode: bool
+    ) -> None:
+        source = self.source
+        source.ask()
+        slot = source.server.slots.get(slot_name)
+        if slot is None:
+            raise psycopg2.ProgrammingError(f'replication slot "{slot_name}" does not exist')
+        name = options["publication_names"].strip('"')
+        if name not in source.server.publications:
+            raise psycopg2.ProgrammingError(f'publication "{name}" does not exist')
+        self._tables = source.server.publications[name].tables
+        self._slot, slot.reader = slot, self.connection
+        self._sent = max(start_lsn, slot.confirmed)
+        del slot_type, decode
+
+    def read_message(self) -> Any:
+        source = self.source
+        source.ask()
+        if source.world.repeats():
+            raise psycopg2.OperationalError("server closed the connection unexpectedly")
+        if not self._messages:
+            self._next()
+        if not self._messages:
+            self.wal_end = source.server.lsn
+            return None
+        return SimpleNamespace(payload=self._messages.pop(0))
+
+    def _next(self) -> None:
+        for transaction in self.source.server.log:
+            if transaction.end > self._sent:
+                self._sent = transaction.end
+                self._messages = list(self._encoded(transaction))
+                return
+
+    def _encoded(self, transaction: Transaction) -> Iterator[bytes]:
+        time = transaction.time - EPOCH_MICROS
+        yield b"B" + struct.pack(">qqi", transaction.lsn, time, 7)
+        for change in transaction.changes:
+            if change.table not in self._tables:
+                continue
+            oid = struct.pack(">I", _OIDS[change.table])
+            if change.table not in self._known:
+                self._known.add(change.table)
+                yield _relation(change.table)
+            whole = _IDENTITY[change.table] == "f"
+            old = (
+                b""
+                if change.old is None
+                else (b"O" + _row(change.old) if whole else b"K" + _row((change.old[0], None)))
+            )
+            if change.new is None:
+                yield b"D" + oid + old
+            elif change.old is None:
+                yield b"I" + oid + b"N" + _row(change.new)
+            else:
+                yield b"U" + oid + old + b"N" + _row(change.new)
+        yield b"C\0" + struct.pack(">qqq", transaction.lsn, transaction.end, time)
+
+    def send_feedback(self, *, flush_lsn: int = 0, force: bool = False, **_: Any) -> None:
+        self.source.ask()
+        if self._slot is not None:
+            self._slot.confirmed = max(self._slot.confirmed, flush_lsn)
+        del force
+
+
+def _relation(table: str) -> bytes:
+    columns = b"".join(
+        bytes([name == "cid"]) + name.encode() + b"\0" + struct.pack(">Ii", _TYPES[kind], -1)
+        for name, kind in _COLUMNS[table]
+    )
+    head = struct.pack(">I", _OIDS[table]) + b"public\0" + table.encode() + b"\0" + _IDENTITY[table].encode()
+    return b"R" + head + struct.pack(">h", len(_COLUMNS[table])) + columns
+
+
+def _row(row: Row) -> bytes:
+    cells = b"".join(
+        b"n" if cell is None else b"t" + struct.pack(">i", len(text := _text(cell).encode())) + text
+        for cell in row
+    )
+    return struct.pack(">h", len(row)) + cells
+
+
+def _own(row: Row, time: int) -> int:
+    """The time of a row: an order's own, else that of its transaction."""
+    own = row[2] if len(row) > 2 else time
+    assert isinstance(own, int)
+    return own
+
+
+def _text(cell: object) -> str:
+    """A value as the output functions of its type write it."""
+    if isinstance(cell, int) and cell > 1 << 40:
+        return datetime.fromtimestamp(cell / 1e6, UTC).isoformat(sep=" ")
+    return str(cell)
+
+
+def _lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

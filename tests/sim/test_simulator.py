@@ -1,0 +1,146 @@
+"""The simulator: it replays, it finds what is put back, and what it has found stays mended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from copy import deepcopy
+from random import Random
+
+import pytest
+
+from tests.places import ROOT
+from tests.sim.disk import Disk, installed
+from tests.sim.hosts import simulation
+from tests.sim.mutants import MUTANTS, hunted_apart
+from tests.sim.plan import Options, drawn, shrunk
+from tests.sim.world import World
+
+SOURCES = ("files", "kafka", "postgres")
+
+
+def of(source: str, window: str = "time") -> Options:
+    return Options(source=source, window=window)
+
+
+def test_it_finds_nothing_and_says_how_much_it_did() -> None:
+    command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--runs", "12"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
+    assert ended.stdout.startswith("first seed 1\n12 simulations, ")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_seed_leads_to_the_same_effects_again(source: str) -> None:
+    runs = []
+    for _ in range(2):
+        made = simulation(of(source))
+        made.run(drawn(11, made.options))
+        runs.append((made.world.effects, made.steps, made.world.faults, made.world.disk.files()))
+    assert runs[0] == runs[1]
+    assert runs[0][2].total() > 10
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_all_kinds_of_faults_come_to_pass(source: str) -> None:
+    faults: Counter[str] = Counter()
+    for seed in range(12):
+        options = of(source)
+        made = simulation(options)
+        made.run(drawn(seed, options))
+        faults += made.world.faults
+    network = set() if source == "files" else {"away", "repeat"}
+    assert set(faults) >= {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}
+
+
+def test_a_failing_plan_is_shrunk_to_what_fails() -> None:
+    options = of("files")
+    plan = drawn(3, options)
+    culprits = [plan[7], plan[23]]
+    least = shrunk(plan, lambda shorter: all(one in shorter for one in culprits))
+    assert least == culprits
+    busy = next(action for action in plan if len(action.faults) > 1)
+    wanted = busy.faults[1]
+    least = shrunk(plan, lambda shorter: any(wanted in action.faults for action in shorter))
+    assert [action.faults for action in least] == [(wanted,)]
+
+
+def test_a_loss_of_power_leaves_what_was_synced() -> None:
+    world = World()
+    with world.simulated():
+        os.mkdir("/sim/folder")
+        for name in ("kept", "lost"):
+            with open(f"/sim/folder/{name}", "wb", buffering=0) as file:
+                file.write(b"one")
+                if name == "kept":
+                    os.fsync(file.fileno())
+                    os.fsync(folder := os.open("/sim/folder", os.O_RDONLY))
+                    os.close(folder)
+                file.write(b"two")
+        assert world.disk.files() == {"/sim/folder/kept": b"onetwo", "/sim/folder/lost": b"onetwo"}
+        found = set()
+        for seed in range(200):
+            with_loss = _copied(world.disk)
+            with_loss.lose_power(Random(seed))
+            files = with_loss.files()
+            found.add((files["/sim/folder/kept"], files.get("/sim/folder/lost")))
+    kept = {content for content, _ in found}
+    assert all(content.startswith(b"one") for content in kept)
+    assert {b"one", b"onetwo", b"onet"} <= kept
+    assert None in {content for _, content in found}
+
+
+def _copied(disk: Disk) -> Disk:
+    twin = World().disk
+    twin.top = deepcopy(disk.top)
+    return twin
+
+
+def test_other_files_are_those_of_the_machine(tmp_path: object) -> None:
+    world = World()
+    with installed(world.disk):
+        path = os.path.join(str(tmp_path), "real")
+        with open(path, "wb") as file:
+            file.write(b"real")
+        assert os.stat(path).st_size == 4
+    assert world.disk.files() == {}
+
+
+REGRESSIONS = {
+    "a new file vanished at a loss of power, though its mark was there for good": (
+        of("files"),
+        1,
+    ),
+    "results left before the journal of an earlier process was synced": (of("files"), 5),
+    "a failed removal in a checkpoint ended with a traceback": (of("files"), 20),
+    "a failed removal hid why a Parquet file could not be written": (of("files"), 927),
+    "the rows of static tables could not be read, and a traceback told so": (of("files", "count"), 1254),
+    "the snapshot of PostgreSQL vanished at a loss of power": (of("postgres"), 3),
+    "a Parquet file vanished that an earlier process could not make last": (of("postgres"), 312),
+    "a slot without its snapshot stayed in the way of the next start": (of("postgres"), 48),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_what_was_found_stays_mended(name: str) -> None:
+    options, seed = REGRESSIONS[name]
+    simulation(options).run(drawn(seed, options))
+
+
+def test_every_mutant_patches_the_product_as_it_is() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(names) == len(set(names)) >= 30
+    code = (
+        "from tests.sim.mutants import MUTANTS, applied\napplied([m for m in MUTANTS if m.name == {!r}][0])"
+    )
+    for name in names[:: len(names) // 3]:
+        subprocess.run([sys.executable, "-c", code.format(name)], cwd=ROOT, check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [mutant.name for mutant in MUTANTS])
+def test_every_mutant_is_found(name: str) -> None:
+    caught = hunted_apart(name)
+    assert caught.seed is not None, caught

@@ -1,0 +1,218 @@
+"""What surrounds a simulated process: time, effects, and the faults that meet them.
+
+An *effect* is anything that a process does to the world: a write, a sync, a
+statement to a server, a rest. Faults count effects, so a kill may come between any two.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any, Final, Literal
+from unittest.mock import patch
+
+from skws.formats import files, unpacked
+from skws.jobs import checkpoint
+from skws.jobs.clock import StoppableClock
+from skws.queries import changing, stream_state
+from skws.queries.keywords import kind
+from skws_schema.yaml.load import parse_schema
+from tests.sim.disk import Disk, Raw, installed
+
+Kind = Literal["kill", "power", "interrupt", "short", "full", "error", "away", "repeat"]
+_WRITES: Final = frozenset({"write", "create", "rename", "mkdir", "sql"})
+_CALLS: Final = frozenset(
+    {"write", "sync", "rename", "create", "truncate", "unlink", "read", "sql", "commit"}
+)
+_NETWORK: Final = frozenset({"fetch", "ask"})
+_MEETS: Final[dict[str, frozenset[str] | None]] = {
+    "kill": None,  # any effect
+    "power": None,
+    "interrupt": None,
+    "short": frozenset({"write"}),
+    "full": _WRITES,
+    "error": _CALLS,
+    "away": _NETWORK,
+    "repeat": _NETWORK,
+}
+
+
+_READ_SCHEMAS: Final = (checkpoint, stream_state, changing, kind)
+_parse_schema: Final = lru_cache(maxsize=64)(parse_schema)
+"""A process reads its schemas several times, which takes a sixth of a simulation."""
+
+
+class Killed(BaseException):
+    """The process ends here; nothing that it does from now on has an effect."""
+
+
+class Finding(Exception):  # noqa: N818 - of a simulation, and no error of its own
+    """The product broke a promise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``after``: at which of the effects that it can meet, from 1. ``part``: how far, or how long."""
+
+    kind: Kind
+    after: int
+    part: float = 0.5
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.after}:{self.part:.3f}"
+
+
+class World:
+    """``micros``: the time. ``faults``: how many of each kind came to pass. ``log``: what happened last."""
+
+    def __init__(self) -> None:
+        self.micros = 1_700_000_000_000_000
+        self.disk = Disk(self.effect, lambda: self.micros * 1000)
+        self.effects = 0
+        self.faults: Counter[str] = Counter()
+        self.failed = False  # an error or interrupt has reached the process
+        self.power_lost = False
+        self._dead = self._calm = self._full = False
+        self._armed: list[list[Any]] = []
+        self._away_until = 0
+        self._repeats = False
+        self._entropy = Random(0)
+
+    @contextmanager
+    def simulated(self) -> Iterator[None]:
+        """Inside, files, random bytes and waits are those of the world."""
+        unpacked._begins_packed.cache_clear()  # what it knows of files of another world
+        with ExitStack() as stack:
+            stack.enter_context(installed(self.disk))
+            for module in _READ_SCHEMAS:
+                stack.enter_context(patch.object(module, "parse_schema", _parse_schema))
+            stack.enter_context(patch.object(os, "urandom", self._entropy.randbytes))
+            stack.enter_context(patch.object(os, "getpid", lambda: 1))  # part of names of temporary files
+            # Opened by the system's calls themselves, below Python.
+            stack.enter_context(patch.object(files, "CountedFile", lambda path, _: Raw(self.disk, str(path))))
+            yield
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    def arm(self, faults: Sequence[Fault]) -> None:
+        """Let faults come at the next effects."""
+        self._armed = [[fault.after, fault, _MEETS[fault.kind]] for fault in faults]
+
+    def disarm(self) -> None:
+        """What has not come does not come any more; the disk has room again."""
+        self._armed = []
+        self._full = False
+
+    def end_process(self) -> None:
+        self._dead = self.failed = False
+        self.disk.end_process()
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        """Inside, another program acts, which no fault meets."""
+        before, self._calm = self._calm, True
+        try:
+            yield
+        finally:
+            self._calm = before
+
+    def effect(self, name: str, path: str = "") -> float | None:
+        """Called before each effect; raises what meets it. Of a write: the part that is written."""
+        if self._calm:
+            return None
+        if self._dead:
+            raise Killed
+        self.effects += 1
+        self.micros += 20
+        part = None
+        for armed in tuple(self._armed):
+            meets = armed[2]
+            if meets is None or name in meets:
+                armed[0] -= 1
+                if armed[0] == 0:
+                    part = self._meet(armed[1], name, path) or part
+        if self._full and name in _WRITES:
+            self.failed = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return part
+
+    def _meet(self, fault: Fault, name: str, path: str) -> float | None:
+        self.faults[fault.kind] += 1
+        match fault.kind:
+            case "kill" | "power":
+                self._dead, self.power_lost = True, fault.kind == "power"
+                raise Killed
+            case "interrupt":
+                self.failed = True
+                raise KeyboardInterrupt
+            case "short":  # and each as many writes later
+                self._armed.append([fault.after, fault, _MEETS["short"]])
+                return fault.part
+            case "full":
+                if name == "write" and fault.part < 0.7:
+                    self._armed.append([1, Fault("full", 1, 1.0), _WRITES])
+                    self.faults["full"] -= 1
+                    return fault.part
+                self._full = True
+            case "error":
+                self.failed = True
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            case "away":
+                self._away_until = self.micros + int(fault.part * 20_000_000)
+            case "repeat":
+                self._repeats = True
+        return None
+
+    @property
+    def away(self) -> bool:
+        """Whether the servers are away, for the process that runs."""
+        return not self._calm and self.micros < self._away_until
+
+    def repeats(self) -> bool:
+        """Whether a server repeats itself now, or breaks off; once for each such fault."""
+        if self._calm or not self._repeats:
+            return False
+        self._repeats = False
+        return True
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def pass_time(self, micros: int) -> None:
+        self.effect("rest")
+        self.micros += max(0, micros)
+
+
+class _Stopping:
+    """As an event of ``threading``; nothing sets it while the process waits."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+
+    def wait(self, seconds: float) -> bool:
+        if not self._set:
+            self._world.pass_time(int(seconds * 1_000_000))
+        return self._set
+
+
+class SimClock(StoppableClock):
+    """The clock of one process."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.stopping = _Stopping(world)  # type: ignore[assignment]  # all of an event that a clock uses
+
+    def now(self) -> int:
+        return self._world.micros

@@ -18,6 +18,7 @@ from tests.formats.samples import (
     DIRECTOR,
     MOVIE,
     PLAYS,
+    RECORDS,
     SCHEMA,
     STREAMS,
     csv_text,
@@ -28,24 +29,6 @@ from tests.formats.samples import (
     records,
 )
 from tests.strategies import examples
-
-# From 1973 on, where an event without a schema tells microseconds by their size.
-MICROS = st.integers(100_000_000_000_000, 4_000_000_000_000_000)
-INTEGERS = st.none() | st.integers(-(2**63), 2**63 - 1)
-# CSV writes an empty text and NULL alike.
-TEXTS = st.none() | st.text(min_size=1, max_size=8).filter(lambda t: "\x00" not in t) | st.just('a"b,\r\nc')
-NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-ROWS = {
-    PLAYS: st.tuples(INTEGERS, TEXTS),
-    MOVIE: st.tuples(INTEGERS, TEXTS, INTEGERS, NUMBERS, st.none() | MICROS, st.none() | st.booleans()),
-}
-RECORDS = st.lists(
-    st.sampled_from(sorted(ROWS)).flatmap(
-        lambda r: st.builds(Record, st.just(r), MICROS, ROWS[r], st.booleans())
-    ),
-    min_size=1,
-    max_size=8,
-)
 
 
 @examples(60)

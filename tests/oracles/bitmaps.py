@@ -24,7 +24,7 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
         found = list(tokens(str(value), analyzer))
         pieces = [token for token in found if not token.whole]
         for alternative in slot.alternatives:
-            if alternative.analyzer is not analyzer:
+            if alternative.analyzer is not analyzer or relation in alternative.without:
                 continue
             scope = alternative.scope
             if scope and (scope.relation != relation or scope.column not in (None, column)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
@@ -19,14 +19,16 @@ from skws_patterns.language.expression import (
     sequence,
     star,
 )
-from skws_patterns.language.parse import Agreement, Filter, Pattern, Reference
-from skws_schema.comparison import Op
+from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference
+from skws_schema.comparison import COMPARED, Op
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 
 # A set of (position, variable): one match.
 Match: TypeAlias = frozenset[tuple[int, str]]
 
 ATTRIBUTES: Final = ("x", "y")
+COLUMNS: Final = (*ATTRIBUTES, "memo")
+"""Those of the rows; only ``tests.fuzz`` has the last, a text."""
 SCHEMA: Final = Schema(
     "patterns",
     tuple(Relation(name, tuple(Attribute(a, AttributeType.INTEGER) for a in ATTRIBUTES)) for name in "ABC"),
@@ -90,9 +92,15 @@ def _before(one: Match, other: Match) -> bool:
 def _passes(pattern: Pattern, letter: Letter, row: Row) -> bool:
     for condition in pattern.conditions:
         if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
-            value = row[ATTRIBUTES.index(condition.reference.attribute)]
-            if value is None or (value == condition.value) != (condition.operator is Op.EQUAL):
+            value: Any = row[COLUMNS.index(condition.reference.attribute)]
+            if value is None or not COMPARED[condition.operator](value, condition.value):
                 return False
+        if (
+            isinstance(condition, Keyword)
+            and condition.variable == letter.variable
+            and condition.text not in str(row[COLUMNS.index("memo")])  # as ``tests.patterns.texts`` says
+        ):
+            return False
     return True
 
 
@@ -107,7 +115,7 @@ def _agrees(pattern: Pattern, match: Match, stream: Sequence[tuple[int, Row]]) -
             classes.append(merged)
     for members in classes:
         values: list[Value] = [
-            stream[position][1][ATTRIBUTES.index(attribute)]
+            stream[position][1][COLUMNS.index(attribute)]
             for position, variable in match
             for name, attribute in members
             if name == variable

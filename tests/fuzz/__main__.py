@@ -1,0 +1,52 @@
+"""``python -m tests.fuzz LANGUAGE NUMBER``: checks so many inputs in a process of limited memory.
+
+Prints the counts as JSON. With ``--fresh`` the inputs are others each time; ``--last`` keeps the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import resource
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+import tests.conftest  # noqa: F401 - the profile of Hypothesis
+from tests.fuzz.fuzzing import fuzz
+from tests.fuzz.languages import LANGUAGES
+
+MEGABYTES: Final = 1024
+"""What a process may take beyond what it has when it is warm."""
+WARM: Final = 20
+
+
+def limit_memory() -> None:
+    """Let the address space grow by no more than ``MEGABYTES``."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + (MEGABYTES << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("languages", nargs="+", choices=sorted(LANGUAGES))
+    parser.add_argument("--number", type=int, default=1000)
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--last", type=Path)
+    options = parser.parse_args()
+    with NamedTemporaryFile() as file:
+        last = options.last or Path(file.name)
+        for name in options.languages:  # loads what the languages load
+            fuzz(LANGUAGES[name], WARM, fresh=False, last=last)
+        limit_memory()
+        for name in options.languages:
+            counts = fuzz(LANGUAGES[name], options.number, fresh=options.fresh, last=last)
+            print(json.dumps([name, *(each._asdict() for each in counts)]), flush=True)
+            gc.collect()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Runs a language against generated and mutated inputs, within limits of time and memory.
+
+A language is a grammar, most of whose inputs are accepted, and a check, which
+asserts what must hold of every input. ``python -m tests.fuzz`` runs one in a
+process whose memory is limited; ``test_fuzzed_languages`` calls that.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+T = TypeVar("T", str, bytes)
+
+SECONDS: Final = 20.0
+"""The processor time that one input may take; most take a thousandth of it."""
+
+
+@dataclass(frozen=True)
+class Language(Generic[T]):
+    """``check`` gets an input and a source of random data for it; True if the input is accepted.
+
+    It fails on any error but the declared ones, or if an accepted input breaks a property.
+    """
+
+    name: str
+    grammar: st.SearchStrategy[T]
+    check: Callable[[T, Random], bool]
+    tokens: Callable[[T], list[T]]
+    odd: tuple[T, ...]
+    """What a mutation puts in."""
+
+    def mutated(self, text: T, random: Random) -> T:
+        """The input with tokens deleted, repeated, exchanged and replaced, and bits flipped."""
+        tokens = self.tokens(text)
+        pool = tokens + list(self.odd)
+        for _ in range(random.randint(1, 3)):
+            at = random.randrange(len(tokens) + 1)
+            match random.randrange(6):
+                case 0:
+                    del tokens[at : at + random.randint(1, 3)]
+                case 1:
+                    tokens[at:at] = tokens[at : at + 1] * random.choice([1, 1, 40])
+                case 2:
+                    tokens[at : at + 2] = tokens[at : at + 2][::-1]
+                case 3:
+                    tokens[at : at + 1] = random.sample(pool, 1)
+                case 4:
+                    tokens[at:at] = random.sample(pool, 1)
+                case _:
+                    tokens[at : at + 1] = [_flipped(token, random) for token in tokens[at : at + 1]]
+        return text[:0].join(tokens)
+
+
+def _flipped(token: T, random: Random) -> T:
+    """A token with one bit of one character or byte flipped."""
+    at = random.randrange(len(token))
+    if isinstance(token, bytes):
+        return token[:at] + bytes([token[at] ^ 1 << random.randrange(8)]) + token[at + 1 :]
+    return token[:at] + chr(ord(token[at]) ^ 1 << random.randrange(8)) + token[at + 1 :]
+
+
+def words_and_signs(text: str) -> list[str]:
+    """Words, blanks and single signs."""
+    return re.findall(r"\w+|\s+|[^\w\s]", text)
+
+
+ODD_TEXTS: Final = (
+    *("'", '"', "(", ")", "[", "]", "{", "}", "*", "+", ",", ";", ":", "\\", "\0", "\n", "\u2028", "é", "😀"),
+    *("~", "?", "!", "-", "--", "..", "<=", "=", "not", "and", "OR", "null", "true", "#", "&a", "%", "`"),
+    *("0", "-1", "1e400", "99999999999999999999", "2026-02-30", "\ud800", "\u0301", "١", "x" * 300),
+)
+
+
+class Counts(NamedTuple):
+    """How many different inputs were checked, and how many of them accepted."""
+
+    checked: int
+    accepted: int
+
+
+def told(message: str, expected: re.Pattern[str] | str) -> bool:
+    """False, for a refused input; fails unless the message of its error is as expected."""
+    assert re.search(expected, message), message
+    return False
+
+
+class TooSlowError(BaseException):
+    """An input took more than its processor time. No handler of errors catches it."""
+
+
+@contextmanager
+def processor_time(seconds: float) -> Iterator[None]:
+    """Raises TooSlowError in a block that uses more; a busy machine does not matter."""
+
+    def stop(*_: object) -> None:
+        raise TooSlowError(f"more than {seconds} seconds of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+class _Enough(BaseException):
+    """As many inputs as asked for are checked. It ends the run: nothing but errors is caught."""
+
+
+def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tuple[Counts, Counts]:
+    """Checks ``number`` different inputs of the grammar, and as many mutated ones.
+
+    ``fresh``: others each time. ``last``: the last input is kept there, should the process be killed.
+    """
+    seen: tuple[set[str | bytes], set[str | bytes]] = set(), set()
+    accepted = [0, 0]
+
+    def check(kind: int, text: str | bytes, seed: int) -> None:
+        if text in seen[kind] or len(seen[kind]) == number:
+            return
+        last.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+        with processor_time(SECONDS):
+            accepted[kind] += language.check(text, Random(seed))
+        seen[kind].add(text)
+
+    @settings(
+        max_examples=20 * number,  # many are alike
+        deadline=None,
+        database=None,
+        derandomize=not fresh,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(language.grammar, st.integers(0, 2**32))
+    def each(generated: str | bytes, seed: int) -> None:
+        check(0, generated, seed)
+        mutated = language.mutated(generated, Random(seed))
+        note(f"mutated: {mutated!r}")
+        check(1, mutated, seed)
+        if all(len(inputs) == number for inputs in seen):
+            raise _Enough
+
+    with suppress(_Enough):
+        each()
+    generated, mutated = (Counts(len(inputs), count) for inputs, count in zip(seen, accepted, strict=True))
+    return generated, mutated

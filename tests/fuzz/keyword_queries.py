@@ -1,0 +1,211 @@
+"""The query language of keywords, with the prefixes of the query box."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Final
+
+from hypothesis import strategies as st
+
+from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.parse import parse_query
+from skws.keywords.query import KeywordQuery
+from skws.spec.query import Query
+from skws_schema.errors import QueryError, UsageError
+from skws_schema.model import AttributeType, Row, Schema, Value
+from skws_schema.yaml.load import parse_schema
+from skws_tui.services.typed import as_query, parse_typed
+from tests.fuzz.fuzzing import ODD_TEXTS, Language, told, words_and_signs
+from tests.oracles.bitmaps import bitmap
+
+SCHEMA: Final = parse_schema("""
+name: shop
+window: 1 hour
+synonyms: ["cheap, inexpensive", "car, automobile, motor car"]
+relations:
+  item:
+    attributes:
+      id: integer
+      name: text
+      about: {type: text, analyzer: simple}
+      code: {type: text, analyzer: none}
+      price: number
+      sold: boolean
+      made: timestamp
+      maker: string
+  sale: {attributes: {item: integer, note: text, at: timestamp}}
+  shop: {attributes: {shop: integer, city: {type: text, analyzer: german}}, table: true}
+joins: [item.id = sale.item]
+""")
+
+_WORDS: Final = (
+    *("car", "cheap", "automobile", "lamps", "red", "running", "chairs", "desk", "café", "AT&T"),
+    *("spider-man", "3.5", "münchen", "AB-12", "東京", "C++"),
+)
+_UNWANTED: Final = ("broken", "used", "stolen", "kaputt")
+_WORD: Final = st.sampled_from(_WORDS)
+_PHRASE: Final = st.lists(_WORD, min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"')
+_PREFIX: Final = st.sampled_from(("ca*", "che*", "ru*", "AB*", "lam*"))
+_FORM: Final = st.sampled_from(("c*r", "*ing", "d?sk", "l?m*", "*eap", "ca?s"))
+_FUZZY: Final = st.sampled_from(("chiar~", "deks~", "runing~1", "automobil~2", "cheepp~2", "red~"))
+_LEAF: Final = st.one_of(_WORD, _WORD, _WORD, _PHRASE, _PREFIX, _FORM, _FUZZY)
+_SCOPES: Final = st.sampled_from(("item:", "name:", "item.about:", "sale:", "note:", "ITEM.name:", "city:"))
+_NUMBER: Final = st.sampled_from(("0", "1", "2", "2.5", "1e2", "-1"))
+_TIME: Final = st.sampled_from(("2026-01-01", "2026-01-01T12:00:00Z", "1767225600", "2025-12-31"))
+_COMPARISON: Final = st.sampled_from(("<", "<=", ">", ">=", "=", "!="))
+
+
+def _joined(*parts: st.SearchStrategy[str] | str) -> st.SearchStrategy[str]:
+    return st.tuples(*(st.just(p) if isinstance(p, str) else p for p in parts)).map("".join)
+
+
+def _ranges(name: str, value: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    ends = st.lists(value, min_size=2, max_size=2)
+    return st.one_of(
+        ends.map(lambda pair: f"{name}:{min(pair, key=float)}..{max(pair, key=float)}"),
+        _joined(f"{name}:", value, ".."),
+        _joined(f"{name}:..", value),
+    )
+
+
+_CONDITIONS: Final = {
+    "item": st.one_of(
+        _joined("price", _COMPARISON, _NUMBER),
+        _joined("item.price", _COMPARISON, _NUMBER),
+        _ranges("price", _NUMBER),
+        _joined("id", _COMPARISON, st.sampled_from(("0", "1", "2"))),
+        _joined("sold=", st.sampled_from(("true", "false"))),
+        _joined("made", _COMPARISON, _TIME),
+        _joined("made:2026-01-01..", st.sampled_from(("", "2026-06-30"))),
+        _joined("maker", _COMPARISON, st.sampled_from(("acme", "zed", '"acme ltd"'))),
+        _joined("name=", st.sampled_from(('"red car"', "car"))),
+    ),
+    "sale": st.one_of(
+        _joined("at", _COMPARISON, _TIME), _joined("sale.item", _COMPARISON, st.sampled_from("012"))
+    ),
+    "shop": _joined("shop", _COMPARISON, st.sampled_from("012")),
+}
+_CONDITION: Final = st.one_of(*_CONDITIONS.values())
+
+
+def _either(of: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(of, min_size=2, max_size=3, unique=True).map(lambda some: f"({' OR '.join(some)})")
+
+
+_WANTED: Final = st.one_of(
+    *(_LEAF, _LEAF, _LEAF, _either(_LEAF), _joined(_SCOPES, _LEAF), _joined(_SCOPES, _either(_LEAF))),
+    _joined("!", _CONDITION),
+    _either(st.one_of(_LEAF, _joined("!", _CONDITION))),
+    _joined("(", _LEAF, ")"),
+)
+_EXCLUDED: Final = st.one_of(
+    _joined("-", st.sampled_from(_UNWANTED)),
+    _joined("NOT ", st.sampled_from(_UNWANTED)),
+    _joined("-", _SCOPES, st.sampled_from(_UNWANTED)),
+    _joined("-", _either(st.sampled_from(_UNWANTED))),
+    _joined("-", _CONDITION),
+    st.just("-shop:"),
+)
+_RESTRICTING: Final = st.one_of(_CONDITION, *(_either(one) for one in _CONDITIONS.values()))
+
+
+@st.composite
+def _texts(draw: st.DrawFn) -> str:
+    wanted = draw(st.lists(_WANTED, min_size=1, max_size=5, unique=True))
+    more = draw(st.lists(st.one_of(_EXCLUDED, _RESTRICTING), max_size=2))
+    joint = draw(st.sampled_from((" ", " ", " ", "  ", " AND ", "\t")))
+    cut = draw(st.integers(0, 4 * len(wanted)))
+    groups = [wanted[:cut], wanted[cut:]] if 0 < cut < len(wanted) else [wanted]
+    return " ; ".join([*(joint.join(group) for group in groups[:-1]), joint.join([*groups[-1], *more])])
+
+
+_DURATION: Final = st.sampled_from(("2 hours", "30 minutes", "1h 30m", "90 s"))
+_EXPRESSION: Final = "open when price > 2 close when price < 1"
+_PREFIXES: Final = st.one_of(
+    *[st.just("")] * 4,
+    _joined("rank", st.sampled_from(("", " compact", " recency")), ": "),
+    _joined("rank half-life ", _DURATION, ": "),
+    _joined("top ", st.sampled_from(("1", "5", "100")), st.sampled_from(("", " group")), ": "),
+    _joined("top 3 group half-life ", _DURATION, ": "),
+    _joined("top 3 window ", _DURATION, ": "),
+    _joined("top 3 half-life ", _DURATION, " window ", _DURATION, ": "),
+    st.just(f"window {_EXPRESSION}: "),
+)
+
+# Errors of the whole text, which have no place in it.
+_WHOLE: Final = (
+    "the query is empty|nothing left to look for|nothing can match|only (excludes|restricts)|"
+    "keywords at most|characters at most|needs? a keyword"
+)
+_OF_PREFIX: Final = re.compile("half-life|window|ranking|best|expected", re.IGNORECASE)
+
+
+def check(text: str, random: Random) -> bool:
+    """Bitmaps are those of the oracle; blanks and parentheses around the whole change nothing."""
+    typed = parse_typed(text)
+    assert typed.pattern or text.strip().endswith(typed.text)
+    try:
+        asked = as_query(typed)
+    except UsageError as error:
+        return told(str(error), _OF_PREFIX)
+    assert Query.from_dict(asked.to_dict()) == asked
+    if typed.pattern:
+        return False
+    try:
+        query = parse_query(typed.text, SCHEMA)
+    except QueryError as error:
+        return told(str(error), rf"\n  .*\n *\^\Z|{_WHOLE}")
+    _check_notation(typed.text, query)
+    matcher = Matcher(query, SCHEMA)
+    for relation in range(len(SCHEMA.relations)):
+        for _ in range(3):
+            row = random_row(random, SCHEMA, relation)
+            assert matcher.bitmap(relation, row) == _expected(query, relation, row), row
+    return True
+
+
+def _expected(query: KeywordQuery, relation: int, row: Row) -> int:
+    found = bitmap(query, SCHEMA, relation, row)
+    # No tuple comes before itself.
+    return EXCLUDED if sum(bool(found & group) for group in query.sequence.groups) > 1 else found
+
+
+def _check_notation(text: str, query: KeywordQuery) -> None:
+    again = parse_query(f" {text}\n", SCHEMA)
+    assert (again.slots, again.exclusions, again.without) == (query.slots, query.exclusions, query.without)
+    # A sign that is ignored at the end of the text is an operator without its term before a parenthesis.
+    if text[-1].isalnum() and not set(';"') & set(text):
+        inside = parse_query(f"({text})", SCHEMA)
+        assert (inside.slots, inside.exclusions, inside.without) == (
+            again.slots,
+            again.exclusions,
+            again.without,
+        )
+
+
+def random_row(random: Random, schema: Schema, relation: int) -> Row:
+    """A row of values that queries ask for, NULL now and then."""
+    return tuple(
+        None if random.random() < 0.1 else _value(random, attribute.type)
+        for attribute in schema.relations[relation].attributes
+    )
+
+
+def _value(random: Random, kind: AttributeType) -> Value:
+    match kind:
+        case AttributeType.INTEGER:
+            return random.randint(0, 2)
+        case AttributeType.NUMBER:
+            return random.choice([-1.0, 0.5, 2.0, 2.5, 100.0])
+        case AttributeType.BOOLEAN:
+            return random.random() < 0.5
+        case AttributeType.TIMESTAMP:
+            return random.choice([1_767_225_600, 1_767_268_800, 1_735_689_600]) * 1_000_000
+        case AttributeType.STRING:
+            return random.choice(["acme", "zed", "acme ltd"])
+    words = random.choices([*_WORDS, *_UNWANTED, "the", "chair", "cars", "runs", "motor car"], k=4)
+    return random.choice([" ", " ", ", "]).join(words[: random.randint(0, 4)])
+
+
+LANGUAGE: Final = Language("keywords", _joined(_PREFIXES, _texts()), check, words_and_signs, ODD_TEXTS)

@@ -1,0 +1,74 @@
+"""Inputs of each grammar, and mutated ones, in processes whose memory and time are limited."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.fuzzing import Language, TooSlowError, fuzz, processor_time, words_and_signs
+from tests.fuzz.languages import LANGUAGES
+from tests.places import ROOT
+from tests.strategies import THOROUGH
+
+LEAST_ACCEPTED = 0.8
+"""Of the inputs of a grammar: a check of errors alone would be of little use."""
+
+
+def run(folder: Path, number: int, *names: str) -> None:
+    """Fails if an input breaks a property, is not accepted often enough, or needs too much."""
+    last = folder / "last"
+    command = [sys.executable, "-m", "tests.fuzz", *names, "--number", str(number), "--last", str(last)]
+    more = ["--fresh"] if THOROUGH else []
+    ran = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, (ran.stdout, ran.stderr[-4000:], last.read_bytes()[:4000])
+    counted = {name: kinds for name, *kinds in map(json.loads, ran.stdout.splitlines())}
+    assert counted.keys() == set(names)
+    for name, (generated, mutated) in counted.items():
+        assert generated["checked"] == mutated["checked"] == number, name
+        assert generated["accepted"] >= LEAST_ACCEPTED * number, name
+
+
+def test_some_inputs_of_each(tmp_path: Path) -> None:
+    run(tmp_path, 150, *LANGUAGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_ten_thousand_inputs_of_each(tmp_path: Path, name: str) -> None:
+    run(tmp_path, 10_000, name)
+
+
+def broken(text: str, _: object) -> bool:
+    assert "AND" not in text
+    return True
+
+
+def test_a_broken_property_is_found(tmp_path: Path) -> None:
+    patterns = LANGUAGES["patterns"]
+    language = Language("broken", patterns.grammar, broken, words_and_signs, ("AND",))
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        fuzz(language, 200, fresh=False, last=tmp_path / "last")
+    assert b"AND" in (tmp_path / "last").read_bytes()
+
+
+def _never_ends() -> None:
+    with processor_time(0.05):
+        while True:
+            pass
+
+
+def test_an_input_that_takes_too_long_is_stopped() -> None:
+    with pytest.raises(TooSlowError):
+        _never_ends()
+
+
+def test_a_process_that_takes_too_much_memory_fails() -> None:
+    program = "from tests.fuzz.__main__ import limit_memory; limit_memory(); bytearray(2 << 30)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "MemoryError" in ran.stderr

@@ -12,7 +12,7 @@ from skws.explain.cluster import MOST_OPERATORS, ClusterCount, MeshCount, cluste
 from skws.explain.observed import Observed
 from skws.explain.query import carriers_branch, keys_branch, memory_branch, partitioning_branch, query_branch
 from skws.keywords.plan import Plan, network_counts
-from skws.queries.keywords.shared_queries import MANY, is_shared
+from skws.queries.keywords.shared_queries import MANY, why_not_shared
 from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import CandidateNetwork, drawn_networks
@@ -127,8 +127,10 @@ def shares(totals: Sequence[int], room: int) -> list[int]:
 def _evaluator(plan: Plan) -> Branch:
     name, reason = _COLUMNAR if plan.mesh is None else _EVALUATORS[MeshKind(plan.mesh)]
     because = Branch(f"because {reason}")
-    if plan.mesh is not None or plan.by_automata or not is_shared(plan):
+    if plan.mesh is not None or plan.by_automata:
         return Branch(f"evaluator: {name}", (because,))
+    if why := why_not_shared(plan):
+        return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
     if plan.evaluated_by == EvaluatorName.DELTA:
         asked = "asked for; each tuple is joined with the live ones, and no partial results are kept"
         return Branch("evaluator: delta joins", (Branch(f"because {asked}"),))

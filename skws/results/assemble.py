@@ -196,6 +196,11 @@ class ShownQueries:
             found = self._places.take(queries)
         return found
 
+    def forget(self, query: int) -> None:
+        """A query is met anew next time; its place is not used again."""
+        if query < len(self._places):
+            self._places[query] = _UNMET
+
     def meshes(self, places: Ints) -> Ints:
         """The numbers of the meshes that the queries share."""
         return self._meshes.columns()[0].take(places)

@@ -121,8 +121,13 @@ class ColumnarEngine(MeshEngine):
         ]
 
     def _shared(self, plans: Mapping[int, Plan]) -> dict[int, list[Result]]:
-        """Answer queries by the mesh for all; gives the live results of each."""
+        """Answer queries by the mesh for all; gives the live results of each that is new."""
+        moved = plans.keys() & self._operator.queries.keys()
+        for number in moved:
+            self._operator.remove(number)
         found = self._operator.add_shared(plans)
+        if moved:
+            found = self._results.moved(moved, found)
         found = found.taken(found.end > self._order.now)
         found = found.taken(np.argsort(found.query, kind="stable"))
         queries = distinct(found.query)

@@ -10,8 +10,8 @@ import numpy as np
 from skws.queries.keywords.result_emitter import Event, Output, ResultEmitter
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.columns import Flags, Ints
-from skws_mesh.columnar.store import Partials, PartialStore
-from skws_purging.tuples import StreamTuple
+from skws_mesh.columnar.store import NO_MEMBER, Partials, PartialStore
+from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import FOREVER
 
@@ -72,10 +72,10 @@ class LiveResults:
         for store in self._stores.values():
             yield store.taken(store.partials.end > horizon)
 
-    def remove(self, query: int) -> None:
-        """Forget the results of a query."""
+    def remove(self, *queries: int) -> None:
+        """Forget the results of queries."""
         for store in self._stores.values():
-            store.keep(store.partials.query != query)
+            store.keep(~np.isin(store.partials.query, queries))
 
     def mark(self, horizon: int, referred: Flags) -> None:
         """Flag the tuples, by slot, of results that end after ``horizon``."""
@@ -143,6 +143,21 @@ class EmittedResults(LiveResults):
             new.append(alive.taken(np.array(uses, dtype=bool)))
         return self._emitter.pieces(new, [])
 
+    def moved(self, queries: Set[int], found: Partials) -> Partials:
+        """Queries have another mesh: remember their results by its networks; gives the results of others.
+
+        ``found``: at least all live results of these queries.
+        """
+        given = set()
+        for results in self.alive(ALWAYS):
+            mine = np.isin(results.query, list(queries))
+            given |= set(map(_members, results.taken(mine).rows()))
+        self.remove(*queries)
+        mine = np.isin(found.query, list(queries))
+        theirs = found.taken(mine)
+        self.add(theirs.taken(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))
+        return found.taken(~mine)
+
     def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
         """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples."""
         if not len(slots):
@@ -175,3 +190,9 @@ class EmittedResults(LiveResults):
             (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
             for query, operator, members in standing
         }
+
+
+def _members(row: tuple[int, int, list[int]]) -> tuple[int, frozenset[int]]:
+    """A result by its query and members, whatever the networks are called."""
+    query, _, slots = row
+    return query, frozenset(slot for slot in slots if slot != NO_MEMBER)

@@ -24,7 +24,7 @@ from skws.queries.keywords.join_values import JoinValues
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import LiveSearch, Searched, best_of, ranked
-from skws.queries.keywords.shared_queries import MANY, SharedQueries, is_shared
+from skws.queries.keywords.shared_queries import MANY, SharedQueries, why_not_shared
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
 from skws.results.directory import TupleDirectory
@@ -80,7 +80,8 @@ class KeywordOperator:
         self._on_evict = on_evict
         self._meshes = Meshes(self.live, window, self._accepts_root)
         self.queries = self._meshes.queries
-        self._shared = SharedQueries(self.live, schema)
+        self._shared = SharedQueries(self.live, schema, self._row)
+        self._sharable: dict[int, Plan] = {}  # queries with a mesh that the one for all could answer
         self.matching = KeywordMatching()
         self._values = JoinValues(schema, self.live.key_sets)
         self.known = TupleDirectory(schema, self.live, ticks_per_position(window))
@@ -92,6 +93,9 @@ class KeywordOperator:
             schema, window, self.live, self.known, self._meshes, self._scoring, self._truly_joined
         )
         self._behind: IndexedRows | None = None
+
+    def _row(self, slot: int) -> Row:
+        return self.known.row(slot)
 
     def _formed(self, query: int) -> FormedQuery:
         return self.queries.get(query) or self._shared.queries[query]
@@ -143,12 +147,15 @@ class KeywordOperator:
         return {query: bitmaps.taken(bitmaps.query == query) for query in plans}
 
     def shared_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
-        """The queries to be answered by one mesh for all: none unless there are many of that kind."""
-        if self._behind is not None or sourced(self._schema) or self._accepts_root is not None:
+        """The queries to be answered by one mesh for all: none unless there are many of that kind.
+
+        Also those that had a mesh until they became many: they are to be removed first.
+        """
+        if self._accepts_root is not None:
             return {}
-        shared = {query: plan for query, plan in plans.items() if is_shared(plan)}
-        if len(self._shared) + len(shared) >= MANY:
-            return shared
+        shared = {query: plan for query, plan in plans.items() if not why_not_shared(plan)}
+        if shared and len(self._shared) + len(shared) + len(self._sharable) >= MANY:
+            return {**self._sharable, **shared}
         return {query: plan for query, plan in shared.items() if plan.evaluated_by == EvaluatorName.DELTA}
 
     def add_shared(self, plans: Mapping[int, Plan]) -> Partials:
@@ -169,6 +176,8 @@ class KeywordOperator:
             self._behind.begin(query, plan, bitmaps)
             bitmaps = bitmaps.followed_by(matching.of(self.known.rows.taken(slice(first, None))), first)
         standing = self._meshes.add(query, plan, generator)
+        if not why_not_shared(plan):
+            self._sharable[query] = plan
         self.matching.add(query, plan.matcher)
         self._scoring.add(query, plan, self._counted(bitmaps))
         if self._behind is not None:
@@ -199,12 +208,13 @@ class KeywordOperator:
         """Stop answering a query."""
         if query in self._shared.queries:
             self._shared.remove(query)
-            self.emitter.removed()
+            self.emitter.removed(query)
             return
+        self._sharable.pop(query, None)
         self.matching.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
-        self.emitter.removed()
+        self.emitter.removed(query)
         if self._behind is not None:
             self._behind.end(query)
 

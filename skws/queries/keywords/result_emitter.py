@@ -133,8 +133,9 @@ class ResultEmitter:
         self._scoring = scoring
         self._window = window
 
-    def removed(self) -> None:
+    def removed(self, query: int) -> None:
         """A query was removed. All are forgotten once half of them are; others are read again when needed."""
+        self._shown.forget(query)
         self._removed += 1
         if 2 * self._removed >= len(self._shown):
             self._forget_queries()

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from skws.data.batch import Rows
+from skws.keywords.conditions import satisfied
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.word_matching import WordMatching, words_of
 from skws_mesh.columnar.live import LiveTuples
-from skws_mesh.columnar.store import Partials
+from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.joins import DeltaJoins
 from skws_mesh.delta.word_pairs import PairQuery
-from skws_schema.model import Schema
+from skws_schema.model import Row, Schema, sourced
 
 MANY: Final = 1000
 """Queries for which one mesh for all is faster than a mesh for each shape."""
 MOST_KEYWORDS: Final = 2
 
 
-def is_shared(plan: Plan) -> bool:
-    """True for a plan that the mesh for all can answer."""
+def why_not_shared(plan: Plan) -> str:
+    """Why the mesh for all cannot answer a plan; empty if it can."""
     query = plan.query
-    return (
-        len(query.slots) <= MOST_KEYWORDS
-        and not query.sequence
-        and not query.match_names
-        and plan.ranking is None
-        and not plan.by_automata
-        # Most tuples fail a condition, for each of the queries that ask for it.
-        and not any(
-            isinstance(alternative, Condition)
-            for slot in (*query.slots, *query.exclusions)
-            for alternative in slot.alternatives
-        )
-    )
+    reasons = {
+        f"it has more than {MOST_KEYWORDS} keywords": len(query.slots) > MOST_KEYWORDS,
+        "its keywords come in an order": bool(query.sequence),
+        "its keywords may be names of relations": query.match_names,
+        "its results have scores": plan.ranking is not None,
+        "automata evaluate its networks": plan.by_automata,
+        "many tuples satisfy a condition that stands for a keyword": any(
+            isinstance(each, Condition) for slot in query.slots for each in slot.alternatives
+        ),
+        "its schema has tables with a source of their own": bool(sourced(plan.schema)),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 @dataclass
@@ -47,16 +50,28 @@ class SharedQuery:
     mesh: DeltaJoins
     plan: Plan
 
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The tuples that satisfy one of them take no part."""
+        excluded = (each for slot in self.plan.query.exclusions for each in slot.alternatives)
+        return tuple(each for each in excluded if isinstance(each, Condition))
+
 
 Word: TypeAlias = frozenset[Alternative]
 
 
 class SharedQueries:
-    """Queries by number, the words that they ask for, and their mesh."""
+    """Queries by number, the words that they ask for, and their mesh. ``row``: the live rows, by slot.
 
-    def __init__(self, live: LiveTuples, schema: Schema) -> None:
+    Conditions are looked at for the tuples of results only: most tuples fail one, for each query that asks.
+    """
+
+    def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:
         self.queries: dict[int, SharedQuery] = {}
+        self._conditioned: set[int] = set()
+        self._live = live
         self._schema = schema
+        self._row = row
         self._mesh = DeltaJoins(live, schema)
         self._matching = WordMatching(schema)
         self._numbers: dict[Word, int] = {}
@@ -76,16 +91,18 @@ class SharedQueries:
         asked = {number: self._asked(plan, new) for number, plan in plans.items()}
         self._matching.add(new)
         slots, words = words_of(self._schema, new, rows)
-        for number, plan in plans.items():
-            self.queries[number] = SharedQuery(self._mesh, plan)
-        return self._mesh.add(asked, slots, words)
+        added = {number: SharedQuery(self._mesh, plan) for number, plan in plans.items()}
+        self.queries |= added
+        self._conditioned |= {number for number, query in added.items() if query.conditions}
+        return self._satisfying(self._mesh.add(asked, slots, words))
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
         plan = self.queries.pop(query).plan
+        self._conditioned.discard(query)
         self._mesh.remove(query)
         gone = []
-        for slot in (*plan.query.slots, *plan.query.exclusions):
+        for slot in (*plan.query.slots, *_of_words(plan.query.exclusions)):
             word = frozenset(slot.alternatives)
             self._users[word] -= 1
             if not self._users[word]:
@@ -101,12 +118,30 @@ class SharedQueries:
         """
         slots, words = self._matching.of(rows)
         slots = slots + first
-        return self._mesh.insert(first, slots, words), self._mesh.excluded(slots, words)
+        found = self._satisfying(self._mesh.insert(first, slots, words))
+        return found, self._mesh.excluded(slots, words)
+
+    def _satisfying(self, found: Partials) -> Partials:
+        """Drop results with tuples that conditions of their queries exclude."""
+        if not self._conditioned or not len(found):
+            return found
+        relation = self._live.tuples.relation
+        rows: dict[int, Row] = {}
+        kept = np.ones(len(found), dtype=bool)
+        asking = np.isin(found.query, np.array(sorted(self._conditioned), dtype=np.int64))
+        for at in np.flatnonzero(asking).tolist():
+            conditions = self.queries[int(found.query[at])].conditions
+            for slot in found.members[at][found.members[at] != NO_MEMBER].tolist():
+                mine = [each for each in conditions if each.relation == relation[slot]]
+                if mine and slot not in rows:
+                    rows[slot] = self._row(slot)
+                kept[at] &= not any(satisfied(each, rows[slot]) for each in mine)
+        return found if kept.all() else found.taken(kept)
 
     def _asked(self, plan: Plan, new: dict[int, Slot]) -> PairQuery:
         query = plan.query
         first, *second = (self._word(slot, new) for slot in query.slots)
-        excluded = tuple(self._word(slot, new) for slot in query.exclusions)
+        excluded = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
         return PairQuery(first, second[0] if second else None, plan.max_size, excluded, query.without)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
@@ -118,3 +153,11 @@ class SharedQueries:
             new[number] = slot
         self._users[word] += 1
         return number
+
+
+def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:
+    """What exclusions look for in texts, without conditions."""
+    for slot in exclusions:
+        words = tuple(each for each in slot.alternatives if not isinstance(each, Condition))
+        if words:
+            yield slot if len(words) == len(slot.alternatives) else replace(slot, alternatives=words)

@@ -1,0 +1,83 @@
+"""Queries become many: those that had meshes are moved to the one for all, and nothing is told twice or lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords import operator, shared_queries
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.spec.enums import EvaluatorName
+from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
+
+TEXTS = (
+    "alpha beta",
+    "alpha plain.x<2",
+    "beta gamma -keyed.y:0..1",
+    "alpha beta gamma",
+    "alpha !plain.x=1",
+    "gamma -(beta OR fixed.x=1)",
+    "alpha (beta OR gamma) link.y!=0",
+    "beta -link:",
+)
+
+
+@pytest.mark.parametrize("window", [TimeWindow(9), CountWindow(12)], ids=["time", "count"])
+@pytest.mark.parametrize("lateness", [0, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_queries_are_moved_when_they_are_many(
+    monkeypatch: pytest.MonkeyPatch, window: Window, lateness: int, seed: int
+) -> None:
+    if lateness and isinstance(window, CountWindow):
+        pytest.skip("positions are in order")
+    random = Random(seed)
+    static, stream = tables(random), rows(random, 120, 3, [0, 1])
+    monkeypatch.setattr(operator, "MANY", 4)
+    made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
+    together, alone = (ColumnarEngine(DENSE, window, lateness=lateness) for _ in range(2))
+    found = 0
+    for engine in (together, alone):
+        list(engine.load_tables(static))
+    for step, text in enumerate((*TEXTS, *TEXTS[:2])):
+        if step >= len(TEXTS):
+            together.remove(text)
+            alone.remove(text)
+        snapshots = []
+        for engine, many in ((together, 4), (alone, 1000)):
+            monkeypatch.setattr(operator, "MANY", many)
+            snapshots.append([result.to_json() for result in engine.add(made[text])])
+        assert snapshots[0] == snapshots[1]
+        part = stream[12 * step : 12 * step + 12]
+        told = [list(engine.process(part)) for engine in (together, alone)]
+        assert sorted(map(repr, told[0])) == sorted(map(repr, told[1]))
+        found += len(told[0])
+    assert found > 50
+    assert {q.plan.query.text for q in together._operator.queries.values()} == {
+        "alpha beta gamma",
+        "alpha !plain.x=1",
+    }
+    assert not len(alone._operator._shared)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("alpha beta", ""),
+        ("alpha plain.x<2 -gamma", ""),
+        ("alpha*  beta~", ""),
+        ("alpha beta gamma", "it has more than 2 keywords"),
+        ("alpha ; beta", "its keywords come in an order"),
+        ("alpha !plain.x<2", "many tuples satisfy a condition that stands for a keyword"),
+    ],
+)
+def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:
+    plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3, evaluated_by=EvaluatorName.DELTA)
+    assert shared_queries.why_not_shared(plan) == reason
+    engine = ColumnarEngine.of(plan)
+    assert len(engine._operator._shared) == (not reason)
+    assert shared_queries.why_not_shared(replace(plan, lateness=5)) == reason

@@ -1,4 +1,4 @@
-"""Queries become many: those that had meshes are moved to the one for all, and nothing is told twice or lost."""
+"""Queries become many: those with meshes are moved to the one for all; nothing is told twice or lost."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
     results = [result for result in found.results() if isinstance(result, Result)]
     expect_short_pauses()
     job = live_job(described, str(replay))
-    request = UiRequest(job, schema, (QUERY,), restore=False, theme="textual-dark")
+    request = UiRequest(job, schema, (QUERY,), restore=False, theme="skws-dark")
     app = SkwsApp(request, lambda asked, events: LoadRun(asked, events, rate, results))
     return asyncio.run(_measured(app, seconds, keys_a_second))
 

@@ -1,26 +1,36 @@
-"""Draws the screens of the terminal UI as SVG, from the demo's stream on a clock by hand."""
+"""Draws the screens of the terminal UI as SVG, from the demo's stream on a clock by hand.
+
+``python -m docs.ui_pictures FOLDER [SCENE...]`` draws them in each size and theme, to be looked at.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from docs.stepped_run import SteppedRun
 from skws.movie_stream import PAPER_QUERY, movie_files
+from skws.results.model import Result
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.networks import NetworksScreen
 from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.results import Selection
+from skws_tui.themes import DARK, LIGHT
 
 SIZE: Final = (104, 30)
+"""Of the pictures in the guide."""
+SIZES: Final = ((80, 24), (140, 40))
 _STEPS: Final = 8
 _SPEED: Final = 600_000_000
 Scene = Callable[[SkwsApp, Pilot[None]], Awaitable[None]]
@@ -33,8 +43,36 @@ async def _search(app: SkwsApp, pilot: Pilot[None]) -> None:
     await _typed(app, pilot, "uma travlta")
 
 
-async def _detail(_: SkwsApp, pilot: Pilot[None]) -> None:
+async def _whole(_: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("escape", "j", "enter")
+
+
+async def _trees(_: SkwsApp, pilot: Pilot[None]) -> None:
+    await pilot.press("escape", "t")
+
+
+async def _empty(app: SkwsApp, pilot: Pilot[None]) -> None:
+    await pilot.press("escape", "x")
+    await _settled(app, pilot)
+
+
+async def _log(_: SkwsApp, pilot: Pilot[None]) -> None:
+    await pilot.press("f6")
+
+
+async def _pick(_: SkwsApp, pilot: Pilot[None]) -> None:
+    await pilot.press("escape", "r")
+
+
+async def _ended(app: SkwsApp, pilot: Pilot[None]) -> None:
+    """Results of which some were retracted and some have expired."""
+    await _search(app, pilot)
+    results = app.view.results
+    listed = results.listed(Selection())
+    results.take([replace(row.result, op="-") for row in listed[:2] if isinstance(row.result, Result)])
+    results.expire(max(row.result.end or 0 for row in listed))
+    await pilot.press("escape")
+    await _settled(app, pilot)
 
 
 async def _schema(app: SkwsApp, pilot: Pilot[None]) -> None:
@@ -63,7 +101,12 @@ async def _help(_: SkwsApp, pilot: Pilot[None]) -> None:
 
 SCENES: Final[dict[str, Scene]] = {
     "tui-search": _search,
-    "tui-detail": _detail,
+    "tui-whole": _whole,
+    "tui-trees": _trees,
+    "tui-ended": _ended,
+    "tui-empty": _empty,
+    "tui-log": _log,
+    "tui-pick": _pick,
     "tui-schema": _schema,
     "tui-networks": _networks,
     "tui-metrics": _metrics,
@@ -71,32 +114,32 @@ SCENES: Final[dict[str, Scene]] = {
 }
 
 
-def screen_picture(name: str) -> str:
+def screen_picture(name: str, size: tuple[int, int] = SIZE, theme: str = DARK) -> str:
     """One scene as an SVG of a terminal, equal from run to run."""
     with TemporaryDirectory() as folder, chdir(folder):
         for file in movie_files():
             Path(file.name).symlink_to(file)
-        return asyncio.run(_drawn(name))
+        return asyncio.run(_drawn(name, size, theme))
 
 
-async def _drawn(name: str) -> str:
+async def _drawn(name: str, size: tuple[int, int], theme: str) -> str:
     schema = Path("schema.yaml")
     request = UiRequest(
         live_job(load_schema(schema), f"replay:replay.jsonl?speed={_SPEED}"),
         schema,
         (PAPER_QUERY,),
         restore=False,
-        theme="textual-dark",
+        theme=theme,
     )
     app = SkwsApp(request, SteppedRun, show_machine=False)
-    app.touring = False
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=size) as pilot:
         app.events.on_events = lambda: None  # it is taken by hand, so that the same comes together each time
         for _ in range(_STEPS):
             await _advanced(app, pilot, 0.5)
         await SCENES[name](app, pilot)
         await _settled(app, pilot)
-        app.screen.set_focus(None)  # cursors blink
+        for box in app.screen.query(Input):
+            box.cursor_blink = False
         await _settled(app, pilot)
         drawn = app.export_screenshot(title=f"skws {name.removeprefix('tui-')}")
     # Its elements are named after a checksum of all texts, which would make every change a large one.
@@ -131,7 +174,26 @@ async def _settled(app: SkwsApp, pilot: Pilot[None]) -> None:
         await pilot.pause()
 
 
+GUIDE: Final = ("tui-search", "tui-whole", "tui-schema", "tui-networks", "tui-metrics")
+"""The scenes that the guide shows."""
+
+
 def draw_screens(folder: Path) -> None:
-    """All scenes, a file each."""
-    for name in SCENES:
+    """The scenes of the guide, a file each."""
+    for name in GUIDE:
         (folder / f"{name}.svg").write_text(screen_picture(name), encoding="utf-8")
+
+
+def draw_all(folder: Path, names: Sequence[str] = ()) -> None:
+    """These scenes, or all, in each size and theme."""
+    folder.mkdir(exist_ok=True)
+    for name in names or SCENES:
+        for width, height in SIZES:
+            for theme in (DARK, LIGHT):
+                drawn = screen_picture(name, (width, height), theme)
+                path = folder / f"{name}-{width}x{height}-{theme}.svg"
+                path.write_text(drawn, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    draw_all(Path(sys.argv[1]), sys.argv[2:])

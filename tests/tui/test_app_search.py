@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
+import pytest
+from msgspec import structs
 from textual.widgets import Input, Static
 
-from skws_tui.widgets.lines import FilterBox
-from skws_tui.widgets.query_panel import AnalysisLines, QueryBox
+from skws.results.model import Result
+from skws_tui.widgets.line_input import FilterBox
+from skws_tui.widgets.search_box import QueryBox, SearchBox
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 
@@ -26,7 +30,8 @@ async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
         shown = driver.text()
         assert "Quentin Tarantino" in shown
         assert "John Travolta" in shown
-        assert "[movie.mid = plays.mid]" in shown
+        assert "└ movie  Pulp Fiction" in shown
+        assert "[movie.mid = plays.mid]" not in shown  # there is no other join of the two
         assert len(driver.search.results.listed) == 2
 
 
@@ -34,6 +39,7 @@ async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
 async def test_keywords_are_coloured_apart_and_underlined() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
+        await driver.press("escape")
         found = {}
         for strip in driver.app.screen._compositor.render_strips():
             for segment in strip:
@@ -49,11 +55,11 @@ async def test_what_is_typed_is_read_with_counts_and_what_may_be_meant() -> None
     async with opened(movies()) as driver:
         await driver.advance(2)
         await driver.write("tarantno uma")
-        reading = str(driver.app.screen.query_one(AnalysisLines).render())
-        assert "did you mean tarantino? (ctrl+d)" in reading
-        assert "uma 1" in reading
-        assert "of 769 live tuples" in reading
-        await driver.press("ctrl+d")
+        box = driver.app.screen.query_one(SearchBox)
+        assert "did you mean tarantino? Tab" in driver.text()
+        assert "uma 1" in driver.text()
+        assert box.analysis.tuples == 769
+        await driver.press("tab")
         assert driver.search.box.value == "tarantino uma"
 
 
@@ -113,9 +119,9 @@ async def test_scrolling_stops_following_and_new_results_are_counted() -> None:
         await driver.advance(2)
         assert driver.search.results.selected is looked_at
         assert driver.search.results.unseen > 0
-        assert f"{driver.search.results.unseen} new (g)" in driver.text()
-        line = next(row for row in before.splitlines() if row.startswith("▌"))
-        assert line in driver.text()
+        assert f"{driver.search.results.unseen} new: g" in driver.text()
+        line = next(row for row in before.splitlines() if row.startswith("│▸"))
+        assert line[:50] in driver.text()
         await driver.press("g")
         assert driver.search.results.following
         assert driver.search.results.unseen == 0
@@ -123,43 +129,150 @@ async def test_scrolling_stops_following_and_new_results_are_counted() -> None:
 
 
 @scenario
-async def test_counts_beside_each_other_count_the_same_results() -> None:
+async def test_counts_beside_each_other_count_the_rows_of_the_list() -> None:
     """Also when all that was listed has expired while something else was looked at."""
-    now = [0.0]
     queries = ("clint", "nolan", "tarantino")
     short = movies(*queries, window=parse_window("300 days"))
-    async with opened(short, size=(120, 24), clock=lambda: now[0]) as driver:
+    async with opened(short, size=(120, 24)) as driver:
+
+        def shown_counts() -> list[int]:
+            bar = driver.text().splitlines()[4]
+            return [int(re.search(rf"{name} (\d+)", bar)[1]) for name in ("all", *queries)]  # type: ignore[index]
+
         for _ in range(8):
             await driver.advance(0.05)
         await driver.press("escape", "j", "j")
         assert not driver.search.results.following
         for _ in range(40):
             await driver.advance(0.05)
-            now[0] += 1
             driver.app._tick()
             await driver.settle()
             listed, unseen = driver.search.results.listed, driver.search.results.unseen
             assert unseen <= len(listed)
-            assert (f"{unseen} new (g)" in driver.text()) == (unseen > 0)
-        now[0] += 10
-        driver.app._tick()
-        await driver.settle()
-        found = {query.name: query.results for query in driver.metrics.queries}
-        assert set(found) == set(queries)
-        assert min(found.values()) > 0
+            assert (f"{unseen} new: g" in driver.text()) == (unseen > 0)
+            counts = shown_counts()
+            assert counts[0] == sum(counts[1:]) == len(listed)
+        assert all(row.ending == "expired" for row in listed)
+        assert counts[1:] == [query.results for query in driver.metrics.queries]
+        await driver.press("e")
         assert driver.search.results.listed == []
-        shown = driver.text()
-        assert f" all {sum(found.values())} " in shown
-        assert all(f" {name}  {count}  " in shown for name, count in found.items())
-        assert f"All {sum(found.values())} results of these queries have ended (769 tuples so far)." in shown
-        assert "No result" not in shown
-        assert "new (g)" not in shown
+        assert shown_counts() == [0, 0, 0, 0]
+        assert f"All {len(listed)} results of these queries have ended." in driver.text()
         await driver.press("]")
-        assert f"All {found['clint']} results of 'clint' have ended" in driver.text()
-        await driver.press("f5")
-        await driver.advance(0.1)
-        assert "tuples held" in driver.text()
-        assert "live tuples" not in driver.text()
+        assert f"All {counts[1]} results of 'clint' have ended" in driver.text()
+        await driver.press("e")
+        assert len(driver.search.results.listed) == counts[1]
+
+
+@scenario
+async def test_ended_results_stay_in_a_list_of_live_ones_until_the_reader_moves() -> None:
+    short = movies("clint", window=parse_window("300 days"))
+    async with opened(short) as driver:
+        await driver.press("escape", "e")
+        seen: list[object] = []
+        while not driver.app.view.results.counts(live=True):
+            await driver.advance(0.02)
+        seen = list(driver.search.results.listed)
+        for _ in range(60):
+            await driver.advance(0.05)
+        rows = driver.search.results.listed
+        assert set(map(id, seen)) <= set(map(id, rows))
+        assert all(row.ending == "expired" for row in rows)
+        assert "expired" in driver.text()
+        await driver.press("j")
+        assert driver.search.results.listed == []
+
+
+@scenario
+async def test_ended_results_are_dimmed_with_a_badge_and_never_struck_through() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.press("escape")
+        row = driver.search.results.listed[0]
+        assert isinstance(row.result, Result)
+        driver.app.view.results.take([structs.replace(row.result, op="-")])
+        driver.app.view.results.expire(float("inf"))
+        driver.search.refresh_view()
+        await driver.settle()
+        assert "gone" in driver.text()
+        assert "expired" in driver.text()
+        styles = [
+            segment.style
+            for strip in driver.app.screen._compositor.render_strips()
+            for segment in strip
+            if "Tarantino" in segment.text or "Travolta" in segment.text
+        ]
+        assert styles
+        assert all(style and not style.strike and not style.underline for style in styles)
+
+
+@scenario
+async def test_a_removed_query_comes_back() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.press("escape")
+        assert "undo" not in driver.text().splitlines()[-1]
+        await driver.press("x")
+        assert list(driver.app.view.queries) == []
+        assert "u undo" in driver.text().splitlines()[-1]
+        await driver.press("u")
+        assert list(driver.app.view.queries) == [QUERY]
+        assert len(driver.search.results.listed) == 2
+        assert "undo" not in driver.text().splitlines()[-1]
+
+
+@scenario
+async def test_results_are_sorted_and_narrowed_to_a_relation() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.press("escape")
+        sizes = []
+        for order in ("newest", "oldest", "smallest"):
+            assert f"sort: {order}" in driver.text()
+            sizes.append([len(row.result.tuples) for row in driver.search.results.listed])
+            await driver.press("o")
+        assert sizes[0] == sizes[1][::-1]
+        assert sizes[2] == sorted(sizes[2])
+        assert "sort: newest" in driver.text()
+        await driver.press("r")
+        await driver.write("director")
+        await driver.press("enter")
+        (row,) = driver.search.results.listed
+        assert "director" in {shown.relation for shown in row.result.tuples if shown.keywords}
+        assert "found in director" in driver.text()
+        await driver.press("escape")
+        assert len(driver.search.results.listed) == 2
+
+
+@scenario
+async def test_whole_trees_are_listed_on_request() -> None:
+    async with opened(movies(QUERY), size=(120, 40)) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "t")
+        assert driver.text().count("└ plays") == 5  # three in the list, two beside it
+        await driver.press("t")
+        assert driver.text().count("└ plays") == 2
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+@pytest.mark.parametrize("keys", [(), ("escape",), ("f3",), ("f4",), ("f5",), ("f6",)])
+def test_the_key_line_fits_and_names_how_to_quit(size: tuple[int, int], keys: tuple[str, ...]) -> None:
+    @scenario
+    async def run() -> None:
+        async with opened(movies(QUERY), size=size) as driver:
+            await driver.press(*keys)
+            line = driver.text().splitlines()[-1]
+            assert len(line) <= size[0]
+            assert line.rstrip().endswith("quit")
+            assert "help" in line
+
+    run()
+
+
+@scenario
+async def test_the_placeholder_names_what_is_searched() -> None:
+    async with opened(movies()) as driver:
+        assert "words in director.name, movie.title, plays.role, actor.name" in driver.text()
 
 
 @scenario
@@ -183,12 +296,14 @@ async def test_the_detail_shows_whole_rows_and_the_lifespan() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape", "j", "enter")
-        assert "alive, ends in" in driver.text()
+        assert "ends     2031-08-07, in" in driver.text()
         detail = str(driver.search.query_one("#detail-text", Static).render())
-        assert "director{tarantino} - movie{} - plays{} - actor{travolta}" in detail
+        assert "director{tarantino} - movie{} - plays{} - actor{travolta}" in " ".join(detail.split())
         assert "joined to movie:35 by movie.mid = plays.mid" in detail
-        await driver.press("enter")
-        assert "alive, ends in" not in driver.text()
+        assert driver.search.pane.detail.has_focus
+        await driver.press("escape")
+        assert "joined to" not in driver.text()
+        assert driver.search.results.has_focus
 
 
 @scenario
@@ -217,7 +332,7 @@ async def test_copying_gives_the_tree_or_the_json() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)
         await driver.press("escape", "y")
-        assert "└─ movie" in driver.app.clipboard
+        assert "└ movie" in driver.app.clipboard
         await driver.press("Y")
         assert json.loads(driver.app.clipboard)["query"] == QUERY
 
@@ -273,12 +388,12 @@ async def test_everything_needed_is_there_on_80_by_24() -> None:
         rows = driver.text().splitlines()
         assert len(rows) == 24
         assert max(map(len, rows)) <= 80
-        assert "skws · search" in rows[0]
+        assert "skws  movies" in rows[0]
         assert any("Quentin Tarantino" in row for row in rows)
         assert driver.app.screen.query_one(QueryBox).size.height == 1
-        assert driver.app.screen.query_one("#detail").display is False
+        assert any("└ movie" in row for row in rows)
         await driver.press("escape", "enter")
-        assert driver.app.screen.query_one("#detail").size.width >= 70
+        assert driver.app.screen.query_one("#detail").size.height >= 12
 
 
 @scenario
@@ -286,7 +401,6 @@ async def test_markup_in_data_and_queries_is_shown_as_it_is() -> None:
     async with opened(movies("[red]nolan[/red]")) as driver:
         await driver.advance(2)
         assert "[red]nolan[/red]" in driver.text()
-        assert isinstance(driver.app.screen.query_one("#notice"), Static)
 
 
 @scenario
@@ -299,8 +413,8 @@ async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> No
         await driver.press("enter")
         await driver.advance(2)
         shown = driver.text()
-        assert "m: movie" in shown
-        assert "p: plays" in shown
+        assert "m: Pulp Fiction · p: Vincent Vega" in shown
+        assert "p: plays  Vincent Hanna" in shown
         await driver.press("f4")
         assert "automaton: 2 states" in driver.text()
         assert "plays [:'vincent'] / p--> q1" in driver.text()

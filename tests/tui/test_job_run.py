@@ -48,7 +48,7 @@ def test_queries_come_and_go_while_the_job_runs() -> None:
         assert {shown.result.query for shown in view.results.listed()} == {QUERY}
     finally:
         run.stop()
-    view.absorb(queue.take(), 0)
+    view.absorb(queue.take())
     assert not view.failure
 
 
@@ -69,13 +69,13 @@ def test_a_paused_job_takes_nothing_in(tmp_path: Path) -> None:
         with source.open("a") as file:
             file.write(_BOTH)
         time.sleep(5)
-        view.absorb(queue.take(), time.monotonic())
+        view.absorb(queue.take())
         assert len(view.results) == 2
         run.control.resume()
         _until(queue, view, lambda: len(view.results) == 3)
     finally:
         run.stop()
-    view.absorb(queue.take(), 0)
+    view.absorb(queue.take())
     assert not view.failure
 
 
@@ -86,4 +86,4 @@ def _until(queue: EventQueue, view: View, done: object) -> None:
         assert time.monotonic() < end, (view.queries, len(view.results), list(view.log))
         assert not view.failure
         time.sleep(0.1)
-        view.absorb(queue.take(), time.monotonic())
+        view.absorb(queue.take())

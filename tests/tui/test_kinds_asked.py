@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from textual.widgets import Static
 from docs.stepped_run import SteppedRun
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.replay_search import Search
+from skws.results.model import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.ranking import TopChoice
@@ -21,10 +23,11 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.export import export
 from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.results import Selection, Sort
 from skws_tui.services.typed import TypedQuery, as_query, parse_typed
 from skws_tui.services.view import View
 from skws_tui.themes import palette
-from skws_tui.widgets.result_pane import draw_windows
+from skws_tui.widgets.window_lines import draw_windows
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario
 
@@ -130,12 +133,13 @@ def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
 
 def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
     run.advance(seconds)
-    view.absorb(run.events.take(), run.hand.seconds())
+    view.absorb(run.events.take())
     view.tick(run.hand.seconds())
 
 
 def alive(view: View, query: str) -> list[str]:
-    return [shown.result.id for shown in view.results.listed(query, best=True) if not shown.ending]
+    rows = view.results.listed(Selection(query, sort=Sort.BEST))
+    return [row.result.id for row in rows if not row.ending]
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -150,7 +154,7 @@ def test_the_best_are_those_of_all_results_with_scores(size: int) -> None:
         assert alive(some, "john") == alive(all_of_them, "john")[:size]
         seen.update(alive(some, "john"))
     assert len(seen) > size
-    assert {shown.ending for shown in some.results.listed("john")} >= {"outranked"}
+    assert {shown.ending for shown in some.results.listed(Selection("john"))} >= {"outranked"}
 
 
 def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
@@ -175,7 +179,7 @@ def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone(
     advanced(run, view)
     assert view.queries == (f"top 1: {QUERY}",)
     assert len(alive(view, QUERY)) == 1
-    assert len(view.results.listed(QUERY)) == 1
+    assert len(view.results.listed(Selection(QUERY))) == 1
 
 
 @pytest.mark.parametrize(
@@ -204,14 +208,18 @@ async def test_the_best_stand_first_with_rank_and_score_and_their_reasons_in_the
     async with opened(movies(f"top 2: {QUERY}")) as driver:
         await driver.advance(2)
         await driver.press("escape", "right_square_bracket")
-        lines = [line for line in driver.text().splitlines() if "score" in line]
-        assert [line.split()[2] for line in lines] == ["1.", "2."]
+        assert "sort: best" in driver.text()
+        assert [row.rank for row in driver.search.results.listed] == [1, 2]
+        found = [row.result for row in driver.search.results.listed]
+        scores = [one.score.rank for one in found if isinstance(one, Result) and one.score]
+        assert len(scores) == 2
+        assert scores == sorted(scores, reverse=True)
         await driver.press("j", "enter")
         detail = str(driver.app.screen.query_one("#detail-text", Static).render())
         assert "keywords" in detail
-        assert "entered as number 2 of the best" in detail
+        assert "entered as number 2 of the best" in " ".join(detail.split())
         first = [shown.result.id for shown in driver.search.results.listed]
-        await driver.press("s")
+        await driver.press("escape", "o")
         assert [shown.result.id for shown in driver.search.results.listed] == first[::-1]
 
 
@@ -366,8 +374,8 @@ async def test_a_pattern_shows_attributes_where_there_is_no_window(tmp_path: Pat
         await driver.advance(2)
         assert driver.app.view.queries == (asked,)
         shown = driver.text()
-        assert "2 matches" in shown
-        assert "row  v.page 3  o.amount 5" in shown
+        assert "row v.page 3 o.amount 5" in shown
+        assert re.search(r"row v.page 3 o.amount 5 +2", shown)  # so many matches
         await driver.networks()
         assert "bounded: duplicates are kept, and all conditions of Theorem 1 hold" in driver.text()
         assert "shown: v.page, o.amount" in driver.text()
@@ -392,7 +400,7 @@ def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None
     for early in ("nolan bale", f"top 1: {QUERY}", "clint"):
         run.add_query(early)
     run.remove_query("clint")
-    view.absorb(queue.take(), 0)
+    view.absorb(queue.take())
     assert list(view.queries) == [QUERY, "nolan bale", f"top 1: {QUERY}"]
     run.start()
     for _ in range(4):
@@ -417,6 +425,6 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
 def test_a_refused_query_does_not_take_the_results_of_the_same_keywords_along() -> None:
     run, view = viewed(movies(QUERY))
     advanced(run, view, 2)
-    view.absorb(JobEvents(queries=(QUERY, f"top 1: {QUERY}")), 2)
-    view.absorb(JobEvents(queries=(QUERY,)), 2)
+    view.absorb(JobEvents(queries=(QUERY, f"top 1: {QUERY}")))
+    view.absorb(JobEvents(queries=(QUERY,)))
     assert len(alive(view, QUERY)) == 2

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from skws_tui.widgets.query_panel import QueryPanel
+from skws_tui.widgets.search_box import SearchBox
 from tests.strategies import examples
 from tests.tui.ui import Driver, movies, opened, until
 
@@ -64,7 +64,7 @@ def texts(kind: str) -> st.SearchStrategy[str]:
 async def typed(driver: Driver, text: str) -> None:
     """Read as it stands, asked for, and removed again; without the pauses of a pilot, which add up."""
     app, box = driver.app, driver.search.box
-    asking, told = driver.search.query_one(QueryPanel), app.view.logged
+    asking, told = driver.search.query_one(SearchBox), app.view.logged
     box.value = text
     asked = box.value.strip()
     await until(lambda: asking.analysis.text == box.value, moment)

@@ -45,7 +45,7 @@ def clean(driver: Driver) -> None:
 @scenario
 async def test_no_screen_shows_them(tmp_path: Path) -> None:
     session = tmp_path / "session.json"
-    save_session(Session(history=[f"{EVIL}asked"], saved=[f"{EVIL}saved"], toured=True), session)
+    save_session(Session(history=[f"{EVIL}asked"], saved=[f"{EVIL}saved"]), session)
     async with opened(request(tmp_path), session_path=session) as driver:
         await driver.advance(1)
         assert "lamp" in driver.text()
@@ -86,8 +86,7 @@ async def test_an_editor_of_a_file_that_has_them_draws_none(tmp_path: Path) -> N
 @scenario
 async def test_what_a_widget_overlooks_stops_at_the_last_gate(tmp_path: Path) -> None:
     async with opened(request(tmp_path)) as driver:
-        driver.app.screen.query_one("#notice", Static).update(Text("over\x1b\u202e\x9blooked"))
-        driver.app.screen.query_one("#notice", Static).display = True
+        await driver.app.screen.query_one("#table").mount(Static(Text("over\x1b\u202e\x9blooked")))
         await driver.settle()
         assert "overlooked" in driver.text()
         clean(driver)

@@ -22,9 +22,9 @@ from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.off_thread import OffThread, TooLongError
 from skws_tui.services.user_files import Session, fault_line, faults_file, save_session
 from skws_tui.services.view import View
-from skws_tui.widgets.lines import StatusLine
 from skws_tui.widgets.query_bar import QueryBar
-from skws_tui.widgets.query_panel import QueryPanel
+from skws_tui.widgets.search_box import SearchBox
+from skws_tui.widgets.status_line import StatusLine
 from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until
 
 
@@ -65,8 +65,8 @@ async def goes_on(driver: Driver) -> None:
 
 
 def refused_action(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(SearchScreen, "action_next_hint", broken)
-    return "ctrl+n"
+    patch.setattr(SearchScreen, "action_pick", broken)
+    return "ctrl+r"
 
 
 def refused_handler(patch: pytest.MonkeyPatch) -> str:
@@ -248,7 +248,7 @@ async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Analyzer, "analyse", lambda *_: may_end.wait(60))
         async with opened(movies()) as driver:
-            driver.search.query_one(QueryPanel).off_thread = OffThread(0.2)
+            driver.search.query_one(SearchBox).off_thread = OffThread(0.2)
             await driver.write("slow")
             assert "given up after 0.2 s" in driver.text()
             patch.undo()
@@ -309,7 +309,7 @@ async def test_a_session_with_queries_that_are_no_longer_right_opens(tmp_path: P
         "studio:x",
         "rank no: uma",
     ]
-    save_session(Session([*wrong, QUERY], history=["a\x1b[31m\nb"], toured=True), path)
+    save_session(Session([*wrong, QUERY], history=["a\x1b[31m\nb"]), path)
     async with opened(movies(restore=True), session_path=path) as driver:
         await driver.advance(2)
         assert driver.app.view.queries == (QUERY,)

@@ -179,6 +179,9 @@ async def test_a_socket_is_for_the_page_of_this_server(served: Served) -> None:
     assert await refused(plain.with_query(token=served.token), Origin=served.origin) == 403
 
 
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
 class Page:
     """What a browser does over the socket. ``seen``: all that the terminal was sent."""
 
@@ -197,7 +200,7 @@ class Page:
     async def shows(self, text: str) -> None:
         async with asyncio.timeout(SECONDS):
             width = 120
-            while text not in self.seen:
+            while text not in _ESCAPES.sub("", self.seen):  # a line may come in pieces
                 await asyncio.sleep(0.5)
                 width = 241 - width  # has all drawn, not what has changed alone
                 await self._socket.send_str(json.dumps(["resize", {"width": width, "height": 36}]))

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 
 from docs.pictures import IMAGES
-from docs.ui_pictures import SCENES, screen_picture
+from docs.ui_pictures import GUIDE, SCENES, SIZES, screen_picture
+from skws_tui.themes import DARK, LIGHT
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", GUIDE)
 def test_a_picture_is_what_the_screen_looks_like(name: str) -> None:
     kept = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
     assert kept == screen_picture(name), "draw it anew: python -m docs.pictures"
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_screen_can_be_drawn_in_each_size_and_theme(size: tuple[int, int], theme: str) -> None:
+    for name in SCENES.keys() - set(GUIDE):
+        assert screen_picture(name, size, theme).startswith("<svg")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from skws.data.record import Record
 from skws.jobs.metrics import Metrics, StageMetrics
@@ -21,12 +25,13 @@ from skws_schema.yaml.load import parse_schema
 from skws_tui.keys import ACTIONS
 from skws_tui.screens.metrics import figures, sparkline
 from skws_tui.services.analyzer import Analyzer
-from skws_tui.services.drawing import Drawer, duration, plain_text
+from skws_tui.services.drawing import Columns, Drawer, duration, plain_text, when
 from skws_tui.services.editing import change_text, read_draft
 from skws_tui.services.events import EventQueue, JobEvents, LogLine
 from skws_tui.services.export import export
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.results import ResultBuffer
+from skws_tui.services.results import ResultBuffer, Selection
+from skws_tui.services.sentence import Phrase, sentence, separator
 from skws_tui.services.typed import completed, last_word
 from skws_tui.services.user_files import Session, load_keymap, load_session, save_session, session_file
 from skws_tui.services.view import View
@@ -118,68 +123,111 @@ def test_many_records_at_once_come_to_the_same_as_one_by_one(
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 9), st.sampled_from("+-"), st.none() | st.integers(1, 40)), max_size=60)
+    st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from("+-m"), st.none() | st.integers(1, 40)), max_size=60
+    )
 )
 @examples(60)
-def test_the_buffer_holds_the_latest_results_that_have_not_ended(
+def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
     steps: list[tuple[int, str, int | None]],
 ) -> None:
-    buffer = ResultBuffer(capacity=5, linger=0)
-    model: dict[int, int | None] = {}
-    dropped = 0
+    """``m``: the reader moves."""
+    buffer = ResultBuffer(capacity=5)
+    rows: list[list[Any]] = []  # number, end, ending, how many rows had ended before, settled
+    dropped = ended = 0
     for now, (number, op, end) in enumerate(steps):
-        buffer.take([result(number, op=op, end=end)], now)
-        model.pop(number, None)
+        if op == "m":
+            buffer.settle()
+            for row in rows:
+                row[4] = row[2] is not None
+            continue
+        buffer.take([result(number, op=op, end=end)])
+        known = next((row for row in rows if row[0] == number), None)
         if op == "+":
-            model[number] = end
-        if len(model) > 5:
-            del model[next(iter(model))]
+            rows = [row for row in rows if row is not known]
+            rows.append([number, end, None, 0, False])
+        elif known is not None and known[2] is None:
+            ended += 1
+            known[2:4] = "gone", ended
+        if len(rows) > 5:
+            over = [row for row in rows if row[2]]
+            rows.remove(min(over, key=itemgetter(3)) if over else rows[0])
             dropped += 1
-        buffer.expire(now, now)
-        buffer.sweep(now)
-        model = {n: e for n, e in model.items() if e is None or e > now}
-    assert [int(shown.result.id) for shown in buffer.listed()] == list(reversed(model))
+        buffer.expire(now)
+        due = [row for row in rows if row[2] is None and row[1] is not None and row[1] <= now]
+        for row in sorted(due, key=itemgetter(1)):
+            ended += 1
+            row[2:4] = "expired", ended
+    found = [(int(row.result.id), row.ending) for row in buffer.listed()]
+    assert found == [(row[0], row[2]) for row in reversed(rows)]
     assert buffer.dropped == dropped
+    assert sum(buffer.counts(live=False).values()) == len(rows) == len(buffer)
+    live = buffer.listed(Selection(live=True))
+    assert [int(row.result.id) for row in live] == [row[0] for row in reversed(rows) if not row[4]]
+    assert sum(buffer.counts(live=True).values()) == len(live)
 
 
-@pytest.mark.parametrize("keep_ended", [False, True])
-def test_a_day_of_results_takes_no_more_room_than_an_hour(keep_ended: bool) -> None:
-    buffer = ResultBuffer(capacity=50, linger=6)
-    buffer.keep_ended = keep_ended
+@pytest.mark.parametrize("moving", [False, True])
+def test_a_day_of_results_takes_no_more_room_than_an_hour(moving: bool) -> None:
+    buffer = ResultBuffer(capacity=50)
     most = 0
     for second in range(86_400 // 4):
         ends = (second + 3, second + 100_000)[second % 2]
-        buffer.take([result(second, end=ends)], second)
+        buffer.take([result(second, end=ends)])
         if second % 3 == 0:
-            buffer.take([result(second - 9, op="-")], second)
-        buffer.expire(second, second)
-        buffer.sweep(second)
-        most = max(most, buffer.queued)
+            buffer.take([result(second - 9, op="-")])
+        buffer.expire(second)
+        if moving:
+            buffer.settle()
+        most = max(most, buffer.queued, len(buffer._unsettled))
     assert len(buffer) <= 50
     assert most <= 8 * 50 + 50
 
 
-def test_ended_results_stay_struck_for_a_while_or_for_good() -> None:
-    buffer = ResultBuffer(linger=6)
-    buffer.take([result(1, end=10), result(2)], 0)
-    buffer.take([result(2, op="-")], 1)
-    buffer.expire(10, 2)
-    assert [(s.result.id, s.ending) for s in buffer.listed()] == [("2", "retracted"), ("1", "expired")]
-    buffer.sweep(7)
-    assert [s.result.id for s in buffer.listed()] == ["1"]
-    buffer.keep_ended = True
-    buffer.sweep(100)
-    assert [s.result.id for s in buffer.listed()] == ["1"]
+def test_results_of_the_same_tuples_are_one_row() -> None:
+    def joined(identity: str, name: str, op: str = "+") -> Result:
+        ends = [ResultTuple.given("flight", "f1", ("x",), {}), ResultTuple.given("city", "c1", ("y",), {})]
+        return Result(op, "q", identity, 0.0, 9.0, "n", tuple(ends), ((0, 1, name),))  # type: ignore[arg-type]
+
+    buffer = ResultBuffer()
+    buffer.folding = True
+    assert buffer.take([joined("1", "from"), joined("2", "to")]) == 1
+    (row,) = buffer.listed()
+    assert [one.id for one in row.alike] == ["1", "2"]
+    buffer.take([joined("1", "from", "-")])
+    assert (row.result.id, row.ending) == ("2", None)
+    buffer.take([joined("2", "to", "-")])
+    assert row.ending == "gone"
+    buffer.take([joined("3", "to")])
+    assert [one.ending for one in buffer.listed()] == [None, "gone"]
+    buffer.take([joined("3", "to")])  # it comes again
+    assert [one.ending for one in buffer.listed()] == [None, "gone"]
+    apart = ResultBuffer()
+    assert apart.take([joined("1", "from"), joined("2", "to")]) == 2
 
 
 def test_the_buffer_filters_by_query_network_and_words() -> None:
     buffer = ResultBuffer()
-    buffer.take([result(1, query="a"), result(2, query="b"), result(12, query="b")], 0)
-    assert [s.result.id for s in buffer.listed("b")] == ["12", "2"]
-    assert [s.result.id for s in buffer.listed(words="NOTE:1 red")] == ["12", "1"]
-    assert buffer.listed(network="other") == []
+    buffer.take([result(1, query="a"), result(2, query="b"), result(12, query="b")])
+    assert [s.result.id for s in buffer.listed(Selection("b"))] == ["12", "2"]
+    assert [s.result.id for s in buffer.listed(Selection(words="NOTE:1 red"))] == ["12", "1"]
+    assert buffer.listed(Selection(network="other")) == []
     buffer.forget("b")
     assert [s.result.id for s in buffer.listed()] == ["1"]
+
+
+@given(
+    st.lists(st.tuples(st.text("ab界 ", min_size=1, max_size=40), st.booleans()), min_size=1, max_size=8),
+    st.integers(1, 120),
+)
+@examples(60)
+def test_a_sentence_keeps_what_was_found_and_its_width(parts: list[tuple[str, bool]], width: int) -> None:
+    phrases = [Phrase(text, (), matched=matched) for text, matched in parts]
+    shown = sentence(phrases, width)
+    matched = sum(p.matched for p in phrases)
+    assert sum(p.matched for p in shown) == matched
+    text = shown[0].text + "".join(separator(*pair) + pair[1].text for pair in pairwise(shown))
+    assert cell_len(text) <= max(width, 14 * matched + 3)
 
 
 def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> None:
@@ -198,9 +246,9 @@ def test_the_outbox_calls_once_until_it_is_emptied_and_drops_the_oldest() -> Non
 
 def test_results_of_removed_queries_go_and_late_ones_do_not_come_back() -> None:
     view = View(movies())
-    view.absorb(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]), 0)
-    view.absorb(JobEvents(queries=("r",)), 1)
-    view.absorb(JobEvents(results=[result(3)]), 2)
+    view.absorb(JobEvents(queries=("q", "r"), results=[result(1), result(2, query="r")]))
+    view.absorb(JobEvents(queries=("r",)))
+    view.absorb(JobEvents(results=[result(3)]))
     assert [s.result.query for s in view.results.listed()] == ["r"]
 
 
@@ -247,7 +295,7 @@ def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema])
 def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Path) -> None:
     path = session_file(tmp_path / "s.yaml", tmp_path / "state")
     assert path != session_file(tmp_path / "t.yaml", tmp_path / "state")
-    session = Session(["a b"], theme="nord", toured=True)
+    session = Session(["a b"], theme="nord", trees=True)
     for text in ("x", "y", "x"):
         session.remember(text)
     session.toggle_saved("y")
@@ -326,7 +374,7 @@ def test_the_metrics_tell_how_busy_each_stage_is() -> None:
         latency_p99=None,
         stages=stages,
     )
-    view.absorb(JobEvents(metrics=metrics), 0)
+    view.absorb(JobEvents(metrics=metrics))
     lines = figures(view, palette(_theme("textual-dark")), 80, speed=4).plain.splitlines()
     assert any("local, replay:r ×40" in line for line in lines)
     told = lines[lines.index("time by stage") + 1 :]
@@ -343,30 +391,48 @@ def test_the_metrics_tell_how_busy_each_stage_is() -> None:
         (12_000, "3 h 20 min"),
         (90_000, "1 d 1 h"),
         (-5, "0 s"),
-        (1e8, "1,157 d 9 h"),
+        (1e8, "3 y 61 d"),
     ],
 )
 def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_a_drawn_result_is_struck_through_once_it_has_ended() -> None:
+def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     view = View(movies())
     view.queries = ("travolta",)
     shown_tuple = ResultTuple.given(
         "actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"}
     )
     found = Result("+", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
-    view.results.take([found], 0)
-    (shown,) = view.results.listed()
-    drawer = Drawer(view, palette(_theme("textual-dark")))
-    lines = drawer.lines(shown)
+    view.results.take([found])
+    (row,) = view.results.listed()
+    drawer, columns = Drawer(view, palette(_theme("textual-dark"))), Columns(70, badge=7)
+    lines = [drawer.line(row, columns), *drawer.tree(row)]
     assert "\x1b" not in plain_text(lines)
-    styles = [lines[1].plain[s.start : s.end] for s in lines[1].spans if getattr(s.style, "underline", False)]
-    assert styles == ["Travolta"]
-    view.results.expire(60, 0)
-    assert all(any(getattr(s.style, "strike", False) for s in line.spans) for line in drawer.lines(shown))
-    assert drawer.countdown(shown) == "expired"
+    for line in lines:
+        styles = [line.plain[s.start : s.end] for s in line.spans if getattr(s.style, "underline", False)]
+        assert styles == ["Travolta"]
+    assert lines[0].cell_len == 70
+    view.results.expire(60)
+    lines = [drawer.line(row, columns), *drawer.tree(row)]
+    assert lines[0].plain.rstrip().endswith("expired")
+    assert {str(s.style) for line in lines for s in line.spans} == {str(palette(_theme("textual-dark")).dim)}
+    assert drawer.countdown(row) == "expired, 1970-01-01 00:01:00"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "now", "text"),
+    [
+        (None, 0, "static"),
+        (782_092_800, 782_179_200, "1994-10-14"),
+        (782_092_861, 782_092_900, "00:01:01"),
+        (782_092_861, 782_292_900, "1994-10-14"),
+        (1e18, 0, "1000000000"),
+    ],
+)
+def test_instants_of_today_are_times_and_others_days(seconds: float | None, now: float, text: str) -> None:
+    assert when(seconds, now)[:10] == text
 
 
 def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
@@ -381,8 +447,8 @@ def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
 def test_a_poor_terminal_gets_its_own_sixteen_colours() -> None:
     assert default_theme({"TERM": "xterm"}) == "ansi-dark"
     assert default_theme({"TERM": "linux"}) == "ansi-dark"
-    assert default_theme({"TERM": "xterm-256color"}) == "textual-dark"
-    assert default_theme({"TERM": "xterm", "COLORTERM": "truecolor"}) == "textual-dark"
+    assert default_theme({"TERM": "xterm-256color"}) == "skws-dark"
+    assert default_theme({"TERM": "xterm", "COLORTERM": "truecolor"}) == "skws-dark"
 
 
 def _theme(name: str):  # type: ignore[no-untyped-def]

@@ -19,7 +19,7 @@ from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import SkwsError
 from skws_schema.plural import counted
 from skws_tui.fence import EventsReady, Failed, FencedApp, ViewChanged
-from skws_tui.keys import ACTIONS, GOING, MODES, ScreenMaker
+from skws_tui.keys import ACTIONS, GOING, MODES, RETIRED, ScreenMaker
 from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.search import SearchScreen
@@ -35,7 +35,7 @@ from skws_tui.services.user_files import (
     session_file,
 )
 from skws_tui.services.view import View
-from skws_tui.themes import default_theme
+from skws_tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
     from skws_tui.services.job import LiveJob
@@ -60,12 +60,12 @@ class SkwsApp(FencedApp):
     MODES: ClassVar[dict[str, ScreenMaker]] = MODES
     DEFAULT_MODE = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1,question_mark", "help", "Help", id="help"),
-        *GOING,
         Binding("space", "pause", "Pause", show=False, id="pause"),
         Binding("plus,equals_sign", "faster(1)", "Faster", show=False, id="faster"),
         Binding("minus", "faster(-1)", "Slower", show=False, id="slower"),
-        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit"),
+        *GOING,
+        Binding("question_mark,f1", "help", "help", id="help"),
+        Binding("q,ctrl+q", "quit", "quit", id="quit"),
     ]
 
     def __init__(
@@ -86,7 +86,6 @@ class SkwsApp(FencedApp):
         self.checks = OffThread()
         self._session_path = session_path or session_file(request.schema_path)
         self.session = load_session(self._session_path) if request.restore else Session()
-        self.touring = not self.session.toured
         self._drawn_at = float("-inf")
         self._gap = _LEAST_GAP
         self._waiting: Timer | None = None
@@ -95,6 +94,8 @@ class SkwsApp(FencedApp):
             self.job = new_job(self._restored(request), self.events)
 
     def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
         self.theme = self.request.theme or self._known_theme(self.session.theme) or default_theme()
         self._load_keys()
         self.events.on_events = self._events_ready
@@ -123,7 +124,7 @@ class SkwsApp(FencedApp):
         self._waiting = None
         self._drawn_at = self.clock()
         events = self.events.take()
-        self.view.absorb(events, self._drawn_at)
+        self.view.absorb(events)
         for line in events.lines:
             if line.level != "info":
                 self._toast(line)
@@ -217,9 +218,6 @@ class SkwsApp(FencedApp):
 
     def action_go(self, mode: str) -> None:
         self.switch_mode(mode)
-        search = self._search_screen()
-        if search.is_mounted and mode != "search":
-            search.hint.done(2)
 
     def action_pause(self) -> None:
         if self.job is None:
@@ -298,14 +296,13 @@ class SkwsApp(FencedApp):
 
     def _load_keys(self) -> None:
         try:
-            self.set_keymap(load_keymap(keymap_file(), ACTIONS))
+            self.set_keymap(load_keymap(keymap_file(), ACTIONS, RETIRED))
         except SkwsError as error:
             self.post_message(Failed(str(error)))
 
     def _keep_session(self) -> None:
         self.session.queries = list(self.view.queries)
         self.session.theme = self.theme
-        self.session.toured = True
         try:
             save_session(self.session, self._session_path)
         except SkwsError as error:

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from skws.sinks.text import visible
 from skws_tui.keys import GOING
-from skws_tui.widgets.lines import LineInput
+from skws_tui.widgets.line_input import LineInput
 
 HELP: Final = """\
 [b]Screens[/b]
@@ -68,7 +68,7 @@ class Dialog(ModalScreen[AnswerT]):
     Dialog { align: center middle; }
     Dialog #box {
         width: 70; max-width: 90%; height: auto;
-        border: round $primary;
+        border: round $border;
         padding: 0 1;
         background: $surface;
     }
@@ -119,7 +119,7 @@ class PromptScreen(Dialog[str | None]):
 
 
 class PickScreen(Dialog[str | None]):
-    """Returns the chosen query, or None if the user closed it."""
+    """Returns the chosen text, or None if the user closed it. ``choices``: texts with a note each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Back"),
@@ -127,17 +127,16 @@ class PickScreen(Dialog[str | None]):
     ]
     DEFAULT_CSS = "PickScreen #box { height: 18; max-height: 80%; }"
 
-    def __init__(self, saved: Sequence[str], history: Sequence[str]) -> None:
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._choices = [(text, "★ ") for text in saved]
-        self._choices += [(text, "  ") for text in history if text not in saved]
-        self._found = self._choices
+        self._title = title
+        self._choices = self._found = choices
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
-            yield Static("Saved and earlier queries")
+            yield Static(self._title)
             yield LineInput(placeholder="narrow down", compact=True)
-            yield OptionList()
+            yield OptionList(compact=True)
 
     def on_mount(self) -> None:
         self._fill("")
@@ -159,9 +158,14 @@ class PickScreen(Dialog[str | None]):
         self._found = [pair for pair in self._choices if all(word in pair[0].casefold() for word in wanted)]
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options([Option(Content(mark + visible(text))) for text, mark in self._found])
+        options.add_options(
+            [
+                Option(Content(visible(text)) + Content.styled(f"  {note}", "dim"))
+                for text, note in self._found
+            ]
+        )
         if not self._found:
-            options.add_option(Option("No query yet.", disabled=True))
+            options.add_option(Option("There is none.", disabled=True))
 
 
 class HelpScreen(Dialog[None]):

@@ -1,18 +1,20 @@
-"""What all screens share: the status line, the footer, drawing the view when it changes, filtering a list."""
+"""What all screens share: status line, key line, drawing the view when it changes, filtering a list."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer
 
 from skws_tui.fence import ViewChanged
 from skws_tui.services.drawing import Palette
 from skws_tui.themes import palette
-from skws_tui.widgets.lines import FilterBox, StatusLine
+from skws_tui.widgets.key_line import KeyLine
+from skws_tui.widgets.line_input import FilterBox
+from skws_tui.widgets.status_line import StatusLine
 
 if TYPE_CHECKING:
     from skws_tui.app import SkwsApp
@@ -22,6 +24,7 @@ class LiveScreen(Screen[None]):
     """A screen of the app. ``refresh_view`` is called when the view has changed and the screen is shown."""
 
     name_shown = ""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back")]
 
     @property
     def skws(self) -> SkwsApp:
@@ -39,10 +42,10 @@ class LiveScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield StatusLine(self.name_shown, self.skws.view, self.skws.job)
         yield from self.compose_body()
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def compose_body(self) -> ComposeResult:
-        """The widgets between status line and footer."""
+        """The widgets between status line and key line."""
         yield from ()
 
     def refresh_view(self) -> None:
@@ -58,6 +61,10 @@ class LiveScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self.post_message(ViewChanged()))
+
+    def action_back(self) -> None:
+        """Return to the search screen."""
+        self.skws.action_go("search")
 
 
 class FilteredScreen(LiveScreen):
@@ -80,6 +87,9 @@ class FilteredScreen(LiveScreen):
     def action_filter(self) -> None:
         self.filter_box.open()
 
-    def action_clear_filter(self) -> None:
-        self.filter_box.close()
-        self.listing.focus()
+    def action_back(self) -> None:
+        """Clear the filter; without one, return to the search screen."""
+        if self.filter_box.close():
+            self.listing.focus()
+        else:
+            super().action_back()

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from skws.sinks.text import visible
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.events import LogLine
-from skws_tui.widgets.lines import FilterBox
+from skws_tui.widgets.line_input import FilterBox
 
 _STYLES = {"info": "", "warning": "yellow", "error": "red bold"}
 
@@ -26,8 +26,7 @@ class LogScreen(FilteredScreen):
     name_shown = "log"
     BINDINGS: ClassVar[list[BindingType]] = [
         FilterBox.SLASH,
-        Binding("y", "copy", "Copy"),
-        Binding("escape", "clear_filter", "Clear filter", show=False),
+        Binding("y", "copy", "copy"),
     ]
     CSS = """
     #log-lines { padding: 0 1; }

@@ -89,7 +89,7 @@ def figures(
         ]
     lines = []
     for title, section in sections.items():
-        lines.append(Text(title, palette.heading))
+        lines.append(Text(title, "bold"))
         lines += [_line(figure, view, palette, width) for figure in section]
         if title == "queries" and not metrics.queries:
             lines.append(Text("  none stands", palette.dim))
@@ -127,7 +127,7 @@ def _line(figure: _Figure, view: View, palette: Palette, width: int) -> Text:
     line.append(f"{visible(figure.value):<{_VALUE}}  ", Style(bold=True))
     history = view.histories.get(figure.history)
     if history is not None:
-        line.append(sparkline(list(history), width - line.cell_len - 1), palette.relation)
+        line.append(sparkline(list(history), width - line.cell_len - 1), palette.accent)
     return line
 
 

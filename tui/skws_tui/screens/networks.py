@@ -30,7 +30,7 @@ from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.typed import TypedQuery, parse_typed
 from skws_tui.services.view import View
-from skws_tui.widgets.lines import FilterBox
+from skws_tui.widgets.line_input import FilterBox
 
 _NETWORKS: Final = 60
 _MOST_OPERATORS: Final = 60_000
@@ -52,11 +52,10 @@ class NetworksScreen(FilteredScreen):
     name_shown = "networks"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "query(-1)", "Query left", show=False),
-        Binding("right_square_bracket", "query(1)", "Query right"),
+        Binding("right_square_bracket", "query(1)", "query"),
         FilterBox.SLASH,
         Binding("j", "cursor(1)", "Down", show=False),
         Binding("k", "cursor(-1)", "Up", show=False),
-        Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
     CSS = """
     #query { padding: 0 1; height: auto; }

@@ -70,14 +70,14 @@ class SchemaScreen(LiveScreen):
 
     name_shown = "schema"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "save", "Save", priority=True, id="save-schema"),
-        Binding("ctrl+j,ctrl+enter", "apply", "Apply", priority=True, id="apply-schema"),
-        Binding("ctrl+t", "infer", "Infer", priority=True, id="infer-schema"),
-        Binding("ctrl+z", "undo", "Undo", show=True, id="undo"),
+        Binding("ctrl+s", "save", "save", priority=True, id="save-schema"),
+        Binding("ctrl+j,ctrl+enter", "apply", "apply", priority=True, id="apply-schema"),
+        Binding("ctrl+t", "infer", "infer", priority=True, id="infer-schema"),
+        Binding("ctrl+z", "undo", "undo", show=True, id="undo"),
     ]
     CSS = """
     #editing { width: 58%; }
-    #beside { width: 1fr; border-left: solid $primary-background; padding: 0 1; }
+    #beside { width: 1fr; border-left: solid $border-blurred; padding: 0 1; }
     #problems { height: auto; max-height: 40%; border: none; border-top: solid $error; display: none; }
     """
 

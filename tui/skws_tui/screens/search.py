@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,53 +19,55 @@ from skws.sinks.text import visible
 from skws_schema.plural import counted
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
-from skws_tui.services.drawing import Drawer, plain_text
-from skws_tui.services.results import ListedResult
+from skws_tui.services.drawing import Columns, Drawer, plain_text
+from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.typed import parse_typed, text_of
-from skws_tui.widgets.lines import FilterBox, Hint, Notice
+from skws_tui.widgets.line_input import FilterBox
 from skws_tui.widgets.query_bar import QueryBar
-from skws_tui.widgets.query_panel import QueryBox, QueryPanel
 from skws_tui.widgets.result_list import ResultList
-from skws_tui.widgets.result_pane import ResultPane, WindowLines, why_empty
+from skws_tui.widgets.result_pane import WIDE, ResultPane, why_empty
+from skws_tui.widgets.search_box import QueryBox, SearchBox
+from skws_tui.widgets.window_lines import WindowLines
 
-_WIDE = 110
+_SHORT: Final = 20
+"""Rows below which the selected result is shown on request alone."""
 
 
 class SearchScreen(FilteredScreen):
-    """``network``: the one whose results are shown, None for all."""
+    """``selection``: what the list is of, but for the filter's words, the selected query and the order."""
 
-    name_shown = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
         FilterBox.SLASH,
-        Binding("enter", "detail", "Detail", id="detail"),
-        Binding("y", "copy", "Copy", id="copy"),
+        Binding("a,i", "ask", "add", id="ask"),
+        Binding("x,delete", "remove_query", "remove", id="remove-query"),
+        Binding("u", "undo_remove", "undo", id="undo-remove"),
+        Binding("o", "order", "sort", id="order"),
+        Binding("space", "app.pause", "pause", id="pause"),
+        Binding("t", "trees", "trees", id="trees"),
+        Binding("e", "ended", "ended", id="keep-ended"),
+        Binding("r", "relation", "relation", id="filter-relation"),
+        Binding("y", "copy", "copy", id="copy"),
         Binding("Y", "copy_json", "Copy JSON", show=False, id="copy-json"),
-        Binding("x,delete", "remove_query", "Remove", id="remove-query"),
         Binding("left_square_bracket", "query(-1)", "Query left", show=False, id="previous-query"),
         Binding("right_square_bracket", "query(1)", "Query right", show=False, id="next-query"),
-        Binding("e", "keep_ended", "Keep ended", show=False, id="keep-ended"),
-        Binding("s", "order", "Best or newest first", show=False, id="order"),
-        Binding("i", "ask", "Keywords", show=False, id="ask"),
         Binding("ctrl+r", "pick", "History", show=False, id="history"),
         Binding("ctrl+o", "export", "Export", show=False, id="export"),
-        Binding("ctrl+n", "next_hint", "Next hint", show=False, id="next-hint"),
         Binding("escape", "back", "Back", show=False),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self.network: str | None = None
+        self.selection = Selection()
+        self._sort: Sort | None = None  # None: as the query asks
         self._drawn_theme = ""
         self._list_state: tuple[object, ...] | None = None  # the inputs of the list
-        self._newest_first = False
         self._wanted = ""  # the query to select once it stands
+        self._removed: list[str] = []  # queries that can be added again, the latest last
 
     def compose_body(self) -> ComposeResult:
-        yield QueryPanel(self.skws.view, self.skws.job, self.palette)
-        yield QueryBar(self.skws.view)
-        yield Hint()
+        yield SearchBox(self.skws.view, self.skws.job, self.palette)
+        yield QueryBar(self.skws.view, self.palette)
         yield FilterBox("results")
-        yield Notice(self.skws.view)
         yield ResultPane(Drawer(self.skws.view, self.palette))
         yield WindowLines()
 
@@ -71,10 +76,7 @@ class SearchScreen(FilteredScreen):
         self.box.remember(self.skws.session.history)
         self.box.focus()
         self._wanted = self.skws.session.selected
-        if self.skws.session.detail:
-            self.pane.show_detail(shown=True)
-        if self.skws.touring:
-            self.hint.begin()
+        self.results.trees = self.skws.session.trees
 
     @property
     def box(self) -> QueryBox:
@@ -96,51 +98,77 @@ class SearchScreen(FilteredScreen):
     def bar(self) -> QueryBar:
         return self.query_one(QueryBar)
 
-    @property
-    def hint(self) -> Hint:
-        return self.query_one(Hint)
-
     def refresh_view(self) -> None:
-        view = self.skws.view
+        view, session = self.skws.view, self.skws.session
         if self._drawn_theme != self.app.theme or self.results.drawer.schema is not view.schema:
             self._drawn_theme = self.app.theme
             self.results.redraw(Drawer(view, self.palette))
-            self.query_one(QueryPanel).palette = self.palette
+            self.query_one(SearchBox).palette = self.bar.palette = self.palette
+            self.query_one(SearchBox).draw()
         if self._wanted and self._wanted in view.queries:
             selected, self._wanted = self._wanted, ""
             self.bar.select(selected)
         elif self.bar.selected is not None and self.bar.selected not in view.queries and not self._wanted:
             self.bar.select(None)
-        session = self.skws.session
-        session.selected, session.detail = self.bar.selected or self._wanted, self.pane.detailed
-        listed = self._listed()
-        self.bar.refresh()
-        self._show_empty(listed)
-        self._show_notice(len(listed))
+        session.selected, session.trees = self.bar.selected or self._wanted, self.results.trees
+        self._show_list()
         self.pane.draw_detail()
         self.query_one(WindowLines).show(view, self.bar.selected, self.palette)
 
-    def _listed(self) -> Sequence[ListedResult]:
-        """The list, brought up to date only if it has changed."""
-        results, words = self.skws.view.results, self.filter_box.words
-        selected = None if self.bar.selected is None else text_of(self.bar.selected)
-        best = self._best_first
-        now = self.skws.view.event_time if best else None  # scores fade
-        state = (results.version, selected, words, self.network, now)
+    def _show_list(self) -> None:
+        """Bring the list up to date, only if it has changed."""
+        view, bar, selection, scored = self.skws.view, self.bar, self._selected(), self._scored
+        width = self.results.row_width
+        several = bar.selected is None and len(view.queries) > 1
+        longest = max((cell_len(text_of(name)) for name in view.queries), default=0) if several else 0
+        columns = Columns(width, query=max(min(longest, width // 5), 0), score=scored)
+        now = view.event_time if scored else None  # scores fade
+        state = (view.results.version, selection, columns, self.results.trees, now)
         if state != self._list_state:
             self._list_state = state
-            self.results.show(results.listed(selected, words, self.network, best=best), best=best)
-        return self.results.listed
+            rows = view.results.listed(selection)
+            columns = replace(columns, badge=max((len(row.ending or "") for row in rows), default=0))
+            self.results.show(rows, columns, newest_first=selection.sort is Sort.NEWEST)
+            self.pane.name_columns(columns)
+        bar.counts, bar.sort = view.results.counts(live=selection.live), selection.sort
+        bar.refresh()
+        has_source, shown = self.skws.job is not None, bool(self.results.listed)
+        self.pane.explain(None if shown else why_empty(view, bar.selected, selection, has_source=has_source))
+        self.pane.note(self._notices(selection))
+
+    def _selected(self) -> Selection:
+        """What is listed: ``selection`` with the query, the words and the order."""
+        query = None if self.bar.selected is None else text_of(self.bar.selected)
+        sort = self._sort or (Sort.BEST if self._scored else Sort.NEWEST)
+        return replace(self.selection, query=query, words=self.filter_box.words, sort=sort)
 
     @property
-    def _best_first(self) -> bool:
-        """True if the selected query has scores, unless the user wants the newest first."""
-        selected = self.bar.selected
-        return selected is not None and parse_typed(selected).scored and not self._newest_first
+    def _scored(self) -> bool:
+        """True if the results that are looked at have scores."""
+        queries = self.skws.view.queries if self.bar.selected is None else (self.bar.selected,)
+        return bool(queries) and all(parse_typed(name).scored for name in queries)
+
+    def _notices(self, selection: Selection) -> list[str]:
+        """What the list leaves out."""
+        view, results = self.skws.view, self.skws.view.results
+        notices = [f"▲ {self.results.unseen:,} new: g"] if self.results.unseen else []
+        if selection.network:
+            notices.append(f"network {selection.network}")
+        if selection.relation:
+            notices.append(f"found in {selection.relation}")
+        if selection.filtered:
+            notices.append(f"filtered to {len(self.results.listed):,}: esc clears")
+        if selection.live:
+            notices.append("live ones: e lists all")
+        if results.dropped:
+            notices.append(f"{results.dropped:,} older ones dropped: the list holds {results.capacity:,}")
+        if view.skipped:
+            notices.append(f"{view.skipped:,} not shown: they came too fast")
+        return notices
 
     def look_at_network(self, query: str, network: str) -> None:
         """Show only the results of one network, until Escape."""
-        self.network = network
+        self.selection = replace(self.selection, network=network)
         self.bar.select(query)
         self.results.focus()
 
@@ -156,7 +184,6 @@ class SearchScreen(FilteredScreen):
         """The text stays in the box until the query is accepted, unless the user has changed it."""
         if await self.skws.add_query(name, instead_of):
             self._wanted = name if instead_of else ""
-            self.hint.done(0)
             self.box.remember(self.skws.session.history)
             if self.box.value.strip() == name:
                 self.box.value = ""
@@ -174,79 +201,108 @@ class SearchScreen(FilteredScreen):
         self.results.action_follow()
         self.refresh_view()
 
+    def on_query_bar_sort_clicked(self) -> None:
+        self.action_order()
+
     def on_result_list_selected(self) -> None:
-        self.hint.done(1)
+        """The reader has moved: what has ended under them may leave the list now."""
+        self.skws.view.results.settle()
+        self._show_list()
         self.pane.draw_detail()
-        self._show_notice(len(self.results.listed))
+
+    def on_result_list_resized(self) -> None:
+        self._show_list()
 
     def on_result_list_opened(self) -> None:
-        self.pane.show_detail(shown=True)
+        self.pane.show_whole(whole=True)
+
+    def on_result_detail_closed(self) -> None:
+        self.pane.show_whole(whole=False)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.pane.set_class(event.size.width < _WIDE, "below")
+        self.pane.set_class(event.size.width < WIDE, "below")
+        self.pane.set_class(event.size.height < _SHORT, "short")
 
-    def action_detail(self) -> None:
-        self.pane.show_detail(shown=not self.pane.detailed)
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Undo is there once a query was removed."""
+        return bool(self._removed) if action == "undo_remove" else True
 
     def action_back(self) -> None:
-        """Leave the filter, the network, the detail, in this order; then go to the keywords."""
-        if self.filter_box.close():
-            self.results.focus()
-        elif self.network is not None:
-            self.network = None
-        elif self.pane.detailed:
-            self.pane.show_detail(shown=False)
-        else:
-            self.box.focus()
+        """Leave the filter, then the network and the relation."""
+        if not self.filter_box.close():
+            self.selection = replace(self.selection, network=None, relation=None)
+        self.results.focus()
         self.refresh_view()
 
     def action_ask(self) -> None:
         self.box.focus()
 
     def action_query(self, step: int) -> None:
-        self.bar.action_select(step)
+        self.bar.move(step)
 
     def action_copy(self) -> None:
-        shown = self.results.selected
-        if shown is not None:
-            self.app.copy_to_clipboard(plain_text(self.results.drawer.lines(shown)))
+        row = self.results.selected
+        if row is not None:
+            self.app.copy_to_clipboard(plain_text(self.results.drawer.tree(row)))
             self.notify("result copied")
 
     def action_copy_json(self) -> None:
-        shown = self.results.selected
-        if shown is not None:
-            self.app.copy_to_clipboard(shown.result.to_json().decode())
+        row = self.results.selected
+        if row is not None:
+            self.app.copy_to_clipboard(row.result.to_json().decode())
             self.notify("result copied as JSON")
 
     def action_remove_query(self) -> None:
-        if self.bar.selected is None and len(self.skws.view.queries) != 1:
+        queries = self.skws.view.queries
+        name = self.bar.selected or (queries[0] if len(queries) == 1 else None)
+        if name is None:
             self.notify("choose a query first, with [ and ]")
             return
-        self.skws.remove_query(self.bar.selected or self.skws.view.queries[0])
+        self.skws.remove_query(name)
+        self._removed.append(name)
+        self.refresh_bindings()
+        self.notify(f"{visible(name)}: removed, u undoes it", markup=False)
 
-    def action_keep_ended(self) -> None:
-        results = self.skws.view.results
-        results.keep_ended = not results.keep_ended
-        self.notify("ended results stay" if results.keep_ended else "ended results go")
+    def action_undo_remove(self) -> None:
+        """Add the query again that was removed last."""
+        self._add(self._removed.pop(), None)
+        self.refresh_bindings()
 
-    def action_order(self) -> None:
-        """Switch between best first and newest first, for a query with scores."""
-        if self.bar.selected is None or not parse_typed(self.bar.selected).scored:
-            self.notify("only results with a score have another order: rank: KEYWORDS, or top 5: KEYWORDS")
-            return
-        self._newest_first = not self._newest_first
-        self.notify("newest first" if self._newest_first else "best first")
+    def action_ended(self) -> None:
+        """List ended results, or live ones alone."""
+        self.selection = replace(self.selection, live=not self.selection.live)
+        self.skws.view.results.settle()
         self.refresh_view()
 
-    def action_next_hint(self) -> None:
-        self.hint.done(self.hint.at)
+    def action_trees(self) -> None:
+        self.results.trees = not self.results.trees
+        self.refresh_view()
+
+    def action_order(self) -> None:
+        """Take the next order; only results with scores can be listed best first."""
+        orders = [order for order in Sort if order is not Sort.BEST or self._scored]
+        now = self._selected().sort
+        self._sort = orders[(orders.index(now) + 1 if now in orders else 0) % len(orders)]
+        self.results.action_follow()
+        self.refresh_view()
+
+    def action_relation(self) -> None:
+        """Choose a relation: results are listed whose keywords were found there."""
+        rows = self.skws.view.results.listed(replace(self._selected(), relation=None))
+        counts = Counter(name for row in rows for name in relations_of(row.result))
+        choices = [(name, counted(number, "result")) for name, number in counts.most_common()]
+        self.app.push_screen(
+            PickScreen("Results whose keywords were found in", choices), self._relation_picked
+        )
 
     def action_pick(self) -> None:
         session = self.skws.session
-        self.app.push_screen(PickScreen(session.saved, list(reversed(session.history))), self._picked)
+        choices = [(text, "saved") for text in session.saved]
+        choices += [(text, "") for text in reversed(session.history) if text not in session.saved]
+        self.app.push_screen(PickScreen("Saved and earlier queries", choices), self._picked)
 
     def action_export(self) -> None:
-        results = [shown.result for shown in self.results.listed]
+        results = [result for row in self.results.listed for result in row.alike]
         question = f"Export {counted(len(results), 'result')} to (.jsonl, .csv, .parquet):"
         self.app.push_screen(PromptScreen(question, "results.jsonl"), partial(self._export, results))
 
@@ -255,18 +311,12 @@ class SearchScreen(FilteredScreen):
             self.box.write(name)
             self.box.focus()
 
+    def _relation_picked(self, name: str | None) -> None:
+        if name:
+            self.selection = replace(self.selection, relation=name)
+            self.refresh_view()
+
     def _export(self, results: Sequence[LiveResult], path: str | None) -> None:
         """Export the results that the prompt has counted."""
         if path:
             self.skws.export(results, path)
-
-    def _show_empty(self, listed: Sequence[ListedResult]) -> None:
-        filtered, has_source = bool(self.filter_box.words or self.network), self.skws.job is not None
-        selected = self.bar.selected
-        self.pane.explain(
-            None if listed else why_empty(self.skws.view, selected, filtered=filtered, has_source=has_source)
-        )
-
-    def _show_notice(self, listed: int) -> None:
-        filtered = listed if self.filter_box.words else None
-        self.query_one(Notice).show(self.results.unseen, self.network, filtered)

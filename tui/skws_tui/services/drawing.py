@@ -1,38 +1,75 @@
-"""Results as lines of rich's Text: a heading, and the tree of joined tuples with joins on its edges."""
+"""Results as rich's Text: one line each in a table, a tree of their tuples, or every value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
+from textwrap import wrap
 from typing import Final
 
 from msgspec.structs import replace
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
+from skws.keywords.highlight import Span
 from skws.results.model import LiveResult, Result, TupleShown
 from skws.results.score import Score
-from skws.sinks.text import Branch, explained, instant, lifespan, short, shortened, tree, value_text, visible
+from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
 from skws_schema.model import AttributeType, Schema
+from skws_schema.plural import counted
 from skws_tui.services.results import ListedResult
+from skws_tui.services.sentence import Phrase, sentence, separator
 from skws_tui.services.view import View
 
-_TIMESTAMP: Final = AttributeType.TIMESTAMP
-_VALUE_WIDTH: Final = 48
-_QUERY_WIDTH: Final = 40
+_TIME: Final = 10
+_SIZE: Final = 5
+_SCORE: Final = 8
+_GAP: Final = "  "
+_LABEL: Final = 9
+_VALUE: Final = 60
+"""Cells of a value in a tree."""
+_WHOLE: Final = 2_000
+_DAY: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Palette:
     """Styles of one theme. ``keywords``: one per slot, all underlined, so that they show without colour."""
 
-    heading: Style
-    relation: Style
     dim: Style
+    accent: Style
     warn: Style
-    ended: Style
     keywords: tuple[Style, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of the table, ``width`` cells in all.
+
+    ``query`` and ``badge``: cells for them, 0 without these columns.
+    """
+
+    width: int
+    query: int = 0
+    score: bool = False
+    badge: int = 0
+
+    @property
+    def sentence(self) -> int:
+        """The cells of the column that takes what the others leave."""
+        others = _TIME + 2 + 1 + _SIZE + _SCORE * self.score
+        others += sum(cells + 2 for cells in (self.query, self.badge) if cells)
+        return max(self.width - others, 8)
+
+    @property
+    def heading(self) -> str:
+        """The names of the columns, in their places."""
+        query = f"{'query':<{self.query}}  " if self.query else ""
+        score = f"{'score':>{_SCORE}}" if self.score else ""
+        return f"{'time':<{_TIME}}  {query}{'what':<{self.sentence}} {'size':>{_SIZE}}{score}"
 
 
 class Drawer:
@@ -43,66 +80,228 @@ class Drawer:
         self._palette = palette
         self.schema: Schema = view.schema
 
-    def lines(self, shown: ListedResult) -> list[Text]:
-        """The heading, then a tuple a line."""
-        result = shown.result
-        lines = [self._heading(shown)]
+    def line(self, row: ListedResult, columns: Columns) -> Text:
+        """A result in one line of the table."""
+        result, dim = row.result, self._palette.dim
+        line = Text().append(fitted(when(result.start, self._view.event_time), _TIME) + _GAP, dim)
+        if columns.query:
+            line.append(fitted(visible(result.query), columns.query) + _GAP, dim)
+        line.append_text(self._sentence(result, columns.sentence))
+        line.append(f" {_size(row):>{_SIZE}}", dim)
+        if columns.score:
+            line.append(f"{self._score_text(row):>{_SCORE}}")
+        if columns.badge:
+            line.append(f"  {row.ending or '':<{columns.badge}}")
+        return _dimmed(line, dim) if row.ending else line
+
+    def tree(self, row: ListedResult) -> list[Text]:
+        """The tuples of a result, a line each; of other kinds of results than keywords' with labels."""
+        result = row.result
         if isinstance(result, Result):
-            lines += [self._branch(result, branch) for branch in tree(result)]
+            lines = [self._branch(result, branch) for branch in tree(result)]
         else:
-            lines += self._members(result)
-        if shown.ending:
-            for line in lines:
-                line.stylize(self._palette.ended)
-        return lines
+            lines = list(self._members(result))
+        return [_dimmed(line, self._palette.dim) for line in lines] if row.ending else lines
 
-    def detail(self, shown: ListedResult) -> Text:
-        """A result in full: its lifespan, its network, its score, whole rows."""
-        result, palette = shown.result, self._palette
-        parts = [
-            Text(visible(result.query), palette.heading),
-            Text(f"{self.countdown(shown)}\n{lifespan(result)}", palette.dim),
-        ]
-        if isinstance(result, Result):
-            parts.append(Text.assemble(("network  ", palette.dim), visible(result.network)))
-            parts += self._score_lines(result)
-        for place, shown_tuple in enumerate(result.tuples):
-            parts.append(self._whole(result, place, shown_tuple))
-        parts.append(Text(visible(f"id {result.id}"), palette.dim))
-        return Text("\n\n").join(parts)
+    def detail(self, row: ListedResult, width: int, *, whole: bool) -> Text:
+        """A result with its lifespan, its score and its network; ``whole``: with every value."""
+        tuples = list(self._whole_rows(row.result)) if whole else self.tree(row)
+        for line in () if whole else tuples:
+            line.truncate(width, overflow="ellipsis")
+        return Text("\n").join([*tuples, Text(), *self._facts(row, max(width - _LABEL, 10))])
 
-    def countdown(self, shown: ListedResult) -> str:
-        """How much longer the result lives, in event time."""
-        if shown.ending:
-            return shown.ending
-        end, now = shown.result.end, self._view.event_time
-        if shown.result.query in self._view.results.lasting:
+    def countdown(self, row: ListedResult) -> str:
+        """When the result ends, or why it has ended."""
+        end, now = row.result.end, self._view.event_time
+        if row.query in self._view.results.lasting:
             return "its window has ended"
-        if end is None:
-            return "alive, no end known"
-        return f"alive, ends in {duration(end - now)}" if now is not None else "alive"
+        at = "" if end is None else day_or_time(end)
+        if row.ending:
+            return f"{row.ending}{', ' if at else ''}{at}" if row.ending == "expired" else row.ending
+        if end is None or now is None:
+            return at or "not known"
+        return f"{at}, in {duration(end - now)}"
 
-    def _heading(self, shown: ListedResult) -> Text:
-        result, palette = shown.result, self._palette
-        when = instant(result.start) if result.start is not None else "always"
-        query = shortened(visible(result.query), (), _QUERY_WIDTH)[0]
-        line = Text.assemble((query, palette.heading))
-        score = self._score(result)
-        if score is not None:
-            rank = f"{shown.rank}." if shown.rank else ""
-            line.append(f"  {rank}".rstrip() + f"  score {short(score.value)}", palette.relation)
-        line.append(f"  {_short(when)}", palette.dim)
-        line.append(f"  {_how_many(result)}", palette.dim)
-        if result.snapshot:
-            line.append("  there before", palette.dim)
-        if shown.ending:
-            line.append(f"  {shown.ending}", palette.dim)
+    def drawn_at(self, row: ListedResult) -> float | None:
+        """What a drawing depends on besides the row: the event time of a score that fades, else its day."""
+        now = self._view.event_time
+        if now is None:
+            return None
+        score = row.result.score if isinstance(row.result, Result) else None
+        return now // _DAY if score is None or score.half_life is None else now
+
+    def _sentence(self, result: LiveResult, width: int) -> Text:
+        line = Text()
+        phrases = [self._phrase(result, result.tuples[place]) for place in _reading_order(result)]
+        before: Phrase | None = None
+        for phrase in sentence(phrases, width):
+            line.append(separator(before, phrase) if before else "", self._palette.dim)
+            start, before = len(line), phrase
+            line.append(phrase.text, None if phrase.matched else self._palette.dim)
+            self._mark(line, phrase.spans, start)
+        line.truncate(width, overflow="ellipsis")
+        line.append(" " * (width - cell_len(line.plain)))
         return line
 
-    def drawn_at(self, shown: ListedResult) -> float | None:
-        """The event time that a drawing depends on; None if it depends on none."""
-        score = shown.result.score if isinstance(shown.result, Result) else None
-        return None if score is None or score.half_life is None else self._view.event_time
+    def _phrase(self, result: LiveResult, shown: TupleShown) -> Phrase:
+        """The values with keywords of a tuple; without any, its first searched value."""
+        text, spans = "", list[Span]()
+        for name, value in shown.row.items():
+            raw = "" if value is None else visible(value_text(value))
+            found = self._spans(result, shown.relation, name, raw) if raw else []
+            if found:
+                text += ", " if text else ""
+                cut, inside = shortened(raw, found, _VALUE)
+                spans += [(start + len(text), end + len(text), slot) for start, end, slot in inside]
+                text += cut
+        labels = ", ".join(getattr(shown, "labels", ()))
+        if text:
+            return Phrase(text, spans)
+        name = f"{visible(labels)}: {self._name(shown)}" if labels else self._name(shown)
+        return Phrase(name, (), matched=_matched(result, shown))
+
+    def _name(self, shown: TupleShown) -> str:
+        """The first searched value of a tuple, else its first values."""
+        row = shown.row
+        texts = [value_text(v) for v in map(row.get, self._searched(shown.relation)) if v not in {None, ""}]
+        if texts:
+            return visible(texts[0])
+        values = [f"{name} {value_text(v)}" for name, v in shown.row.items() if v is not None]
+        return visible(" ".join([shown.relation, *values[:2]]))
+
+    def _branch(self, result: Result, branch: Branch) -> Text:
+        shown = result.tuples[branch.node]
+        line = Text().append(branch.lead.replace("─ ", " "), self._palette.dim)
+        line.append(visible(shown.relation) + _GAP, self._palette.dim)
+        line.append_text(self._values(result, shown))
+        if branch.join is not None and branch.join in self._ambiguous:
+            line.append(f"  [{visible(branch.join)}]", self._palette.dim)
+        return line
+
+    @cached_property
+    def _ambiguous(self) -> frozenset[str]:
+        """The joins of pairs of relations that have several."""
+        pairs: dict[frozenset[str], list[str]] = {}
+        for join in self.schema.joins:
+            pairs.setdefault(frozenset((join.left, join.right)), []).append(join.name)
+        return frozenset(name for names in pairs.values() if len(names) > 1 for name in names)
+
+    def _members(self, result: LiveResult) -> Iterator[Text]:
+        """Tuples of a pattern match in order, with their labels."""
+        for shown in result.tuples:
+            labels = ", ".join(getattr(shown, "labels", ()))
+            line = Text(f"{visible(labels)}: " if labels else "")
+            line.append(visible(shown.relation) + _GAP, self._palette.dim)
+            line.append_text(self._values(result, shown))
+            yield line
+
+    def _values(self, result: LiveResult, shown: TupleShown) -> Text:
+        """Searched values, those with keywords first; then others with their names, those of joins last."""
+        searched, times = self._searched(shown.relation), self._times(shown.relation)
+        joining = self._joining(shown.relation)
+        texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
+        for name, value in shown.row.items():
+            if value is None:
+                continue
+            drawn = self._value(result, shown.relation, name, value_text(value), _VALUE)
+            if drawn.spans or name in searched:
+                several = len(searched) > 1
+                named = Text.assemble((f"{visible(name)} " if several else "", self._palette.dim), drawn)
+                texts.append((not drawn.spans, named))
+            else:
+                plain = day_or_second(drawn.plain) if name in times else drawn.plain
+                others.append((name in joining, Text(f"{visible(name)} {plain}", self._palette.dim)))
+        ordered = [*sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
+        return Text(_GAP).join([text for _, text in ordered])
+
+    def _value(self, result: LiveResult, relation: str, attribute: str, text: str, width: int) -> Text:
+        cut, spans = shortened(visible(text), self._spans(result, relation, attribute, text), width)
+        value = Text(cut)
+        self._mark(value, spans)
+        return value
+
+    def _spans(self, result: LiveResult, relation: str, attribute: str, text: str) -> list[Span]:
+        if not isinstance(result, Result):
+            return []
+        return self._view.analyzer.spans(result.query, relation, attribute, text)
+
+    def _mark(self, text: Text, spans: Sequence[Span], shift: int = 0) -> None:
+        for start, end, slot in spans:
+            style = self._palette.keywords[slot % len(self._palette.keywords)]
+            text.stylize(style, start + shift, end + shift)
+
+    def _searched(self, relation: str) -> Sequence[str]:
+        known = self.schema.index.get(relation)
+        return self.schema.relations[known].search if known is not None else ()
+
+    def _joining(self, relation: str) -> frozenset[str]:
+        """The attributes that join a relation to others, and its key."""
+        known = self.schema.index.get(relation)
+        names = list(self.schema.relations[known].key) if known is not None else []
+        for join in self.schema.joins:
+            names += [left for left, _ in join.on if join.left == relation]
+            names += [right for _, right in join.on if join.right == relation]
+        return frozenset(names)
+
+    def _times(self, relation: str) -> Sequence[str]:
+        known = self.schema.index.get(relation)
+        attributes = self.schema.relations[known].attributes if known is not None else ()
+        return [each.name for each in attributes if each.type is AttributeType.TIMESTAMP]
+
+    def _whole_rows(self, result: LiveResult) -> Iterator[Text]:
+        for place, shown in enumerate(result.tuples):
+            labels = ", ".join(getattr(shown, "labels", ()))
+            heading = Text(f"{visible(labels)}: " if labels else "")
+            yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self._palette.dim)
+            for left, right, name in result.joins if isinstance(result, Result) else ():
+                if max(left, right) == place:
+                    other = result.tuples[min(left, right)]
+                    yield Text(f"  joined to {visible(other.id)} by {visible(name)}", self._palette.dim)
+            for name, value in shown.row.items():
+                line = Text().append(f"  {visible(name)}  ", self._palette.dim)
+                if value is None:
+                    yield line.append("NULL", self._palette.dim)
+                else:
+                    yield line.append_text(
+                        self._value(result, shown.relation, name, value_text(value), _WHOLE)
+                    )
+
+    def _facts(self, row: ListedResult, width: int) -> Iterator[Text]:
+        """Everything about a result but its tuples; values are wrapped to a width."""
+        for label, value in self._named_facts(row):
+            lines = wrap(value, width) or [""]
+            yield Text.assemble((f"{label:<{_LABEL}}", self._palette.dim), lines[0])
+            yield from (Text(" " * _LABEL + line) for line in lines[1:])
+
+    def _named_facts(self, row: ListedResult) -> Iterator[tuple[str, str]]:
+        result = row.result
+        yield "query", visible(result.query)
+        began = "always" if result.start is None else day_or_time(result.start)
+        yield "began", f"{began}{', before the query was added' if result.snapshot else ''}"
+        yield "ended" if row.ending else "ends", self.countdown(row)
+        if not isinstance(result, Result):
+            return
+        found = [f"{keyword} in {t.relation}" for t in result.tuples for keyword in t.keywords]
+        joins = counted(len(result.joins), "join")
+        yield "why", visible("; ".join(filter(None, [", ".join(found), joins])))
+        if len(row.alike) > 1:
+            yield "folded", f"{len(row.alike)} results of the same tuples, by parallel joins"
+        yield from self._score_facts(row, result)
+        yield "network", visible(result.network)
+        yield "id", visible(result.id)
+
+    def _score_facts(self, row: ListedResult, result: Result) -> Iterator[tuple[str, str]]:
+        """How the score is made up, and when the result entered the best."""
+        score, place = self._score(result), result.place
+        if score is not None:
+            lines = list(explained(replace(result, score=score))) or [short(score.value)]
+            yield "score", lines[0].removeprefix("score ")
+            yield from (("", line.strip()) for line in lines[1:])
+        if row.rank:
+            yield "rank", f"{row.rank} of those listed"
+        if place is not None and place.event == "enter":
+            at = "" if place.at is None else f", {day_or_time(place.at)}"
+            yield "entered", f"as number {place.rank} of the best{at}"
 
     def _score(self, result: LiveResult) -> Score | None:
         """The score at the current event time."""
@@ -112,85 +311,51 @@ class Drawer:
             return score
         return score.when(max(now, score.at or score.found))  # results may be ahead of the metrics
 
-    def _score_lines(self, result: Result) -> Iterator[Text]:
-        """How the score is made up, and when the result entered the best."""
-        score, place = self._score(result), result.place
-        if score is not None:
-            lines = explained(replace(result, score=score))
-            yield Text("\n".join(lines) or f"score {short(score.value)}")
-        if place is not None and place.event == "enter":
-            when = "" if place.at is None else f" at {instant(place.at)}"
-            yield Text(f"entered as number {place.rank} of the best{when}", self._palette.dim)
-
-    def _branch(self, result: Result, branch: Branch) -> Text:
-        shown = result.tuples[branch.node]
-        line = Text.assemble((branch.lead, self._palette.dim))
-        line.append(visible(shown.relation), self._palette.relation)
-        if branch.join is not None:
-            line.append(f" [{visible(branch.join)}]", self._palette.dim)
-        line.append("  ")
-        line.append_text(self._attributes(result, shown))
-        return line
-
-    def _members(self, result: LiveResult) -> Iterator[Text]:
-        """Tuples of a pattern match in order, with their labels."""
-        for shown in result.tuples:
-            labels = ", ".join(getattr(shown, "labels", ()))
-            line = Text("  ")
-            line.append(f"{visible(labels)}: " if labels else "", self._palette.heading)
-            line.append(visible(shown.relation), self._palette.relation)
-            line.append("  ")
-            line.append_text(self._attributes(result, shown))
-            yield line
-
-    def _attributes(self, result: LiveResult, shown: TupleShown) -> Text:
-        """Values with keywords come first, then other searched ones."""
-        known = self._view.schema.index.get(shown.relation)
-        relation = self._view.schema.relations[known] if known is not None else None
-        search = relation.search if relation is not None else ()
-        times = [a.name for a in relation.attributes if a.type is _TIMESTAMP] if relation is not None else []
-        parts: list[tuple[int, Text]] = []
-        for name, value in shown.row.items():
-            if value is None:
-                continue
-            text = _short(value_text(value)) if name in times else value_text(value)
-            drawn = self._value(result, shown.relation, name, text, _VALUE_WIDTH)
-            place = 0 if drawn.spans else 1 if name in search else 2
-            parts.append((place, Text.assemble((f"{visible(name)} ", self._palette.dim), drawn)))
-        return Text("  ").join(part for _, part in sorted(parts, key=itemgetter(0)))
-
-    def _value(self, result: LiveResult, relation: str, attribute: str, text: str, width: int) -> Text:
-        keywords = isinstance(result, Result)
-        found = self._view.analyzer.spans(result.query, relation, attribute, text) if keywords else []
-        short, spans = shortened(visible(text), found, width)
-        value = Text(short)
-        for start, end, slot in spans:
-            value.stylize(self._palette.keywords[slot % len(self._palette.keywords)], start, end)
-        return value
-
-    def _whole(self, result: LiveResult, place: int, shown: TupleShown) -> Text:
-        palette = self._palette
-        whole = Text.assemble(
-            (visible(shown.relation), palette.relation), (f"  {visible(shown.id)}", palette.dim)
-        )
-        for left, right, name in result.joins if isinstance(result, Result) else ():
-            if max(left, right) == place:
-                other = result.tuples[min(left, right)]
-                whole.append(f"\n  joined to {visible(other.id)} by {visible(name)}", palette.dim)
-        for name, value in shown.row.items():
-            whole.append(f"\n  {visible(name)}  ", palette.dim)
-            if value is None:
-                whole.append("NULL", palette.dim)
-            else:
-                whole.append_text(self._value(result, shown.relation, name, value_text(value), 2_000))
-        return whole
+    def _score_text(self, row: ListedResult) -> str:
+        score = self._score(row.result)
+        return "" if score is None else short(score.value)
 
 
-def _how_many(result: LiveResult) -> str:
-    """The number of tuples, or of matches for a row that matches show."""
-    times = getattr(result, "count", None)
-    number, one, more = (len(result.tuples), "tuple", "s") if times is None else (times, "match", "es")
-    return f"{number:,} {one}{more * (number > 1)}"
+def _dimmed(line: Text, dim: Style) -> Text:
+    return Text().append(line.plain, dim)
+
+
+def _reading_order(result: LiveResult) -> Sequence[int]:
+    """The places of the tuples as a tree shows them, so that joined ones are neighbours."""
+    if isinstance(result, Result):
+        return [branch.node for branch in tree(result)]
+    return range(len(result.tuples))
+
+
+def _matched(result: LiveResult, shown: TupleShown) -> bool:
+    return bool(shown.keywords) or not isinstance(result, Result)
+
+
+def _size(row: ListedResult) -> str:
+    """The number of tuples, or of matches for a row that matches show; ``4×2`` if two results are one row."""
+    times = getattr(row.result, "count", None)
+    size = f"{len(row.result.tuples) if times is None else times:,}"
+    return f"{size}×{len(row.alike)}" if len(row.alike) > 1 else size
+
+
+def when(seconds: float | None, now: float | None) -> str:
+    """An instant in ten cells: the time if it is of today in event time, else the day."""
+    if seconds is None:
+        return "static"
+    day, _, clock = instant(int(seconds)).removesuffix("Z").partition("T")
+    today = now is not None and seconds // _DAY == now // _DAY
+    return clock if today and clock != "00:00:00" else day
+
+
+def day_or_time(seconds: float) -> str:
+    """An instant in full, without midnight."""
+    return day_or_second(instant(seconds))
+
+
+def day_or_second(text: str) -> str:
+    """A written instant without midnight, the Z that all of them have, and the zeros of a fraction."""
+    cut = text.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
+    return cut.rstrip("0") if "." in cut else cut
 
 
 def plain_text(results: Sequence[Text]) -> str:
@@ -202,16 +367,10 @@ def duration(seconds: float) -> str:
     """A length of time in its two largest units: ``3 h 20 min``."""
     left = max(0, round(seconds))
     parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+    for unit, size in (("y", 31_557_600), ("d", _DAY), ("h", 3_600), ("min", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or (unit == "s" and not parts):
             parts.append(f"{count:,} {unit}")
         if len(parts) == 2:
             break
     return " ".join(parts)
-
-
-def _short(when: str) -> str:
-    """An instant without midnight, the Z that all of them have, and the zeros of a fraction."""
-    short = when.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
-    return short.rstrip("0") if "." in short else short

@@ -1,49 +1,58 @@
-"""The latest results: newest first, ended ones struck through for a while, then removed."""
+"""The latest results as rows of the list: live ones, and ended ones with the reason."""
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
 from skws.results.model import LiveResult, Result
 
 CAPACITY: Final = 5_000
-LINGER: Final = 6.0
-"""Seconds that an ended result stays in the list."""
 
-Ending: TypeAlias = Literal["retracted", "expired", "outranked"]
+Ending: TypeAlias = Literal["gone", "expired", "outranked"]
+"""Why a result ended: a deletion retracted it, its window closed, or better ones took its place."""
 Key: TypeAlias = tuple[str, str]
 """Query and id of a result."""
 
 
-@dataclass(slots=True)
-class ListedResult:
-    """A result in the list. ``number`` counts arrivals; ``ended_at`` is on the UI's clock, in seconds.
+class Sort(StrEnum):
+    """Orders of the list."""
 
-    ``lines``: the height of its drawing. ``gone``: it is no longer listed. ``rank``: among
-    the best, if the list shows them first.
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    SMALLEST = "smallest"
+    BEST = "best"
+
+
+@dataclass(slots=True, eq=False)
+class ListedResult:
+    """A row of the list. ``number`` counts arrivals.
+
+    ``alike``: results of the same tuples, which differ only in parallel joins; the row shows the first.
+    ``settled``: the reader has moved since it ended. ``dropped``: it is no longer in the buffer. ``rank``:
+    among the best, if the list shows them first.
     """
 
     number: int
-    result: LiveResult
-    arrived: float
+    alike: list[LiveResult]
     ending: Ending | None = None
-    ended_at: float = 0.0
-    gone: bool = False
+    settled: bool = False
+    dropped: bool = False
     rank: int | None = None
-    lines: int = field(init=False)
     _text: str = field(default="", repr=False)
 
-    def __post_init__(self) -> None:
-        self.lines = 1 + len(self.result.tuples)
+    @property
+    def result(self) -> LiveResult:
+        return self.alike[0]
 
     @property
-    def key(self) -> Key:
-        return self.result.query, self.result.id
+    def query(self) -> str:
+        return self.alike[0].query
 
     @property
     def text(self) -> str:
@@ -53,113 +62,211 @@ class ListedResult:
         return self._text
 
 
-class ResultBuffer:
-    """The latest results of all queries. ``dropped`` counts those beyond ``capacity``.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which rows are listed, and in which order.
 
-    ``version`` changes with the list. A removed result stays in the queues until it reaches their front, or
-    until most entries are removed ones. Results of ``lasting`` queries arrive when their windows end, and
-    do not expire.
+    ``query``: the text of one, None for all. ``words``: all of them must occur. ``network``: the name of one.
+    ``relation``: one in which keywords were found. ``live``: without ended results, but for those that have
+    ended since the reader moved.
     """
 
-    def __init__(self, capacity: int = CAPACITY, linger: float = LINGER) -> None:
+    query: str | None = None
+    words: str = ""
+    network: str | None = None
+    relation: str | None = None
+    live: bool = False
+    sort: Sort = Sort.NEWEST
+
+    @property
+    def filtered(self) -> bool:
+        """True if it leaves out results of the query."""
+        return bool(self.words.strip() or self.network or self.relation)
+
+
+EVERYTHING: Final = Selection()
+
+
+class ResultBuffer:
+    """The latest results of all queries. ``dropped`` counts the rows beyond ``capacity``.
+
+    ``version`` changes with the rows. ``folding``: results that differ only in parallel joins are one row.
+    Results of ``lasting`` queries arrive when their windows end, and do not expire. A dropped row stays in
+    the queues until it reaches their front, or until most entries are dropped ones.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
-        self.linger = linger
-        self.keep_ended = False
+        self.folding = False
         self.lasting: frozenset[str] = frozenset()
-        self.dropped = 0
         self.version = 0
         self._number = count(1)
-        self._shown: dict[Key, ListedResult] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Start anew: the job has moved to another instant."""
+        self.dropped = 0
+        self.version += 1
+        self._rows: dict[Key, ListedResult] = {}
+        self._folded: dict[object, ListedResult] = {}
         self._order: deque[ListedResult] = deque()
         self._ended: deque[ListedResult] = deque()
         self._ends: list[tuple[float, int, ListedResult]] = []
+        self._counts: Counter[str] = Counter()
+        self._settled: Counter[str] = Counter()
+        self._unsettled: list[ListedResult] = []
 
     def __len__(self) -> int:
-        return len(self._shown)
+        return self._counts.total()
 
     @property
     def queued(self) -> int:
         """Entries of all queues, which memory grows with."""
         return len(self._order) + len(self._ended) + len(self._ends)
 
-    def take(self, results: Iterable[LiveResult], now: float) -> int:
-        """Take in results and retractions in their order; returns the number of new results."""
+    def counts(self, *, live: bool) -> Mapping[str, int]:
+        """Rows by the text of their query, as ``listed`` gives them without a filter."""
+        return self._counts - self._settled if live else self._counts
+
+    def take(self, results: Iterable[LiveResult]) -> int:
+        """Take in results and retractions in their order; returns the number of new rows."""
         new = 0
         for result in results:
-            known = self._shown.get((result.query, result.id))
+            known = self._rows.get((result.query, result.id))
             if result.op == "-":
-                if known is not None:
-                    self._end(known, _why(result), now)
+                if known is not None and len(known.alike) > 1:
+                    self._take_out(known, result)
+                elif known is not None:
+                    self._end(known, _why(result))
                 continue
-            new += 1
             if known is not None:
-                self._remove(known)
-            self._add(ListedResult(next(self._number), result, now))
+                self._take_out(known, result)
+            new += self._add(result)
         self._trim()
         self.version += bool(new)
         return new
 
-    def expire(self, event_time: float, now: float) -> None:
+    def expire(self, event_time: float) -> None:
         """End the results whose end is at most ``event_time``, in seconds since the epoch."""
         while self._ends and self._ends[0][0] <= event_time:
-            self._end(heapq.heappop(self._ends)[2], "expired", now)
+            self._end(heapq.heappop(self._ends)[2], "expired")
 
-    def sweep(self, now: float) -> None:
-        """Remove results that ended long enough ago."""
-        while self._ended and not self.keep_ended:
-            if not self._ended[0].gone and now - self._ended[0].ended_at < self.linger:
-                return
-            self._remove(self._ended.popleft())
+    def settle(self) -> None:
+        """The reader has moved: what had ended may leave a list of live results."""
+        for row in self._unsettled:
+            row.settled = True
+            self._settled[row.query] += not row.dropped
+        self.version += bool(self._unsettled)
+        self._unsettled = []
 
     def forget(self, query: str) -> None:
-        """Remove all results of a query."""
-        for shown in [shown for shown in self._shown.values() if shown.result.query == query]:
-            self._remove(shown)
+        """Drop all rows of a query."""
+        for row in [row for row in self._order if row.query == query]:
+            self._drop(row)
 
-    def listed(
-        self, query: str | None = None, words: str = "", network: str | None = None, *, best: bool = False
-    ) -> list[ListedResult]:
-        """Newest first; only those of a query or network, and those that contain all ``words``.
+    def listed(self, selection: Selection = EVERYTHING) -> list[ListedResult]:
+        """The rows of a selection. Best first, live rows get their ranks."""
+        found = [row for row in reversed(self._order) if not row.dropped]
+        if selection.query is not None:
+            found = [row for row in found if row.query == selection.query]
+        if selection.live:
+            found = [row for row in found if not row.settled]
+        if selection.network is not None:
+            found = [row for row in found if getattr(row.result, "network", None) == selection.network]
+        if selection.relation is not None:
+            found = [row for row in found if selection.relation in relations_of(row.result)]
+        for word in selection.words.casefold().split():
+            found = [row for row in found if word in row.text]
+        match selection.sort:
+            case Sort.OLDEST:
+                found.reverse()
+            case Sort.SMALLEST:
+                found.sort(key=lambda row: len(row.result.tuples))
+            case Sort.BEST:
+                found = _best_first(found)
+        return found
 
-        ``best``: highest scores first instead, live ones with their ranks.
-        """
-        found = [shown for shown in reversed(self._order) if not shown.gone]
-        if query is not None:
-            found = [one for one in found if one.result.query == query]
-        if network is not None:
-            found = [one for one in found if getattr(one.result, "network", None) == network]
-        for word in words.casefold().split():
-            found = [one for one in found if word in one.text]
-        return _best_first(found) if best else found
+    def _add(self, result: LiveResult) -> bool:
+        """Add a result; False if it joins a row that is there."""
+        fold = _fold(result) if self.folding and isinstance(result, Result) else None
+        row = self._folded.get(fold) if fold is not None else None
+        self._counts[result.query] += row is None
+        if row is not None:
+            row.alike.append(result)
+            self._rows[result.query, result.id] = row
+            self.version += 1
+            return False
+        row = ListedResult(next(self._number), [result])
+        self._rows[result.query, result.id] = row
+        if fold is not None:
+            self._folded[fold] = row
+        self._order.append(row)
+        if result.end is not None and result.query not in self.lasting:
+            heapq.heappush(self._ends, (result.end, row.number, row))
+        return True
 
-    def _add(self, shown: ListedResult) -> None:
-        self._shown[shown.key] = shown
-        self._order.append(shown)
-        if shown.result.end is not None and shown.result.query not in self.lasting:
-            heapq.heappush(self._ends, (shown.result.end, shown.number, shown))
+    def _take_out(self, row: ListedResult, result: LiveResult) -> None:
+        """Take a result out of its row, which goes with the last one."""
+        if len(row.alike) == 1:
+            self._drop(row)
+            return
+        row.alike = [one for one in row.alike if one.id != result.id]
+        del self._rows[result.query, result.id]
+        self.version += 1
 
-    def _end(self, shown: ListedResult, ending: Ending, now: float) -> None:
-        if shown.ending is None and not shown.gone:
-            shown.ending, shown.ended_at = ending, now
-            self._ended.append(shown)
+    def _end(self, row: ListedResult, ending: Ending) -> None:
+        if row.ending is None and not row.dropped:
+            row.ending = ending
+            self._ended.append(row)
+            self._unsettled.append(row)
+            self._unfold(row)
             self.version += 1
 
-    def _remove(self, shown: ListedResult) -> None:
-        if not shown.gone:
-            shown.gone = True
-            del self._shown[shown.key]
-            self.version += 1
+    def _unfold(self, row: ListedResult) -> None:
+        """No result joins the row any more."""
+        if self.folding and isinstance(row.result, Result):
+            self._folded.pop(_fold(row.result), None)
+
+    def _drop(self, row: ListedResult) -> None:
+        if row.dropped:
+            return
+        row.dropped = True
+        self._counts[row.query] -= 1
+        self._settled[row.query] -= row.settled
+        for result in row.alike:
+            del self._rows[result.query, result.id]
+        if row.ending is None:
+            self._unfold(row)
+        self.version += 1
 
     def _trim(self) -> None:
-        while len(self._shown) > self.capacity:
-            oldest = self._order.popleft()
-            self.dropped += not oldest.gone
-            self._remove(oldest)
+        """Make room: ended rows go first, in the order in which they ended."""
+        over = len(self) - self.capacity
+        while over > 0:
+            oldest = (self._ended or self._order).popleft()
+            self.dropped += not oldest.dropped
+            over -= not oldest.dropped
+            self._drop(oldest)
         if self.queued > 8 * self.capacity:
-            self._order = deque(shown for shown in self._order if not shown.gone)
-            self._ended = deque(shown for shown in self._ended if not shown.gone)
-            self._ends = [entry for entry in self._ends if not entry[2].gone]
+            self._order = deque(row for row in self._order if not row.dropped)
+            self._ended = deque(row for row in self._ended if not row.dropped)
+            self._ends = [entry for entry in self._ends if not entry[2].dropped]
             heapq.heapify(self._ends)
+        if len(self._unsettled) > 2 * self.capacity:
+            self._unsettled = [row for row in self._unsettled if not row.dropped]
+
+
+def relations_of(result: LiveResult) -> Collection[str]:
+    """The relations in which the keywords of a result were found; of other results all of their relations."""
+    found = {shown.relation for shown in result.tuples if shown.keywords}
+    return found or {shown.relation for shown in result.tuples}
+
+
+def _fold(result: Result) -> object:
+    """Equal for results of the same tuples, joined in the same pairs."""
+    names = [(shown.relation, shown.id) for shown in result.tuples]
+    pairs = {frozenset((names[left], names[right])) for left, right, _ in result.joins}
+    return result.query, frozenset(names), frozenset(pairs)
 
 
 def _why(retraction: LiveResult) -> Ending:
@@ -170,20 +277,20 @@ def _why(retraction: LiveResult) -> Ending:
             return "expired"
         case "outranked":
             return "outranked"
-    return "retracted"
+    return "gone"
 
 
 def _best_first(found: list[ListedResult]) -> list[ListedResult]:
-    """By score, in an order that never changes; ranks are among the live ones."""
+    """By score, in an order that never changes, ended rows last; ranks are among the live ones."""
     scored = sorted(found, key=_order)
     living = count(1)
-    for shown in scored:
-        shown.rank = None if shown.ending else next(living)
+    for row in scored:
+        row.rank = None if row.ending else next(living)
     return scored
 
 
-def _order(shown: ListedResult) -> tuple[int, float, str]:
+def _order(row: ListedResult) -> tuple[bool, int, float, str]:
     """As ``skws.ranking.best`` orders candidates; results without a score come last."""
-    score = shown.result.score if isinstance(shown.result, Result) else None
+    score = row.result.score if isinstance(row.result, Result) else None
     tier, value = (-1, 0.0) if score is None else score.rank
-    return -tier, -value, shown.result.id
+    return row.ending is not None, -tier, -value, row.result.id

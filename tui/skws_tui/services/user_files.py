@@ -46,18 +46,16 @@ def _folder(variable: str, default: Path) -> Path:
 class Session:
     """What outlives the app, by schema. ``history``: queries in order of use, latest last.
 
-    ``saved``: queries that the user keeps. ``detail``: whole rows are shown beside
-    the results. ``selected``: the query that is shown, empty for all. ``toured``: the
-    hints of the first run were shown.
+    ``saved``: queries that the user keeps. ``trees``: results are listed as whole
+    trees. ``selected``: the query that is shown, empty for all.
     """
 
     queries: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
     theme: str = ""
-    detail: bool = False
+    trees: bool = False
     selected: str = ""
-    toured: bool = False
 
     def remember(self, name: str) -> None:
         """Put a query at the end of the history, once."""
@@ -91,9 +89,8 @@ def load_session(path: Path) -> Session:
         _texts(saved.get("history")),
         _texts(saved.get("saved")),
         str(saved.get("theme", "")),
-        saved.get("detail") is True,
+        saved.get("trees") is True,
         str(saved.get("selected", "")),
-        saved.get("toured") is True,
     )
 
 
@@ -115,8 +112,10 @@ def keymap_file() -> Path:
     return _folder("XDG_CONFIG_HOME", Path(".config")) / "keys.yaml"
 
 
-def load_keymap(path: Path, actions: Collection[str]) -> dict[str, str]:
+def load_keymap(path: Path, actions: Collection[str], retired: Collection[str] = ()) -> dict[str, str]:
     """Keys by action, several of them separated by commas; empty if there is no file.
+
+    ``retired``: actions that are no more, whose lines are passed over.
 
     Raises SchemaError with every problem: unknown actions, values that are no keys.
     """
@@ -130,6 +129,7 @@ def load_keymap(path: Path, actions: Collection[str]) -> dict[str, str]:
     keymap = located.data if isinstance(located.data, dict) else {}
     if located.data is not None and not isinstance(located.data, dict):
         located.report((1, 1), "expected lines like 'remove-query: x'")
+    keymap = {action: keys for action, keys in keymap.items() if action not in retired}
     for action, keys in keymap.items():
         if action not in actions:
             located.report(located.key_place((action,)), f"no action {action!r}{nearest(action, actions)}")

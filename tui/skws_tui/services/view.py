@@ -28,6 +28,12 @@ History: TypeAlias = deque[float]
 """One number over time, for a sparkline."""
 
 
+def parallel_joins(schema: Schema) -> bool:
+    """True if the same tuples can be joined in several ways."""
+    pairs = [frozenset((join.left, join.right)) for join in schema.joins]
+    return len(set(pairs)) < len(pairs)
+
+
 class View:
     """``queries``: the names of the standing ones. ``histories``: by the names of the numbers."""
 
@@ -35,6 +41,7 @@ class View:
         self.request = request
         self.schema: Schema = request.job.schema
         self.results = ResultBuffer()
+        self.results.folding = parallel_joins(self.schema)
         self.log: deque[LogLine] = deque(maxlen=_LOG_LINES)
         self.logged = 0
         self.metrics: Metrics | None = None
@@ -54,16 +61,17 @@ class View:
     def event_time(self) -> float | None:
         return self.metrics.event_time if self.metrics else None
 
-    def absorb(self, events: JobEvents, now: float) -> None:
-        """Take in events at ``now`` (seconds of any steady clock)."""
+    def absorb(self, events: JobEvents) -> None:
+        """Take in events."""
         if events.schema is not None:
             self.schema = events.schema
+            self.results.folding = parallel_joins(self.schema)
             self._analyzer = None
         if events.queries is not None:
             self._change_queries(events.queries)
         texts = {text_of(name) for name in self.queries}
         self.results.lasting = frozenset(text_of(name) for name in self.queries if self.windowed(name))
-        self.results.take((r for r in events.results if r.query in texts), now)
+        self.results.take(r for r in events.results if r.query in texts)
         self.skipped += events.dropped
         self.failure = events.failure or self.failure
         for line in events.lines:
@@ -84,15 +92,7 @@ class View:
             self._began = now if self._began is None else self._began
             self.waited = now - self._began
         if self.event_time is not None:
-            self.results.expire(self.event_time, now)
-        self.results.sweep(now)
-
-    def found(self, name: str | None) -> int | None:
-        """Results of a query so far, of all standing ones for None; None before the first metrics."""
-        if self.metrics is None:
-            return None
-        wanted = self.queries if name is None else (name,)
-        return sum(query.results for query in self.metrics.queries if query.name in wanted)
+            self.results.expire(self.event_time)
 
     @property
     def analyzer(self) -> Analyzer:
@@ -132,6 +132,8 @@ class View:
 
     def _measure(self, metrics: Metrics) -> None:
         self.metrics = metrics
+        if metrics.event_time is not None:
+            self.results.expire(metrics.event_time)
         numbers: dict[str, float | None] = {
             "tuples/s": metrics.rate,
             "results/s": sum(query.rate for query in metrics.queries),

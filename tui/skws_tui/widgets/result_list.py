@@ -1,4 +1,4 @@
-"""The list of live results, newest or best first, each a tree of tuples. It follows until it is scrolled.
+"""The list of live results: a line each, or a whole tree. It follows the newest until the reader moves.
 
 Only visible lines are drawn, so that a list of thousands costs no more than a short one.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from operator import attrgetter
 from typing import ClassVar, Final, TypeAlias
 
 from rich.segment import Segment
@@ -22,49 +21,59 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from skws_tui.services.drawing import Drawer
+from skws_tui.services.drawing import Columns, Drawer
 from skws_tui.services.results import ListedResult
 
 _DRAWN: Final = 600
 """Drawn results, and drawn lines, in the caches: a page is drawn again at every key."""
+_MARGIN: Final = 2
+"""Cells before a line, for the mark of the cursor."""
 _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
 """The smallest visible change of a scroll bar, as a share of its length."""
-_LINES: Final = attrgetter("lines")
-_State: TypeAlias = tuple[int, str | None, int | None, float | None]
-"""The inputs of a drawing: number, ending and rank of the result, and the event time for its score."""
+_State: TypeAlias = tuple[int, int, str | None, int | None, float | None, Columns, bool]
+"""The inputs of a drawing: number, results, ending and rank of the row, day or time, columns, trees."""
 
 
 class ResultList(ScrollView, can_focus=True):
-    """``following``: the newest result is selected. ``unseen``: results that came since it followed."""
+    """``following``: the first row is selected. ``unseen``: rows that came since it followed.
+
+    ``trees``: each result is a whole tree below its line.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Next", show=False, id="next-result"),
-        Binding("k,up", "move(-1)", "Previous", show=False, id="previous-result"),
+        Binding("enter", "open", "open", id="detail"),
+        Binding("down,j", "move(1)", "Next", show=False, id="next-result"),
+        Binding("up,k", "move(-1)", "Previous", show=False, id="previous-result"),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("g,home", "follow", "Newest", id="follow"),
-        Binding("G,end", "oldest", "Oldest", show=False, id="oldest-result"),
+        Binding("home,g", "follow", "Newest", show=False, id="follow"),
+        Binding("end,G", "oldest", "Oldest", show=False, id="oldest-result"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"result--cursor"}
     DEFAULT_CSS = """
-    ResultList { height: 1fr; overflow-x: hidden; }
-    ResultList > .result--cursor { background: $boost; }
-    ResultList:focus > .result--cursor { background: $block-cursor-blurred-background; }
+    ResultList { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; background: $background; }
+    ResultList > .result--cursor { background: $block-cursor-blurred-background 60%; }
+    ResultList:focus > .result--cursor { background: $block-cursor-background; }
     """
 
     class Selected(Message):
-        """The cursor has moved."""
+        """The reader has moved."""
 
     class Opened(Message):
-        """A result was clicked."""
+        """The selected result is to be shown whole."""
+
+    class Resized(Message):
+        """Rows have another width."""
 
     def __init__(self, drawer: Drawer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self.drawer = drawer
         self.following = True
         self.unseen = 0
+        self.trees = False
         self.listed: Sequence[ListedResult] = ()
+        self._columns = Columns(0)
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
         self._last = 0  # the place that it had
@@ -81,18 +90,24 @@ class ResultList(ScrollView, can_focus=True):
         place = self._place()
         return self.listed[place] if place is not None else None
 
-    def show(self, listed: Sequence[ListedResult], *, best: bool = False) -> None:
-        """List these, newest or ``best`` first. What is in sight stays in its place."""
+    @property
+    def row_width(self) -> int:
+        """Cells of a line."""
+        return self.scrollable_content_region.width - _MARGIN
+
+    def show(self, listed: Sequence[ListedResult], columns: Columns, *, newest_first: bool = True) -> None:
+        """List these. What is in sight stays in its place."""
         if not listed:
             self.following, self._cursor = True, None
         anchor = None if self.following else self._anchor()
-        self._sorted = best
-        self.listed = listed
-        self._tops = list(accumulate(map(_LINES, listed), initial=0))
+        self._sorted = not newest_first
+        self.listed, self._columns = listed, columns
+        sizes = (1 + self.trees * len(row.result.tuples) for row in listed)
+        self._tops = list(accumulate(sizes, initial=0))
         self._grow(self._tops[-1])
         if self.following:
-            self._newest = max((shown.number for shown in listed), default=self._newest)
-        self.unseen = sum(shown.number > self._newest for shown in listed)
+            self._newest = max((row.number for row in listed), default=self._newest)
+        self.unseen = sum(row.number > self._newest for row in listed)
         if anchor is not None:
             self._return_to(*anchor)
         self.refresh()
@@ -110,7 +125,7 @@ class ResultList(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._width = self.scrollable_content_region.width
-        self._marked = None if self.following and not self.has_focus else self._place()
+        self._marked = self._place()
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
@@ -123,7 +138,8 @@ class ResultList(ScrollView, can_focus=True):
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
                 self._strips.clear()
-            self._strips[key] = self._strip(self._lines(shown)[key[1]], width, at_cursor=at_cursor)
+            mark = "▸ " if at_cursor and not key[1] else "  "
+            self._strips[key] = self._strip(mark, self._lines(shown)[key[1]], width, at_cursor=at_cursor)
         return self._strips[key]
 
     def action_move(self, step: int) -> None:
@@ -143,22 +159,29 @@ class ResultList(ScrollView, can_focus=True):
     def action_follow(self) -> None:
         """Return to the newest."""
         self.following, self.unseen, self._cursor = True, 0, None
-        self._newest = max((shown.number for shown in self.listed), default=self._newest)
+        self._newest = max((row.number for row in self.listed), default=self._newest)
         self.scroll_to(y=0, animate=False)
         self.refresh()
         self.post_message(self.Selected())
+
+    def action_open(self) -> None:
+        self.post_message(self.Opened())
 
     def action_oldest(self) -> None:
         if self.listed:
             self.following = False
             self._go(len(self.listed) - 1)
 
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
+
     def on_click(self, event: events.Click) -> None:
         line = event.y + self.scroll_offset.y
         if 0 <= line < self._tops[-1]:
             self.following = False
             self._go(bisect_right(self._tops, line) - 1)
-            self.post_message(self.Opened())
+            if event.chain > 1:
+                self.post_message(self.Opened())
 
     def on_mouse_scroll_down(self) -> None:
         if self.following and self.listed:
@@ -195,10 +218,10 @@ class ResultList(ScrollView, can_focus=True):
     def _find(self, number: int) -> int:
         """The index of a result; if it is gone, the one that it had, or the nearest."""
         if self._sorted:
-            numbers = [shown.number for shown in self.listed]
+            numbers = [row.number for row in self.listed]
             return numbers.index(number) if number in numbers else min(self._last, len(numbers) - 1)
         # Numbers decrease from the newest on.
-        return max(bisect_right(self.listed, -number, key=lambda shown: -shown.number) - 1, 0)
+        return max(bisect_right(self.listed, -number, key=lambda row: -row.number) - 1, 0)
 
     def _go(self, place: int) -> None:
         before = self._place()
@@ -211,7 +234,7 @@ class ResultList(ScrollView, can_focus=True):
             self.scroll_to(y=max(min(top, bottom - height), 0), animate=False)
         for changed in (before, place):
             if changed is not None:
-                self.refresh_lines(self._tops[changed], self.listed[changed].lines)
+                self.refresh_lines(self._tops[changed], self._tops[changed + 1] - self._tops[changed])
         self.post_message(self.Selected())
 
     def _anchor(self) -> tuple[int, int] | None:
@@ -225,21 +248,23 @@ class ResultList(ScrollView, can_focus=True):
     def _return_to(self, number: int, offset: int) -> None:
         self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
 
-    def _strip(self, text: Text, width: int, *, at_cursor: bool) -> Strip:
+    def _strip(self, mark: str, text: Text, width: int, *, at_cursor: bool) -> Strip:
         style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
-        if text.cell_len >= width:
+        if text.cell_len > width - _MARGIN:
             text = text.copy()
-            text.truncate(width - 1, overflow="ellipsis")
-        segments = [Segment("▌" if at_cursor else " ", _MARK), *text.render(self.app.console, end="")]
+            text.truncate(width - _MARGIN, overflow="ellipsis")
+        segments = [Segment(mark, _MARK), *text.render(self.app.console, end="")]
         return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
 
-    def _state(self, shown: ListedResult) -> _State:
-        return shown.number, shown.ending, shown.rank, self.drawer.drawn_at(shown)
+    def _state(self, row: ListedResult) -> _State:
+        day = self.drawer.drawn_at(row)
+        return row.number, len(row.alike), row.ending, row.rank, day, self._columns, self.trees
 
-    def _lines(self, shown: ListedResult) -> list[Text]:
-        key = self._state(shown)
+    def _lines(self, row: ListedResult) -> list[Text]:
+        key = self._state(row)
         if key not in self._drawn:
             if len(self._drawn) >= _DRAWN:
                 self._drawn.clear()
-            self._drawn[key] = self.drawer.lines(shown)
+            below = [Text("  ").append_text(line) for line in self.drawer.tree(row)] if self.trees else []
+            self._drawn[key] = [self.drawer.line(row, self._columns), *below]
         return self._drawn[key]

@@ -1,40 +1,72 @@
-"""The list of results with the details of the selected one, why it is empty, and the windows of the query."""
+"""The table of results, and beside or below it the selected one; or why there is none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
 from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
-from skws.sinks.text import fitted, instant, visible_lines
+from skws.sinks.text import visible, visible_lines
 from skws_schema.plural import counted
-from skws_tui.services.drawing import Drawer, Palette
-from skws_tui.services.results import ListedResult
+from skws_tui.services.drawing import Columns, Drawer
+from skws_tui.services.results import ListedResult, Selection
+from skws_tui.services.typed import text_of
 from skws_tui.services.view import View
 from skws_tui.widgets.result_list import ResultList
-from skws_windows.window import MICROSECOND, ExpressionWindow
+from skws_tui.widgets.search_box import searched
 
-if TYPE_CHECKING:
-    from skws.queries.windowed.window_span import WindowSpan
+WIDE: Final = 100
+"""Columns from which on the result stands beside the table."""
 
 
-_ROWS: Final = 5
+class ResultDetail(VerticalScroll):
+    """The selected result: its tree, or every value."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,escape", "close", "back", key_display="esc"),
+        Binding("down,j", "scroll_down", "scroll", key_display="↑↓"),
+        Binding("up,k", "scroll_up", "Up", show=False),
+    ]
+    DEFAULT_CSS = "ResultDetail { scrollbar-size-vertical: 1; background: $background; }"
+
+    class Closed(Message):
+        """The table takes the focus again."""
+
+    class Resized(Message):
+        """Lines have another width."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
+
+    def action_close(self) -> None:
+        self.post_message(self.Closed())
 
 
 class ResultPane(Horizontal):
-    """``detailed``: whole rows are shown, beside the list or, in a narrow terminal, below it."""
+    """``whole``: the selected result is shown with every value, in more room."""
 
     DEFAULT_CSS = """
     ResultPane { height: 1fr; }
-    ResultPane #detail { width: 42%; border-left: solid $primary-background; padding: 0 1; display: none; }
-    ResultPane.with-detail #detail { display: block; }
+    ResultPane > * { border: round $border-blurred; height: 1fr; }
+    ResultPane > * { border-title-color: $text-muted; border-subtitle-color: $text-muted; }
+    ResultPane > *:focus-within, ResultPane > *:focus { border: round $border; border-title-color: $border; }
+    ResultPane #table { width: 3fr; min-height: 4; }
+    ResultPane #detail { width: 2fr; padding: 0 1; }
+    ResultPane.whole #detail { width: 4fr; }
     ResultPane.below { layout: vertical; }
-    ResultPane.below #detail { width: 100%; height: 60%; border-left: none; }
-    ResultPane.below #detail { border-top: solid $primary-background; }
+    ResultPane.below #table { width: 1fr; height: 3fr; }
+    ResultPane.below #detail { width: 1fr; height: 2fr; }
+    ResultPane.whole.below #table { display: none; }
+    ResultPane.none #detail, ResultPane.short #detail { display: none; }
+    ResultPane.short.whole #detail { display: block; }
+    ResultPane.short.whole #table { display: none; }
+    ResultPane #columns { height: 1; padding: 0 0 0 2; color: $text-muted; }
     ResultPane #empty { height: 1fr; padding: 1 2; content-align: center middle; }
     ResultPane #empty { color: $text-muted; display: none; }
     """
@@ -43,11 +75,16 @@ class ResultPane(Horizontal):
         super().__init__(id="body")
         self._drawer = drawer
         self._drawn: tuple[ListedResult | None, Text] = None, Text()
+        self._notice = ""
 
     def compose(self) -> ComposeResult:
-        yield ResultList(self._drawer, id="results")
-        yield Static(id="empty", markup=False)
-        with VerticalScroll(id="detail", can_focus=False):
+        with Vertical(id="table") as table:
+            table.border_title = "results"
+            yield Static(id="columns", markup=False)
+            yield ResultList(self._drawer, id="results")
+            yield Static(id="empty", markup=False)
+        with ResultDetail(id="detail") as detail:
+            detail.border_title = "result"
             yield Static(id="detail-text")
 
     @property
@@ -55,133 +92,84 @@ class ResultPane(Horizontal):
         return self.query_one(ResultList)
 
     @property
-    def detailed(self) -> bool:
-        return self.has_class("with-detail")
+    def detail(self) -> ResultDetail:
+        return self.query_one(ResultDetail)
 
-    def show_detail(self, *, shown: bool) -> None:
-        self.set_class(shown, "with-detail")
+    @property
+    def whole(self) -> bool:
+        return self.has_class("whole")
+
+    def show_whole(self, *, whole: bool) -> None:
+        self.set_class(whole, "whole")
         self.draw_detail()
+        (self.detail if whole and self.results.selected else self.results).focus()
+
+    def name_columns(self, columns: Columns) -> None:
+        self.query_one("#columns", Static).update(columns.heading, layout=False)
+
+    def note(self, parts: list[str]) -> None:
+        """Say in the border what the list leaves out."""
+        notice = " · ".join(parts)
+        if notice != self._notice:
+            self._notice = notice
+            self.query_one("#table").border_subtitle = Text(visible(notice))
 
     def explain(self, why: str | None) -> None:
         """Show a text instead of the list; None shows the list."""
+        self.set_class(why is not None, "none")
         empty = self.query_one("#empty", Static)
         empty.display = why is not None
-        self.results.display = why is None
+        self.results.display = self.query_one("#columns").display = why is None
         if why is not None:
             empty.update(visible_lines(why))
 
+    def on_result_detail_resized(self) -> None:
+        self.draw_detail()
+
     def draw_detail(self) -> None:
         """Draw the selected result as it is now."""
-        if not self.detailed:
-            return
-        shown = self.results.selected
-        text = self.results.drawer.detail(shown) if shown else Text("No result is selected.")
-        if (shown, text) != self._drawn:
-            # For the same result only the lifespan changes, which does not change the height.
-            layout = shown is not self._drawn[0]
-            self._drawn = shown, text
+        row = self.results.selected
+        width = self.detail.scrollable_content_region.width
+        text = self.results.drawer.detail(row, width, whole=self.whole) if row else Text()
+        if (row, text) != self._drawn:
+            # Of the same result most often only the lifespan changes, and the height stays.
+            layout = row is not self._drawn[0] or text.plain.count("\n") != self._drawn[1].plain.count("\n")
+            self._drawn = row, text
             self.query_one("#detail-text", Static).update(text, layout=layout)
+            if layout:
+                self.detail.scroll_home(animate=False)
 
 
-def why_empty(view: View, query: str | None, *, filtered: bool, has_source: bool) -> str:
-    """The reason for an empty list and the next step, in a line or two."""
+def why_empty(view: View, query: str | None, selection: Selection, *, has_source: bool) -> str:
+    """The reason for an empty list and the next step, in a line or two. ``query``: a name, None for all."""
     if not has_source:
-        return (
-            "No source: start with --source or --replay.\n"
-            "F3 edits the schema; the command line searches replays."
-        )
+        return "No source: start with --source or --replay.\ns edits the schema."
     if view.failure:
-        return f"The run has ended: {view.failure}\nFix the cause and start again; F6 shows the log."
-    if filtered and len(view.results):
-        return "No result matches the filter.\nEsc clears it."
+        return f"The search has failed: {view.failure}\nFix the cause and start again; l shows the log."
     if view.metrics is None:
         step = f": {view.log[-1].text}" if view.log else ""
-        return f"The engine is starting{step}.\nYou can already type keywords; F6 shows the log."
+        return f"The engine is starting{step}.\nYou can already type keywords."
     if not view.queries:
-        return f"No query yet.\nType keywords above and press Enter, for example: {_example(view)}"
+        words = ", ".join(searched(view.schema))
+        return f"No query yet.\nType keywords above and press Enter. Searched are {words}."
+    return _nothing_of(view, view.metrics, query, selection)
+
+
+def _nothing_of(view: View, metrics: Metrics, query: str | None, selection: Selection) -> str:
+    """Why standing queries have no result to list."""
+    if selection.filtered and len(view.results):
+        return "No result matches the filter.\nEscape clears it."
     name = "these queries" if query is None else repr(query)
-    found = view.found(query)
-    return _all_ended(view.metrics, found, name) if found else _no_result(view.metrics, name)
-
-
-def _all_ended(metrics: Metrics, found: int, name: str) -> str:
-    results = f"All {found:,} results of {name} have" if found > 1 else f"The one result of {name} has"
-    then = "New ones appear" if metrics.state != "ended" else "With a longer --window they live longer"
-    return f"{results} ended ({_so_far(metrics)}).\n{then}; e keeps ended results in the list."
-
-
-def _no_result(metrics: Metrics, name: str) -> str:
-    so_far = _so_far(metrics)
+    counts = view.results.counts(live=False)
+    ended = sum(counts.values()) if query is None else counts.get(text_of(query), 0)
+    if ended:
+        return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
+    so_far = f"{counted(metrics.tuples, 'tuple')} so far"
     if metrics.state != "ended":
-        return f"No result for {name} yet ({so_far}).\nF4 shows the networks and their partial results."
+        return f"No result for {name} yet ({so_far}).\nn shows what the query waits for."
     if not metrics.tuples:
-        return "The source has no records.\nF6 shows the log."
+        return "The source has no records.\nl shows the log."
     return (
         f"No joined tuples contain all keywords ({so_far}).\n"
         "Type other keywords, or start with a longer --window or a larger --max-size."
     )
-
-
-def _so_far(metrics: Metrics) -> str:
-    return f"{counted(metrics.tuples, 'tuple')} so far"
-
-
-def _example(view: View) -> str:
-    if view.schema.name == "movies":
-        return "tarantino travolta"
-    searched = [relation.name for relation in view.schema.relations if relation.search]
-    return f"{searched[0]}:word" if searched else "a word"
-
-
-class WindowLines(Static):
-    """Hidden if there are no windows to show."""
-
-    DEFAULT_CSS = """
-    WindowLines {
-        height: auto; max-height: 8; padding: 0 1; display: none;
-        border-top: solid $primary-background;
-    }
-    """
-
-    def show(self, view: View, query: str | None, palette: Palette) -> None:
-        """``query``: None for all of them."""
-        drawn = draw_windows(view, query, palette, self.screen.size.width - 2) if view.windows else None
-        self.display = drawn is not None
-        if drawn is not None:
-            self.update(drawn)
-
-
-def draw_windows(view: View, query: str | None, palette: Palette, width: int) -> Text | None:
-    """A line per key, open windows first; None if the query has no windows of its own.
-
-    ``query``: None for all of them, which share the windows of the schema, or of which one only has any.
-    """
-    from skws.queries.windowed.window_span import LABEL, timeline  # noqa: PLC0415 - loads only for an expression
-
-    if query is None and (
-        len(view.windows) == 1 or isinstance(view.request.job.plan_window, ExpressionWindow)
-    ):
-        query = next(iter(view.windows), None)  # the oldest one, which has seen the most
-    if query is None or query not in view.windows:
-        return None
-    windows = list(view.windows[query])
-    if not windows or view.event_time is None:
-        return Text("windows  none so far", palette.dim)
-    now = round(view.event_time * MICROSECOND)
-    lines = [_heading(windows, now, palette, width)]
-    rows = timeline(windows, now, max(width - LABEL - 1, 1), _ROWS)
-    lines += [Text.assemble((fitted(row.label, LABEL), palette.relation), " ", row.cells) for row in rows]
-    keys = len({window.key for window in windows})
-    if keys > _ROWS:
-        lines.append(Text(f"... {counted(keys - _ROWS, 'more key')}", palette.dim))
-    return Text("\n").join(lines)
-
-
-def _heading(windows: list[WindowSpan], now: int, palette: Palette, width: int) -> Text:
-    """Counts, and the times at the left and the right edge of the line."""
-    open_now = sum(window.end is None for window in windows)
-    left = instant(min(window.start for window in windows) // MICROSECOND)
-    right = instant(now // MICROSECOND)
-    counts = f"windows  {open_now:,} open, {len(windows) - open_now:,} ended lately"
-    room = max(width - len(counts) - len(left) - len(right) - 2, 1)
-    return Text(f"{counts}  {left} {'─' * (room - 1)} {right}"[:width], palette.dim)

@@ -1,10 +1,10 @@
-"""The query box, and below it the analysis of the typed query."""
+"""The search box: a line to type a query in, and its analysis in the border below."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
 from textual import on, work
@@ -13,17 +13,21 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.suggester import Suggester
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from skws.sinks.text import visible
+from skws_schema.model import Schema
 from skws_tui.services.drawing import Palette
 from skws_tui.services.off_thread import OffThread, TooLongError
 from skws_tui.services.typed import Analysis, completed
 from skws_tui.services.view import View
-from skws_tui.widgets.lines import LineInput
+from skws_tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from skws_tui.services.job import LiveJob
+
+
+_COMPLETIONS: Final = 3
 
 
 class _Completions(Suggester):
@@ -42,20 +46,21 @@ class _Completions(Suggester):
 
 
 class QueryBox(LineInput):
-    """The line to type a query in, with completions and a history. ``correction``: suggested for Ctrl+D."""
+    """The line to type a query in, with completions and a history. ``correction``: suggested for Tab."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "Complete", show=False, id="complete"),
-        Binding("up", "history(-1)", "Earlier", show=False, id="earlier-query"),
+        Binding("enter", "submit", "add"),
+        Binding("tab", "complete", "complete", id="complete"),
+        Binding("up", "history(-1)", "history", key_display="↑", id="earlier-query"),
         Binding("down", "history(1)", "Later", show=False, id="later-query"),
-        Binding("ctrl+j,ctrl+enter", "replace", "Replace", id="replace-query"),
-        Binding("ctrl+s", "save", "Save query", show=False, id="save-query"),
+        Binding("ctrl+j,ctrl+enter", "replace", "replace", id="replace-query"),
+        Binding("ctrl+s", "save", "save", id="save-query"),
         Binding("ctrl+d", "correct", "Did you mean", show=False, id="did-you-mean"),
-        Binding("escape", "leave", "Results", show=False),
+        Binding("escape", "leave", "results"),
     ]
     DEFAULT_CSS = """
-    QueryBox { height: 1; border: none; padding: 0 1; background: $surface; }
-    QueryBox:focus { border: none; background: $surface; background-tint: $foreground 5%; }
+    QueryBox { height: 1; border: none; padding: 0 1; background: $background; }
+    QueryBox:focus { border: none; background: $background; background-tint: $background 0%; }
     """
 
     class Entered(Message):
@@ -76,10 +81,11 @@ class QueryBox(LineInput):
     class Leave(Message):
         """The results take the focus."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: Schema) -> None:
         self._completions = _Completions()
+        words = visible(", ".join(searched(schema)))
         super().__init__(
-            placeholder="keywords, e.g. tarantino travolta",
+            placeholder=f"words in {words}" if words else "pattern: ...",
             suggester=self._completions,
             id="query",
             compact=True,
@@ -104,9 +110,11 @@ class QueryBox(LineInput):
         self.post_message(self.Entered(self.value.strip(), replace=False))
 
     async def action_complete(self) -> None:
-        """Take the first completion; focus the next widget if there is none."""
+        """Take the first completion, else the correction; focus the next widget if there is neither."""
         if self._completions.words:
             self.write(completed(self.value, self._completions.words[0][0]))
+        elif self.correction not in {"", self.value}:
+            self.write(self.correction)
         else:
             self.screen.focus_next()
 
@@ -122,70 +130,57 @@ class QueryBox(LineInput):
         self.post_message(self.Save(self.value.strip()))
 
     def action_correct(self) -> None:
-        self.write(self.correction)
+        self.write(self.correction or self.value)
 
     def action_leave(self) -> None:
         self.post_message(self.Leave())
 
 
-class AnalysisLines(Static):
-    """The slots and the completions of a typed query; an empty line is left out."""
-
-    DEFAULT_CSS = "AnalysisLines { height: auto; max-height: 2; padding: 0 1; }"
-
-    def show(self, analysis: Analysis, palette: Palette) -> None:
-        lines = [_slots(analysis, palette), _completions(analysis, palette)]
-        shown = [line for line in lines if line.plain]
-        self.display = bool(shown)
-        self.update(Text("\n", no_wrap=True, overflow="ellipsis").join(shown))
+def searched(schema: Schema) -> list[str]:
+    """The attributes in which keywords are looked for."""
+    gone = schema.evolution.removed_relations
+    there = [relation for at, relation in enumerate(schema.relations) if at not in gone]
+    return [f"{relation.name}.{name}" for relation in there for name in relation.search]
 
 
-def _slots(analysis: Analysis, palette: Palette) -> Text:
+def analysis_line(analysis: Analysis, palette: Palette) -> Text:
+    """Slots with their counts, the correction, completions: what a border has room for comes first."""
     if analysis.fault:
         return Text(f"✗ {visible(analysis.fault)}", palette.warn)
-    parts = []
+    dim, parts = palette.dim, list[Text]()
     for number, slot in enumerate(analysis.slots):
         part = Text.assemble((visible(slot.text), palette.keywords[number % len(palette.keywords)]))
         if analysis.tuples:
-            part.append(f" {slot.count:,}", palette.dim)
-        if slot.meant:
-            part.append(f" did you mean {visible(slot.meant)}? (ctrl+d)", palette.warn)
-        elif analysis.tuples and not slot.count:
-            part.append(" no live tuple", palette.dim)
+            part.append(f" {slot.count:,}", dim)
         parts.append(part)
-    parts += [Text(f"{visible(word)}: too common, not searched", palette.dim) for word in analysis.dropped]
-    parts += [Text(f"{visible(part)!r}: ignored", palette.dim) for part in analysis.ignored]
-    parts += [Text(f"only tuples with {visible(part)}", palette.dim) for part in analysis.restricting]
-    if analysis.tuples:
-        of = (
-            f"of {analysis.tuples:,} live tuples"
-            if analysis.whole
-            else f"of the latest {analysis.tuples:,} tuples"
-        )
-        parts.append(Text(of, palette.dim))
-    return Text("  ").join(parts)
+    meant = [slot.meant for slot in analysis.slots if slot.meant]
+    if meant:
+        key = "" if analysis.completions else " Tab"
+        parts.append(Text(f"did you mean {visible(', '.join(meant))}?{key}", palette.warn))
+    parts += [Text(f"{visible(word)}: too common, not searched", dim) for word in analysis.dropped]
+    parts += [Text(f"{visible(part)!r}: ignored", dim) for part in analysis.ignored]
+    parts += [Text(f"only tuples with {visible(part)}", dim) for part in analysis.restricting]
+    if analysis.tuples and not analysis.whole:
+        parts.append(Text(f"of the latest {analysis.tuples:,} tuples", dim))
+    if analysis.completions:
+        words = [
+            f"{visible(word)} {count:,}" if count else visible(word) for word, count in analysis.completions
+        ]
+        parts.append(Text(f"Tab {', '.join(words[:_COMPLETIONS])}", dim))
+    return Text(" · ", dim).join(parts)
 
 
-def _completions(analysis: Analysis, palette: Palette) -> Text:
-    if not analysis.completions:
-        return Text()
-    words = Text("  ").join(
-        Text.assemble(visible(word), (f" {count:,}" if count else " attribute", palette.dim))
-        for word, count in analysis.completions
-    )
-    return Text.assemble(("tab ", palette.dim), words)
-
-
-class QueryPanel(Vertical):
+class SearchBox(Vertical):
     """Analyses the typed text over the live tuples of ``job``; without a job it does nothing."""
 
     DEFAULT_CSS = """
-    QueryPanel { height: auto; }
-    QueryPanel QueryBox { padding: 0 1 !important; }
+    SearchBox { height: 3; border: round $border-blurred; border-title-color: $text-muted; }
+    SearchBox:focus-within { border: round $border; border-title-color: $border; }
     """
 
     def __init__(self, view: View, job: LiveJob | None, palette: Palette) -> None:
         super().__init__()
+        self.border_title = "search"
         self.palette = palette
         self.analysis = Analysis("")
         self.off_thread = OffThread()
@@ -194,11 +189,9 @@ class QueryPanel(Vertical):
         self._counted_at = 0
 
     def compose(self) -> ComposeResult:
-        yield QueryBox()
-        yield AnalysisLines()
+        yield QueryBox(self._view.schema)
 
     def on_mount(self) -> None:
-        self.query_one(AnalysisLines).display = False
         self.set_interval(1.0, self._count_again)
 
     @property
@@ -237,7 +230,13 @@ class QueryPanel(Vertical):
             self.analysis = analysis
             self.box.complete(analysis.completions)
             self.box.correction = analysis.corrected
-            self.query_one(AnalysisLines).show(analysis, self.palette)
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the analysis, as after a change of the palette."""
+        line = analysis_line(self.analysis, self.palette)
+        line.truncate(max(self.size.width - 4, 1), overflow="ellipsis")
+        self.border_subtitle = line
 
 
 def _analysis(text: str, view: View, job: LiveJob) -> Analysis:

@@ -13,6 +13,7 @@ def main() -> None:
     # Else modules of this package would be found under the names of others.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
+    os.environ["SKWS_SUBMITTED"] = "1"  # the engine is Spark
     try:
         from skws.cli import main as command  # noqa: PLC0415 - it may be missing here
     except ImportError as error:

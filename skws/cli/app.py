@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from skws import __version__
+from skws.cli.options import Command
 from skws_schema.errors import UsageError
 
 COMMANDS: Final = {
@@ -68,16 +69,17 @@ def _loaded(name: str) -> Any:
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, **SETTINGS)
-    alone.command(name, cls=getattr(module, "Command", TyperCommand))(getattr(module, name))
+    alone.command(name, cls=getattr(module, "Command", Command))(getattr(module, name))
     return typer.main.get_command(alone)
 
 
 _EPILOG = """\b
 First steps:
   skws demo
-  skws schema infer FILES > schema.yaml
-  skws search WORDS --schema schema.yaml --replay FILES --engine local
-Spark is the default engine and needs Java; --engine local needs none.
+  skws search FOLDER WORDS
+  skws tui postgresql://USER@HOST/DATABASE
+A schema is inferred, shown and kept; --schema FILE gives another. Searches run
+in process; --engine spark or --master URL runs them on Spark.
 
 \b
 Exit codes: 0 ok, 1 failed while running, 2 command line or query, 3 schema

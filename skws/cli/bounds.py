@@ -10,6 +10,8 @@ import orjson
 import typer
 
 from skws.cli import options
+from skws.cli.data import engine_of
+from skws.cli.given import chosen_format, job_fields, read_schema
 from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.jobs.log import Log, LogFormat
@@ -18,7 +20,7 @@ from skws.replay_search import Search
 from skws.results.model import dumped
 from skws.sinks.destination import destination
 from skws.sinks.text import escaped
-from skws.spec.enums import EngineName, OnError
+from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import SQL, Query
 from skws_bounds.normal_form import Union
@@ -54,7 +56,7 @@ class AddedFormat(StrEnum):
 _SUFFIXES = {".jsonl": AddedFormat.JSONL, ".ndjson": AddedFormat.JSONL}
 
 
-@app.command("check", short_help="Check whether a query needs only constant memory.")
+@app.command("check", cls=options.Command, short_help="Check whether a query needs only constant memory.")
 def check(
     schema: options.SchemaFile,
     query: Annotated[
@@ -66,19 +68,8 @@ def check(
             readable=False,
         ),
     ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option("--pattern", metavar="TEXT", help="Instead of a file: a pattern or conjunctive query."),
-    ] = None,
-    select: Annotated[
-        str | None,
-        typer.Option(
-            "--select",
-            metavar="LIST",
-            help="Of a pattern: the attributes to show, by commas ('' for none).",
-            show_default="the head, or whole tuples",
-        ),
-    ] = None,
+    pattern: options.Pattern = None,
+    select: options.Select = None,
     output_format: Annotated[
         VerdictFormat, typer.Option("--format", "-f", help="Lines, or one JSON object.")
     ] = VerdictFormat.TEXT,
@@ -91,7 +82,7 @@ def check(
     from skws_bounds.repairs import repairs  # noqa: PLC0415 - loads only for this command
     from skws_bounds.verdict import check as decide  # noqa: PLC0415
 
-    described = options.read_schema(schema)
+    described = read_schema(schema)
     if (query is None) == (pattern is None):
         raise UsageError("nothing to check: expected one of QUERY.sql and --pattern TEXT")
     if pattern is None and select is not None:
@@ -106,50 +97,26 @@ def check(
     return 0 if verdict.bounded else 1
 
 
-@app.command("run", short_help="Run a query in constant memory, over a replay or a source.")
+@app.command(
+    "run", cls=options.Command, short_help="Run a query in constant memory, over a replay or a source."
+)
 def run(
     query: QueryFile,
     schema: options.SchemaFile,
-    replay: options.MaybeReplays = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source", "-S", metavar="SOURCE", help="Instead of --replay: a live source, as of skws watch."
-        ),
-    ] = None,
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(
-            "--engine", help="Where the query runs.", show_default="spark over --source, local over --replay"
-        ),
-    ] = None,
+    replay: options.Replays = None,
+    source: options.Source = None,
+    engine: options.Engine = EngineChoice.AUTO,
     master: options.Master = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="DIR",
-            help="With --source: resume from this folder after any end.",
-            readable=False,
-        ),
-    ] = None,
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sink", metavar="SINK", help="With --source: a destination of results, as of skws watch."
-        ),
-    ] = None,
+    checkpoint: options.Checkpoint = None,
+    sink: options.Sinks = None,
     output_format: Annotated[
         AddedFormat | None,
         typer.Option("--format", "-f", help="Format of the results.", show_default="jsonl"),
     ] = None,
     output: options.Output = None,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Bad records: fail or skip.")
-    ] = OnError.FAIL,
-    force: Annotated[
-        bool, typer.Option("--force", help="Run a query that fails only for the form of its synopses.")
-    ] = False,
+    on_error: options.BadRecords = None,
+    dead_letters: options.DeadLetters = None,
+    force: options.ForceSynopses = False,
     memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -158,20 +125,20 @@ def run(
     skws bounds run query.sql --schema schema.yaml --replay replay.jsonl
     """
     given = dict(locals())
-    described = options.read_schema(given.pop("schema"))
+    described = read_schema(given.pop("schema"))
     union = _union(query, described)
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
-    options.chosen_format(output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
+    chosen_format(output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
     if source is None and (checkpoint or sink):
         raise UsageError("--checkpoint and --sink need --source: a replay has an end")
-    given["engine"] = engine or (EngineName.LOCAL if source is None else EngineName.SPARK)
-    given |= {"replay": replay or (), "source": source or ""}
+    given["engine"] = engine_of(engine, master, replay=replay or (), quiet=quiet)
+    given |= {"replay": replay or (), "source": source or "", "on_error": on_error or OnError.FAIL}
     job = Job(
         {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if force else {})},
         described,
         sinks=(*(sink or ()), *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
-        **options.job_fields(given),
+        **job_fields(given),
     )
     if source is None:
         _run_replay(job, output, quiet=quiet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
 from skws.index.cache import database_tables
@@ -14,15 +14,13 @@ from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sinks.formats import open_writer
 from skws.sources.databases import Database, all_tables, database_at
+from skws.sources.drafts import summary as summary_of
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import TOP, Query
 from skws.spec.ranking import RankingChoice
-from skws_schema.infer.infer import Inference
 from skws_schema.model import Schema
 from skws_schema.plural import counted
-
-_SHOWN: Final = 5
 
 
 def search_database(
@@ -42,8 +40,6 @@ def search_database(
     database = database_at(url)
     schema = all_tables(fields["schema"] or _inferred(database, quiet=quiet))
     job = Job({query.text: query}, **{**fields, "schema": schema, "replay": ()})
-    if not schema.joins and not quiet:
-        tell("no joins: the database declares no references; --schema FILE can name them")
     ranking = ranking_of(query.options) or RankingChoice()
     plan = keyword_plan(query, job.stream, job.plan_window, ranking)
     for note in () if quiet else plan.query.notes:
@@ -76,10 +72,10 @@ def search_database(
 
 
 def _inferred(database: Database, *, quiet: bool) -> Schema:
-    """The schema that the catalog implies; prints one line on what no schema can name."""
+    """The schema that the catalog implies; prints a few lines on it."""
     inference = database.inferred()
-    if not quiet:
-        _tell_left_out(inference)
+    for line in () if quiet else summary_of(inference):
+        tell(line)
     return inference.schema()
 
 
@@ -88,17 +84,6 @@ def _most(job: Job, query: Query) -> int | None:
     wanted = [top_of(query.options).size] if query.kind == TOP else []
     wanted += [] if job.limit is None else [job.limit]
     return min(wanted, default=None)
-
-
-def _tell_left_out(inference: Inference) -> None:
-    """Print one line on the tables and columns that no schema can name."""
-    columns = (
-        (f"{one.name}.{left.name}", left.reason) for one in inference.relations for left in one.left_out
-    )
-    reasons = [f"{name!r}, since {reason}" for name, reason in (*inference.left_out, *columns)]
-    if reasons:
-        others = f"; and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
-        tell(f"not searched: {'; '.join(reasons[:_SHOWN])}{others}")
 
 
 def summary(found: int, search: SnapshotSearch, most: int, seconds: float) -> str:

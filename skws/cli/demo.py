@@ -9,9 +9,11 @@ from typing import Annotated, Final
 import typer
 
 from skws.cli import options
+from skws.cli.data import engine_of
+from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import on_terminal
 from skws.movie_stream import DEMO_QUERIES, PAPER_QUERY, movie_files, write_demo
-from skws.spec.enums import EngineName, OutputFormat
+from skws.spec.enums import EngineChoice, EngineName, OutputFormat
 
 _SPEED: Final = 28_000_000
 """Half a century in about a minute: a film every second or so."""
@@ -27,7 +29,7 @@ def demo(
         ),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and end.")] = False,
-    engine: options.Engine = EngineName.LOCAL,
+    engine: options.Engine = EngineChoice.AUTO,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     quiet: options.Quiet = False,
 ) -> None:
@@ -35,11 +37,12 @@ def demo(
 
     Off a terminal, or with --plain, print the results of one query.
     """
-    text = options.query_text(query) if query else ""
+    text = query_text(query) if query else ""
+    chosen = engine_of(engine, None)
     if plain or not on_terminal():
-        _print(text or PAPER_QUERY, engine, quiet=quiet)
+        _print(text or PAPER_QUERY, chosen, quiet=quiet)
     else:
-        _open((text,) if text else DEMO_QUERIES, engine)
+        _open((text,) if text else DEMO_QUERIES, chosen)
 
 
 def _open(queries: tuple[str, ...], engine: EngineName) -> None:
@@ -48,7 +51,7 @@ def _open(queries: tuple[str, ...], engine: EngineName) -> None:
 
     with TemporaryDirectory(prefix="skws-demo-") as folder:
         schema, replay = write_demo(Path(folder))
-        job = live_job(options.read_schema(schema), f"replay:{replay}?speed={_SPEED}", engine=engine)
+        job = live_job(read_schema(schema), f"replay:{replay}?speed={_SPEED}", engine=engine)
         open_ui(UiRequest(job, schema, queries, restore=False))
 
 
@@ -57,5 +60,5 @@ def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
     from skws.spec.job import Job  # noqa: PLC0415
 
     schema, replay = movie_files()
-    job = Job.search(text, options.read_schema(schema), replay, engine=engine)
+    job = Job.search(text, read_schema(schema), replay, engine=engine)
     run_search(job, OutputFormat.TREE, None, quiet=quiet)

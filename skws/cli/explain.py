@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from skws.cli import options
+from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import write_text
 from skws.explain.branch import to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
@@ -33,44 +33,31 @@ class ExplainFormat(StrEnum):
 
 def explain(
     schema: options.SchemaFile,
-    query: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUERY", help="Keywords, as of skws search.", show_default=False),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option("--pattern", metavar="TEXT", help="Instead of keywords: explain a pattern."),
-    ] = None,
-    replay: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--replay", "-r", metavar="PATH", help="Show the mesh after this replay.", readable=False
-        ),
-    ] = None,
-    window: options.WindowText = None,
+    query: options.MaybeQueryWords = None,
+    pattern: options.Pattern = None,
+    replay: options.Replays = None,
+    window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     without: options.Without = None,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     evaluator: options.Evaluator = EvaluatorName.MESH,
-    mesh: Annotated[
-        options.MeshName, typer.Option("--mesh", help="Layout of the operator mesh.")
-    ] = options.MeshName.COLUMNAR,
+    mesh: options.Mesh = options.MeshName.COLUMNAR,
     no_demand: options.NoDemand = False,
+    on_error: options.BadRecords = None,
+    dead_letters: options.DeadLetters = None,
     output_format: Annotated[
         ExplainFormat, typer.Option("--format", "-f", help="An indented tree, or the mesh as a graph.")
     ] = ExplainFormat.TEXT,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Show at most N networks.")
-    ] = DEFAULT_LIMIT,
+    limit: options.Limit = DEFAULT_LIMIT,
 ) -> None:
     """The plan of a query: keywords, window, candidate networks, and the mesh of operators.
 
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
-    described = options.read_schema(schema)
+    described = read_schema(schema)
     if pattern is not None:
-        options.query_text(query or [], without)
+        query_text(query or [], without)
         _explain_pattern(pattern, described, window, output_format)
         return
     if not query:
@@ -79,7 +66,7 @@ def explain(
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
     if mesh.kind and evaluator is not EvaluatorName.MESH:
         raise UsageError(f"--evaluator {evaluator} does not go together with --mesh {mesh}")
-    parsed = parse_query(options.query_text(query, without), described, match_names=match_names)
+    parsed = parse_query(query_text(query, without), described, match_names=match_names)
     plan = Plan(
         described,
         parsed,
@@ -92,8 +79,10 @@ def explain(
     observed = None
     if replay:
         run = observe_paper if mesh.kind else observe
-        observed = run(plan, Replay.open(replay, described), BadRecordLog(OnError.FAIL, None))
-    write_text(_written(explained(plan, limit, observed), output_format))
+        observed = run(
+            plan, Replay.open(replay, described), BadRecordLog(on_error or OnError.FAIL, dead_letters)
+        )
+    write_text(_written(explained(plan, limit or DEFAULT_LIMIT, observed), output_format))
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:

@@ -11,6 +11,7 @@ import orjson
 import typer
 
 from skws.cli import options
+from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
@@ -44,15 +45,15 @@ def networks(
     match_names: options.MatchNames = False,
     without: options.Without = None,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
-    window: options.WindowText = None,
+    window: options.Window = None,
     limit: options.Limit = None,
 ) -> None:
     """The candidate networks of a query: the shapes of its results.
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
-    described = options.read_schema(schema)
-    parsed = parse_query(options.query_text(query, without), described, match_names=match_names)
+    described = read_schema(schema)
+    parsed = parse_query(query_text(query, without), described, match_names=match_names)
     for note in parsed.notes:
         tell(note)
     # Networks do not depend on windows: a given one is only checked.

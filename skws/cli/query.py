@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import orjson
 import typer
 
 from skws.cli import options
+from skws.cli.given import pattern_query, query_text
 from skws.cli.terminal import tell
 from skws.jobs.control import Command, ControlFolder
 from skws.sinks.text import escaped, visible
@@ -18,12 +20,14 @@ from skws_schema.errors import SkwsError, UsageError
 
 app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)
 
-Control = Annotated[
-    Path,
-    typer.Option(
-        "--control", "-c", metavar="DIR", help="The job's control folder.", show_default=False, readable=False
-    ),
-]
+
+class ListFormat(StrEnum):
+    """Formats of a list of queries."""
+
+    TEXT = "text"
+    JSONL = "jsonl"
+
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the query.", show_default=False)]
 Wait = Annotated[
     float,
@@ -33,21 +37,15 @@ Wait = Annotated[
 ]
 
 
-@app.command("add")
+@app.command("add", cls=options.Command)
 def add(
     name: Name,
-    control: Control,
+    control: options.Control,
     query: options.MaybeQueryWords = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option("--pattern", metavar="TEXT", help="A pattern instead, as of skws search --pattern."),
-    ] = None,
+    pattern: options.Pattern = None,
     select: options.Select = None,
     without: options.Without = None,
-    max_size: Annotated[
-        int | None,
-        typer.Option("--max-size", metavar="N", min=1, help=options.MAX_SIZE_HELP, show_default="the job's"),
-    ] = None,
+    max_size: options.MaxSizeOfJob = None,
     wait: Wait = 10.0,
 ) -> None:
     """Add a standing query; its current results come first.
@@ -61,29 +59,35 @@ def add(
 
 
 def _asked(words: list[str], pattern: str | None, select: str | None, without: list[str]) -> Query:
-    text = options.query_text(words, without)
+    text = query_text(words, without)
     if (pattern is None) == (not text):
         raise UsageError("expected a QUERY of keywords, or --pattern TEXT")
     if pattern is None and select is not None:
         raise UsageError("--select needs --pattern")
-    return Query(text) if pattern is None else options.pattern_query(pattern, select)
+    return Query(text) if pattern is None else pattern_query(pattern, select)
 
 
-@app.command("remove")
-def remove(name: Name, control: Control, wait: Wait = 10.0) -> None:
+@app.command("remove", cls=options.Command)
+def remove(name: Name, control: options.Control, wait: Wait = 10.0) -> None:
     """Remove a standing query."""
     send(control, Command("remove", name), wait)
 
 
-@app.command("list")
+@app.command("list", cls=options.Command)
 def list_queries(
-    control: Control,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
+    control: options.Control,
+    output_format: Annotated[
+        ListFormat, typer.Option("--format", "-f", help="Lines, or one JSON object for each query.")
+    ] = ListFormat.TEXT,
 ) -> None:
     """The standing queries of the job."""
     for one in _folder(control).standing():
         kind = "" if one.kind == KEYWORDS else f"{one.kind}: "
-        typer.echo(_json(one) if as_json else f"{visible(one.name)}: {kind}{visible(one.text)}")
+        typer.echo(
+            _json(one)
+            if output_format is ListFormat.JSONL
+            else f"{visible(one.name)}: {kind}{visible(one.text)}"
+        )
 
 
 def _json(one: Query) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
 from skws.queries.diagnosis import why_nothing
 from skws.replay_search import Search
+from skws.results.model import LiveResult, Result
 from skws.sinks.destination import destination
 from skws.sinks.formats import open_match_writer, open_writer
 from skws.spec.enums import EngineName, OutputFormat
@@ -20,17 +24,49 @@ from skws.spec.job import Job
 from skws.spec.query import SIZE
 from skws_schema.plural import counted
 
+Order: TypeAlias = Callable[[Iterator[LiveResult]], Iterator[LiveResult]]
 COUNT: Final = "count"
 """In place of a format: only the number of results."""
 
 
-def run_search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -> None:
-    """Search, write the results and print a summary. Raises SkwsError."""
+def run_search(
+    job: Job,
+    output_format: str,
+    output: Path | None,
+    *,
+    quiet: bool,
+    by_score: bool = False,
+    best: int | None = None,
+) -> None:
+    """Search, write the results and print a summary. Raises SkwsError.
+
+    ``by_score``: at the end, in order of score, at most ``best``; the job then has a ranking, and no limit.
+    """
+    order = _by_score(best) if by_score else iter
     with _forked_python(job):
-        _search(job, output_format, output, quiet=quiet)
+        _search(job, output_format, output, order, quiet=quiet)
 
 
-def _search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -> None:
+def _by_score(most: int | None) -> Order:
+    def ordered(results: Iterator[LiveResult]) -> Iterator[LiveResult]:
+        """Each result once, with its last end: the greatest score of when it was found comes first."""
+        found: dict[str, Result] = {}
+        for result in results:
+            assert isinstance(result, Result)  # noqa: S101 - keywords alone are scored
+            if result.op == "+":
+                found[result.id] = result
+            elif result.id in found:
+                found[result.id] = replace(found[result.id], end=result.end)
+        yield from sorted(found.values(), key=_worth, reverse=True)[:most]
+
+    return ordered
+
+
+def _worth(result: Result) -> float:
+    return result.score.value if result.score is not None else 0.0
+
+
+def _search(job: Job, output_format: str, output: Path | None, order: Order, *, quiet: bool) -> None:
     started = perf_counter()
     search = Search(job, tell=tell if not quiet else lambda _: None)
     for note in () if quiet else _notes(search):
@@ -40,7 +76,8 @@ def _search(job: Job, output_format: str, output: Path | None, *, quiet: bool) -
             _count(search, output, quiet=quiet)
         else:
             with _writer(search, OutputFormat(output_format), output) as writer:
-                _write(search, writer, OutputFormat(output_format), output, quiet=quiet)
+                as_json = output_format == OutputFormat.JSONL and order is iter
+                _write(search, writer, output, order, as_json=as_json, quiet=quiet)
     finally:
         tell_bad(search.bad)
     if not quiet:
@@ -75,14 +112,14 @@ def _writer(search: Search, output_format: OutputFormat, output: Path | None) ->
 
 
 def _write(
-    search: Search, writer: Any, output_format: OutputFormat, output: Path | None, *, quiet: bool
+    search: Search, writer: Any, output: Path | None, order: Order, *, as_json: bool, quiet: bool
 ) -> None:
-    as_json = output_format is OutputFormat.JSONL
     put = writer.write_line if as_json else writer.write
     with ProgressBar(wanted=not quiet) as bar:
         report = bar.report if bar.shown else unreported
-        with closing(search.json_lines(report) if as_json else search.results(report)) as results:
-            for result in results:
+        found: Any = search.json_lines(report) if as_json else search.results(report)
+        with closing(found) as results:
+            for result in order(results):
                 if output is None and sys.stdout.isatty():
                     bar.stop()  # the results themselves show progress
                 put(result)

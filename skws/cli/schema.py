@@ -10,12 +10,12 @@ import orjson
 import typer
 
 from skws.cli import options, query
+from skws.cli.given import read_schema
 from skws.cli.terminal import tell, write_text
 from skws.formats.sampling import sample
 from skws.jobs.control import Command
-from skws.sources.addresses import is_postgres
+from skws.sources.addresses import is_postgres, is_sqlite
 from skws.sources.databases import infer_schema as infer_of_database
-from skws.sources.databases import is_sqlite
 from skws_schema.errors import UsageError
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
@@ -45,13 +45,13 @@ class SchemaFormat(StrEnum):
 _SHOWN = {SchemaFormat.TEXT: show_text, SchemaFormat.DOT: to_dot, SchemaFormat.YAML: to_yaml}
 
 
-@app.command(short_help="Check a schema: every problem with line and column.")
+@app.command(cls=options.Command, short_help="Check a schema: every problem with line and column.")
 def check(file: SchemaPath) -> None:
     """Check a schema: every problem with its line and column, exit code 3; or ok.
 
     skws schema check examples/movies/schema.yaml
     """
-    described = options.read_schema(file)
+    described = read_schema(file)
     for warning in warnings(described):
         tell(f"warning: {warning}")
     window = parse_window(described.window)
@@ -63,7 +63,7 @@ def check(file: SchemaPath) -> None:
     write_text(f"ok: {_counts(described)}\n")
 
 
-@app.command()
+@app.command(cls=options.Command)
 def show(
     file: SchemaPath,
     output_format: Annotated[
@@ -74,26 +74,28 @@ def show(
 
     skws schema show examples/movies/schema.yaml
     """
-    write_text(_SHOWN[output_format](options.read_schema(file)))
+    write_text(_SHOWN[output_format](read_schema(file)))
 
 
-@app.command("json-schema", short_help="Print the JSON Schema of schema files, for editors.")
+@app.command(
+    "json-schema", cls=options.Command, short_help="Print the JSON Schema of schema files, for editors."
+)
 def print_json_schema() -> None:
     """Print the JSON Schema of schema files, from which editors complete and check them."""
     write_text(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
-@app.command("apply")
-def apply(file: SchemaPath, control: query.Control, wait: query.Wait = 10.0) -> None:
+@app.command("apply", cls=options.Command)
+def apply(file: SchemaPath, control: options.Control, wait: query.Wait = 10.0) -> None:
     """Change the schema of a running job.
 
     skws schema apply films.yaml --control DIR
     """
-    described = options.read_schema(file)
+    described = read_schema(file)
     query.send(control, Command("schema", file.name, schema=to_yaml(described)), wait)
 
 
-@app.command("infer", short_help="Draft a schema from replay files, or from a database.")
+@app.command("infer", cls=options.Command, short_help="Draft a schema from replay files, or from a database.")
 def infer_schema(
     paths: Annotated[
         list[str],

@@ -5,22 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from skws.cli import given as read
 from skws.cli import options
+from skws.cli.data import Data, engine_of, finite_data, with_schema
 from skws.cli.run import run_search
-from skws.sources.databases import is_sqlite
-from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
+from skws.sources.addresses import SQLITE, is_postgres, is_sqlite
+from skws.spec.enums import (
+    DEFAULT_MAX_SIZE,
+    SUFFIXES,
+    EngineChoice,
+    EvaluatorName,
+    OnError,
+    OutputFormat,
+    Sort,
+)
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws.spec.ranking import DEFAULT
 from skws_schema.errors import UsageError
 
 _OF_STREAMS: Final = {
-    name.replace("-", "_"): name
+    name.replace("-", "_"): f"--{name}"
     for name in (
-        "replay",
         "pattern",
         "engine",
         "master",
@@ -40,7 +50,6 @@ _OF_STREAMS: Final = {
 }
 """Options without a meaning for a database as it is now."""
 _OF_KEYWORDS: Final = {
-    "query": "a QUERY of keywords",
     "max_size": "--max-size",
     "match_names": "--match-names",
     "without": "--without",
@@ -50,8 +59,11 @@ _OF_KEYWORDS: Final = {
     "no_demand": "--no-demand",
     "evaluator": "--evaluator",
     "index": "--index",
+    "sort": "--sort",
 }
 """Options without a meaning for a pattern."""
+_OF_TIME: Final = {"top": "--top", "pattern": "--pattern", "lateness": "--lateness", "mesh": "--mesh"}
+"""Options that do not go with an order by score."""
 
 
 class SearchFormat(StrEnum):
@@ -72,39 +84,31 @@ _SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFI
 
 def search(
     context: typer.Context,
-    query: Annotated[
-        list[str] | None, typer.Argument(metavar="QUERY", help=options.QUERY_HELP, show_default=False)
-    ] = None,
-    schema: options.SchemaOfSource = None,
-    replay: options.MaybeReplays = None,
+    query: options.SourceAndWords = None,
+    source: options.Source = None,
+    replay: options.Replays = None,
     database: Annotated[
         str | None,
         typer.Option(
             "--database",
             metavar="URL",
-            help="Instead of a replay: a SQLite file or postgresql://... as it is now, best results first.",
+            help="As SOURCE: a SQLite file or postgresql://... as it is now, best results first.",
             show_default=False,
         ),
     ] = None,
+    schema: options.MaybeSchema = None,
     index: Annotated[
         Path | None,
-        typer.Option("--index", metavar="FILE", help="With --database: file for its index.", readable=False),
-    ] = None,
-    pattern: Annotated[
-        str | None,
         typer.Option(
-            "--pattern",
-            metavar="TEXT",
-            help="Instead of keywords: a pattern such as 'login l ; refund r where l.user = r.user', or a "
-            "query such as 'Q(x) <- A(x), B(x, _)'.",
-            show_default=False,
+            "--index", metavar="FILE", help="Of a database: the file for its index.", readable=False
         ),
     ] = None,
+    pattern: options.Pattern = None,
     select: options.Select = None,
-    engine: options.Engine = EngineName.SPARK,
+    engine: options.Engine = EngineChoice.AUTO,
     master: options.Master = None,
     jobs: options.Jobs = None,
-    window: options.WindowText = None,
+    window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     mesh: options.Mesh = options.MeshName.COLUMNAR,
     purge: options.Purge = None,
@@ -112,16 +116,7 @@ def search(
     evaluator: options.Evaluator = EvaluatorName.MESH,
     match_names: options.MatchNames = False,
     without: options.Without = None,
-    lateness: Annotated[
-        str | None,
-        typer.Option(
-            "--lateness",
-            metavar="D",
-            help="Take records in order of arrival and drop those later than this ('30 s', '0 s'). "
-            "With --engine local.",
-            show_default="sort by time",
-        ),
-    ] = None,
+    lateness: options.Lateness = None,
     output_format: Annotated[
         SearchFormat | None,
         typer.Option(
@@ -132,12 +127,13 @@ def search(
         ),
     ] = None,
     output: options.Output = None,
-    on_error: options.BadRecords = OnError.FAIL,
+    on_error: options.BadRecords = None,
     dead_letters: options.DeadLetters = None,
-    allow_unbounded_windows: options.AllowUnboundedWindows = False,
+    allow_unbounded_windows: options.ForceUnboundedWindows = False,
     rank: options.Rank = None,
     explain_score: options.ExplainScore = False,
     half_life: options.HalfLife = None,
+    sort: options.Sorting = Sort.TIME,
     top: options.TopSize = None,
     group: options.Group = False,
     append_only: options.AppendOnly = False,
@@ -145,75 +141,87 @@ def search(
     memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """All results of a keyword query over a replay, or the best of a database as it is now.
+    """All results of a query over files, or the best of a database as it is now.
 
-    \b
-    skws search tarantino travolta -s examples/movies/schema.yaml \\
-        -r examples/movies/replay.jsonl
-    """  # noqa: D301 - the character keeps lines as they are
+    skws search examples/movies/replay.jsonl tarantino travolta
+    """
     given = dict(locals())
-    of_streams = dict(_OF_STREAMS)
-    if database is None and schema is None and replay:
-        database = _database_of(replay)
-        if database is not None:
-            del of_streams["replay"], given["replay"]
-    if database is not None:
+    data = _data(query or [], source, replay, database)
+    if data.database:
         _refuse(
-            context,
-            of_streams,
-            "--{} is not for --database, which is searched as it is now, in this process",
+            context, _OF_STREAMS, "{} is not for a database, which is searched as it is now, in this process"
         )
-    elif not replay:
-        after = any(word.startswith("--") for word in query or ())
-        raise UsageError(
-            "Missing option '--replay'" + " (everything after -- is the query; put options before it)" * after
-        )
-    written = options.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
+    given["replay"] = data.replay
+    written = read.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
     if pattern is not None:
-        _check_pattern(context, select, written)
-        asked = options.pattern_query(pattern, select)
+        _check_pattern(context, data, select, written)
+        asked = read.pattern_query(pattern, select)
     else:
-        best = options.top_choice(top, group=group, append_only=append_only)
-        ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
-        asked = Query.of_keywords(_keywords(query, without, select, written), ranking, best)
-    if database is None and schema is None and index is None:
-        given["schema"] = options.drafted_schema([str(path) for path in replay or ()], quiet=quiet)
-        given["engine"] = options.engine_without_schema(context, engine, master)
-    if database is not None:
-        from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
-
-        as_format = OutputFormat(written.value)
-        search_database(database, asked, options.job_fields(given), index, as_format, output, quiet=quiet)
+        best = read.top_choice(top, group=group, append_only=append_only)
+        if sort is Sort.SCORE:
+            _refuse(context, _OF_TIME, "--sort score does not go together with {}")
+            rank = rank or DEFAULT
+        ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
+        asked = Query.of_keywords(_keywords(data, without, select, written), ranking, best)
+    if data.database:
+        _search_database(data.address, asked, given, index, OutputFormat(written.value), output, quiet=quiet)
         return
     if index is not None:
-        raise UsageError("--index needs --database: a replay has no index")
-    job = Job({asked.text: asked}, demand=not no_demand, **options.job_fields(given))
-    run_search(job, written.value, output, quiet=quiet)
+        raise UsageError("--index needs a database: a replay has no index")
+    with_schema(data, given, quiet=quiet)
+    given["engine"] = engine_of(engine, master, replay=data.replay, quiet=quiet)
+    by_score = sort is Sort.SCORE
+    if by_score:
+        given["limit"] = None  # which are the best is known at the end
+    job = Job({asked.text: asked}, demand=not no_demand, **read.job_fields(given))
+    run_search(job, written.value, output, quiet=quiet, best=limit, by_score=by_score)
 
 
-def _database_of(replay: list[Path]) -> str | None:
-    """The SQLite file that is given as the replay, None for others. Raises UsageError for a server."""
-    if any(str(path).startswith(("postgresql:", "postgres:")) for path in replay):
-        # Paths change addresses, and errors about them would show passwords.
-        raise UsageError("--replay takes files; for a PostgreSQL database use --database postgresql://...")
-    return str(replay[0]) if len(replay) == 1 and is_sqlite(str(replay[0])) else None
+def _data(words: list[str], source: str | None, replay: list[Path] | None, database: str | None) -> Data:
+    """Raises UsageError unless the data is given once."""
+    if database is None:
+        return finite_data(words, source, replay)
+    if source is not None or replay:
+        raise UsageError("--database and --source or --replay both give the data: expected one of them")
+    known = is_postgres(database) or is_sqlite(database)
+    return Data(database if known else f"{SQLITE}{database}", (), tuple(words))
 
 
-def _keywords(
-    words: list[str] | None, without: list[str] | None, select: str | None, written: SearchFormat
-) -> str:
+def _search_database(
+    url: str,
+    asked: Query,
+    given: dict[str, Any],
+    index: Path | None,
+    written: OutputFormat,
+    output: Path | None,
+    *,
+    quiet: bool,
+) -> None:
+    from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
+
+    if is_postgres(url) and given["schema"] is None:
+        given |= {"schema": None, "on_error": OnError.FAIL}  # its catalog is read each time
+    else:
+        with_schema(Data(url, (), ()), given, quiet=quiet)
+    del given["engine"]
+    search_database(url, asked, read.job_fields(given), index, written, output, quiet=quiet)
+
+
+def _keywords(data: Data, without: list[str] | None, select: str | None, written: SearchFormat) -> str:
     """The text of a query of keywords. Raises UsageError for options that only patterns have."""
     if select is not None:
         raise UsageError("--select needs --pattern")
-    if not words:
-        raise UsageError("nothing to search for: expected keywords, or --pattern TEXT")
+    if not data.words:
+        raise UsageError("nothing to search for: expected keywords after SOURCE, or --pattern TEXT")
     if written is SearchFormat.COUNT:
         raise UsageError("--format count needs --pattern")
-    return options.query_text(words, without)
+    return read.query_text(data.words, without)
 
 
-def _check_pattern(context: typer.Context, select: str | None, written: SearchFormat) -> None:
+def _check_pattern(context: typer.Context, data: Data, select: str | None, written: SearchFormat) -> None:
     """Raises UsageError for options that only keywords have, or a format that cannot show attributes."""
+    if data.words:
+        raise UsageError("--pattern does not go together with a QUERY of keywords")
     _refuse(context, _OF_KEYWORDS, "--pattern does not go together with {}")
     if select is not None and written not in _COUNTED:
         raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")

@@ -10,12 +10,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from skws.cli import given as read
 from skws.cli import options
+from skws.cli.data import live_data, with_schema
 from skws.cli.live import with_json_errors
 from skws.durable.files import PRIVATE, replaced
 from skws.hosts import LOOPBACK
 from skws.jobs.log import Log, LogFormat
-from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, OnError
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName
 from skws.spec.job import Job
 from skws_schema.errors import ConfigurationError, UsageError
 from skws_schema.memory import shown
@@ -27,22 +29,15 @@ _MEGABYTE: Final = 1 << 20
 
 
 def serve(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="postgresql://..., kafka://HOST:PORT/TOPIC, a file or directory that grows, "
-            "or replay:PATH?speed=N",
-            show_default=False,
-        ),
-    ],
-    schema: options.SchemaOfSource = None,
-    host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="The address to listen at.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen at; 0: any.")
-    ] = 8080,
+    of: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE", help=f"The data: {options.SOURCES}, kafka://..., replay:PATH."),
+    ] = None,
+    source: options.Source = None,
+    replay: options.Replays = None,
+    schema: options.MaybeSchema = None,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8080,
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,32 +56,15 @@ def serve(
             readable=False,
         ),
     ] = None,
-    window: options.WindowText = None,
+    engine: options.Engine = EngineChoice.AUTO,
+    window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
     force_unbounded: options.ForceUnbounded = False,
-    allow_unbounded_windows: options.AllowUnboundedWindows = False,
-    lateness: Annotated[
-        str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
-    ] = "0 s",
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sink",
-            metavar="SINK",
-            help="Where the results of all saved searches go besides, as of skws watch; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="DIR",
-            help="Resume from this folder after any end of the process; saved searches and events stay.",
-            readable=False,
-        ),
-    ] = None,
+    allow_unbounded_windows: options.ForceUnboundedWindows = False,
+    lateness: options.Lateness = None,
+    sink: options.Sinks = None,
+    checkpoint: options.Checkpoint = None,
     keep: Annotated[
         int, typer.Option("--keep", metavar="MB", min=1, help="Megabytes of events to keep for subscribers.")
     ] = 64,
@@ -96,15 +74,10 @@ def serve(
     most_streams: Annotated[
         int, typer.Option("--most-streams", metavar="N", min=1, help="The most event streams at once.")
     ] = 5_000,
-    on_error: options.BadRecords = OnError.FAIL,
-    dead_letters: options.LateLetters = None,
-    speed: Annotated[
-        float | None,
-        typer.Option("--speed", metavar="N", help="For a replay: N seconds of it in each second."),
-    ] = None,
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")
-    ] = LogFormat.TEXT,
+    on_error: options.BadRecords = None,
+    dead_letters: options.DeadLetters = None,
+    speed: options.Speed = None,
+    log_format: options.LoggedAs = LogFormat.TEXT,
     memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -113,21 +86,25 @@ def serve(
     skws serve postgresql://localhost/shop
     """
     given = dict(locals())
-    if source == "-":
+    data = live_data(of or [], source, replay)
+    if data.words:
+        raise UsageError(f"expected one SOURCE to serve, found also {data.words[0]!r}")
+    if data.address == "-":
         raise UsageError(
             "the source - is standard input: expected one that others write to while it is served"
         )
-    if schema is None:
-        given["schema"] = options.drafted_schema([source], quiet=quiet)
-        given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
-    job = Job({}, sinks=tuple(sink or ()), engine=EngineName.LOCAL, **_job_fields(given))
+    if engine is EngineChoice.SPARK:
+        raise UsageError("--engine spark: searches over HTTP are answered in process; expected auto or local")
+    given |= {"source": data.address, "replay": data.replay, "engine": EngineName.LOCAL}
+    with_schema(data, given, quiet=quiet)
+    job = Job({}, sinks=tuple(sink or ()), **_job_fields(given))
     notes = Log(log_format, quiet)
     with with_json_errors(notes):
         _serve(job, notes, given)
 
 
 def _job_fields(given: dict[str, Any]) -> dict[str, Any]:
-    return options.job_fields({key: value for key, value in given.items() if key != "name"})
+    return read.job_fields({key: value for key, value in given.items() if key != "name"})
 
 
 def _serve(job: Job, notes: Log, given: dict[str, Any]) -> None:

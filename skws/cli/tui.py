@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skws.cli import given as read
 from skws.cli import options
+from skws.cli.data import engine_of, live_data, with_schema
 from skws.cli.terminal import on_terminal
-from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, OnError
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, OnError
 from skws_schema.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,48 +22,22 @@ if TYPE_CHECKING:
 
 def tui(
     context: typer.Context,
-    schema: options.SchemaOfSource = None,
-    query: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="QUERY",
-            help="Keywords to begin with; several arguments are one query.",
-            show_default=False,
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source",
-            "-S",
-            metavar="SOURCE",
-            help="File or directory that grows, replay:PATH?speed=N, postgresql://... or "
-            "kafka://HOST:PORT/TOPIC",
-            show_default=False,
-        ),
-    ] = None,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            "--replay", "-r", metavar="PATH", help="Short for --source replay:PATH.", readable=False
-        ),
-    ] = None,
-    speed: Annotated[
-        float, typer.Option("--speed", metavar="N", help="For a replay: a factor on its speed.")
-    ] = 1.0,
-    engine: options.Engine = EngineName.LOCAL,
+    query: options.SourceAndWords = None,
+    source: options.Source = None,
+    replay: options.Replays = None,
+    schema: options.MaybeSchema = None,
+    speed: options.Speed = None,
+    engine: options.Engine = EngineChoice.AUTO,
     master: options.Master = None,
-    window: options.WindowText = None,
+    window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
-    allow_unbounded_windows: options.AllowUnboundedWindows = False,
+    allow_unbounded_windows: options.ForceUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,
-    lateness: Annotated[
-        str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
-    ] = "0 s",
-    on_error: options.BadRecords = OnError.SKIP,
-    dead_letters: options.LateLetters = None,
+    lateness: options.Lateness = None,
+    on_error: options.BadRecords = None,
+    dead_letters: options.DeadLetters = None,
     memory: options.Memory = None,
     theme: Annotated[
         str | None,
@@ -74,8 +50,8 @@ def tui(
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve the app to browsers, at an address with a secret token.")
     ] = False,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where --serve listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Of --serve.")] = 8000,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8000,
     open_to_others: Annotated[
         bool, typer.Option("--open-to-others", help="Let --serve listen beyond this machine.")
     ] = False,
@@ -91,33 +67,27 @@ def tui(
     """The terminal UI: standing queries over a live source or a replay.
 
     \b
-    skws tui -s examples/movies/schema.yaml \\
-        -r examples/movies/replay.jsonl --speed 1e8
+    skws tui postgresql://localhost/shop
+    skws tui -r examples/movies/replay.jsonl --speed 1e8 tarantino
     """  # noqa: D301 - the character keeps lines as they are
     given = dict(locals())
-    if source is not None and replay is not None:
-        raise UsageError("--source and --replay mean the same: give only one of them")
-    if source == "-":
-        raise UsageError(
-            "--source -: the terminal UI reads keys from standard input; expected another source"
-        )
-    from skws_tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415 - help is shown without Textual
+    # Help is shown without Textual.
+    from skws_tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
-    text = options.query_text(query or [], without)
-    del given["replay"]  # Job has it for searches
-    given["source"] = address = f"replay:{replay}" if replay is not None else source or ""
-    if speed == 1 or (speed > 0 and not address.startswith("replay:")):
+    data = live_data(query or [], source, replay)
+    if data.address == "-":
+        raise UsageError("the source - is standard input, from which the terminal UI reads keys")
+    given |= {"source": data.address, "replay": data.replay}
+    if speed == 1 or (speed is not None and speed > 0 and not data.address.startswith("replay:")):
         given["speed"] = None  # other sources have their own speed
-    if schema is None:
-        if not address:
-            raise UsageError("Missing option '--schema', or --source or --replay to infer one from")
-        given["schema"] = schema = options.drafted_schema([address])
-        given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
-    job = live_job(**options.job_fields(given))
+    text = read.query_text(data.words, without)
+    with_schema(data, given, quiet=is_served(), default=OnError.SKIP)
+    given["engine"] = engine_of(engine, master)
+    job = live_job(**read.job_fields(given))
     request = UiRequest(
         job,
-        schema_path=schema,
+        schema_path=given["schema_path"],
         queries=(text,) if text else (),
         theme=theme,
         restore=not fresh,

@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
+from skws.cli import given as read
 from skws.cli import options
+from skws.cli.data import engine_of, live_data, with_schema
 from skws.cli.live import FollowedFile, run_watch
 from skws.cli.terminal import tell
 from skws.jobs.alerts import read_alerts
 from skws.jobs.log import Log, LogFormat
 from skws.jobs.slots import drop
-from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineName, EvaluatorName, OnError, OutputFormat
+from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineChoice, EvaluatorName, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, TOP, Query, ranking_options, top_options
 from skws.spec.ranking import RankingChoice, TopChoice
@@ -40,36 +42,11 @@ def ranked_queries(
 
 
 def watch(
-    context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--source",
-            "-S",
-            metavar="SOURCE",
-            help="File or directory that grows, - for stdin, replay:PATH?speed=N, postgresql://... or "
-            "kafka://HOST:PORT/TOPIC",
-            show_default=False,
-        ),
-    ],
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema",
-            "-s",
-            metavar="FILE",
-            help="YAML of the schema.",
-            show_default="inferred from the data",
-            readable=False,
-        ),
-    ] = None,
-    query: options.MaybeQueryWords = None,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pattern", metavar="TEXT", help="A pattern, as of skws search --pattern; may be repeated."
-        ),
-    ] = None,
+    query: options.SourceAndWords = None,
+    source: options.Source = None,
+    replay: options.Replays = None,
+    schema: options.MaybeSchema = None,
+    pattern: options.Patterns = None,
     select: options.Select = None,
     queries: Annotated[
         Path | None,
@@ -80,58 +57,25 @@ def watch(
             readable=False,
         ),
     ] = None,
-    engine: options.Engine = EngineName.SPARK,
+    engine: options.Engine = EngineChoice.AUTO,
     master: options.Master = None,
-    packages: Annotated[
-        str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, separated by commas.")
-    ] = "",
-    window: options.WindowText = None,
+    packages: options.Packages = "",
+    window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     force_unbounded: options.ForceUnbounded = False,
-    allow_unbounded_windows: options.AllowUnboundedWindows = False,
+    allow_unbounded_windows: options.ForceUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,
     evaluator: options.Evaluator = EvaluatorName.MESH,
-    lateness: Annotated[
-        str, typer.Option("--lateness", metavar="D", help="Accept records that are this late ('30 s').")
-    ] = "0 s",
+    lateness: options.Lateness = None,
     output_format: options.ResultFormat = None,
     output: options.Output = None,
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sink",
-            metavar="SINK",
-            help="Destination of results: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
-            "kafka://HOST:PORT/TOPIC, https://... or command:PROGRAM; may be repeated. It replaces standard "
-            "output; stdout:FORMAT adds it again.",
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkpoint",
-            metavar="DIR",
-            help="Resume from this folder after any end of the process.",
-            readable=False,
-        ),
-    ] = None,
-    control: Annotated[
-        Path | None,
-        typer.Option(
-            "--control",
-            metavar="DIR",
-            help="Folder for skws query.",
-            show_default="CHECKPOINT/control",
-            readable=False,
-        ),
-    ] = None,
-    on_error: options.BadRecords = OnError.FAIL,
-    dead_letters: options.LateLetters = None,
-    speed: Annotated[
-        float | None,
-        typer.Option("--speed", metavar="N", help="For a replay: N seconds of it in each second."),
-    ] = None,
+    sink: options.Sinks = None,
+    checkpoint: options.Checkpoint = None,
+    control: options.MaybeControl = None,
+    on_error: options.BadRecords = None,
+    dead_letters: options.DeadLetters = None,
+    speed: options.Speed = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -146,9 +90,7 @@ def watch(
         Path | None,
         typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.", readable=False),
     ] = None,
-    log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")
-    ] = LogFormat.TEXT,
+    log_format: options.LoggedAs = LogFormat.TEXT,
     drop_slot: Annotated[
         bool,
         typer.Option("--drop-slot", help="Only drop the slot that an earlier run left in the database."),
@@ -165,14 +107,16 @@ def watch(
 ) -> None:
     """Results of standing queries as they arrive, until interrupted or the source ends.
 
-    skws watch tarantino travolta --schema schema.yaml --source incoming/ --engine local
+    skws watch incoming/ tarantino travolta
     """
     given = dict(locals())
+    data = live_data(query or [], source, replay)
+    given |= {"source": data.address, "replay": data.replay}
     if drop_slot:
-        tell(drop(source, None if checkpoint is None else checkpoint / "source"))
+        tell(drop(data.address, None if checkpoint is None else checkpoint / "source"))
         return
-    best = options.top_choice(top, group=group, append_only=append_only)
-    ranking = options.ranking_choice(rank, half_life, explain=explain_score, top=best)
+    best = read.top_choice(top, group=group, append_only=append_only)
+    ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
     alerts = {} if queries is None else read_alerts(queries)
 
     def asked(queries: Mapping[str, Query]) -> dict[str, Query]:
@@ -181,15 +125,13 @@ def watch(
     of_file = {name: alert.query for name, alert in alerts.items()}
     if control is None and checkpoint is not None:
         given["control"] = checkpoint / "control"
-    written = options.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
-    if schema is None:
-        given["schema"] = options.drafted_schema([source], quiet=quiet)
-        given["engine"] = options.engine_without_schema(context, engine, master)
-        given["force_unbounded"] = True  # its rows live until they are deleted, as the draft says
+    written = read.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
+    with_schema(data, given, quiet=quiet)
+    given["engine"] = engine_of(engine, master, packages, quiet=quiet)
     request = Job(
-        asked(options.named_queries(query or [], pattern or [], of_file, select, without)),
+        asked(read.named_queries(data.words, pattern or [], of_file, select, without)),
         sinks=_sinks(written, output, sink or []),
-        **options.job_fields(given),
+        **read.job_fields(given),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")

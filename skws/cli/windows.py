@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand
 
 from skws.cli import options
+from skws.cli.given import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
 from skws.sinks.destination import destination
@@ -46,7 +46,7 @@ _SUFFIXES: Final = {
 }
 
 
-class Command(TyperCommand):
+class Command(options.Command):
     """A command whose ``--pair`` takes two values, which typer has no repeatable option for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -77,7 +77,7 @@ def windows(
             show_default=False,
         ),
     ] = None,
-    replay: options.MaybeReplays = None,
+    replay: options.Replays = None,
     pair: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,8 +103,11 @@ def windows(
             "--lookback", metavar="K", min=0, max=MAX_LOOKBACK, help="With --pair or --formula: at least K."
         ),
     ] = 0,
-    select: Annotated[
-        Selection | None, typer.Option("--select", help="With --pair or --formula.", show_default="every")
+    selection: Annotated[
+        Selection | None,
+        typer.Option(
+            "--selection", help="With --pair or --formula: these of its windows.", show_default="every"
+        ),
     ] = None,
     per: Annotated[
         list[str] | None,
@@ -117,7 +120,7 @@ def windows(
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only print the static verdict, as JSON.")] = False,
-    allow_unbounded: options.AllowUnboundedWindows = False,
+    allow_unbounded: options.ForceUnboundedWindows = False,
     output_format: Annotated[
         WindowsFormat | None,
         typer.Option(
@@ -128,7 +131,7 @@ def windows(
         ),
     ] = None,
     output: options.Output = None,
-    on_error: options.BadRecords = OnError.FAIL,
+    on_error: options.BadRecords = None,
     dead_letters: options.DeadLetters = None,
     limit: options.Limit = None,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
@@ -145,18 +148,18 @@ def windows(
     values = pair or []
     job = Job.search(
         Query.of_windows(
-            options.query_text(expression or []),
+            query_text(expression or []),
             pairs=tuple(zip(values[::2], values[1::2], strict=True)),
             formula=formula,
             lookback=lookback,
-            select=select,
+            select=selection,
             per=per or (),
             aggregates=aggregate or (),
         ),
-        options.read_schema(schema),
+        read_schema(schema),
         *(replay or ()),
         engine=EngineName.LOCAL,
-        on_error=on_error,
+        on_error=on_error or OnError.FAIL,
         dead_letters=dead_letters,
         limit=limit,
         allow_unbounded_windows=allow_unbounded,
@@ -168,7 +171,7 @@ def windows(
     if check:
         _describe(plan, None, output)
         return
-    written = options.chosen_format(output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
+    written = chosen_format(output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
     if written in (WindowsFormat.DOT, WindowsFormat.SVG):
         _describe(plan, written, output)
         return

@@ -72,7 +72,14 @@ def _begins_packed(path: Path, _inode: int, _filled: bool) -> bool:
     """Cached: a followed file is asked for at each look."""
     with path.open("rb") as file:
         head = file.read(4096)
-    return head.startswith(_WIDE) or _is_document(path, head)
+    return _is_wide(head) or _is_document(path, head)
+
+
+def _is_wide(head: bytes) -> bool:
+    """True for UTF-16 with a byte order mark; not for one line of it among others."""
+    end = head.find(b"\n")
+    zero = end + 1 if head.startswith(codecs.BOM_UTF16_LE) else end - 1
+    return head.startswith(_WIDE) and (end < 0 or head[zero : zero + 1] in (b"", b"\0"))
 
 
 def unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
@@ -80,7 +87,7 @@ def unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
     unpack = _UNPACK.get(path.suffix.lower())
     plain: Any = file if unpack is None else io.BufferedReader(unpack(file, path))
     head = plain.peek(4096)[:4096]
-    if head.startswith(_WIDE):
+    if _is_wide(head):
         plain = io.BufferedReader(_Recoded(path, plain))
         head = plain.peek(4096)[:4096]
     return io.BytesIO(b"".join(_lines(path, plain))) if _is_document(path, head) else plain

@@ -29,8 +29,8 @@ from skws.index.file import IndexFile, mark_of, packed
 from skws.index.make import as_batches, make_index, make_parts
 from skws.index.table import TableIndex, all_relations, arrow_schema
 from skws.progress import Progress, ReportProgress, unreported
-from skws.sources.addresses import is_postgres
-from skws.sources.databases import Database, database_at, is_sqlite
+from skws.sources.addresses import is_postgres, is_sqlite
+from skws.sources.databases import Database, database_at
 from skws.sources.feed import redacted
 from skws.spec.enums import OnError
 from skws_mesh.columnar.key_sets import KeySets

@@ -1,4 +1,4 @@
-"""Sources by address: a path, ``-``, ``replay:PATH?speed=N``, or the URL of a database or of topics."""
+"""Sources by address: a path, ``-``, ``replay:PATH?speed=N``, SQLite, a URL of a database or topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from skws_schema.errors import UsageError, nearest
 
 POSTGRES: Final = ("postgresql://", "postgres://")
 KAFKA: Final = "kafka://"
-_SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file")
+SQLITE: Final = "sqlite:"
+_SQLITE_SUFFIXES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
+_SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file", "sqlite")
 _REPLAY: Final = "replay:"
 
 
@@ -31,8 +33,8 @@ def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None =
     """
     if text == "-":
         return StdinSource()
-    if text.startswith(POSTGRES):
-        return _postgres(text, folder, clock or SystemClock())
+    if text.startswith(POSTGRES) or is_sqlite(text):
+        return _database(text, folder, clock or SystemClock())
     if text.startswith(KAFKA):
         return _kafka(text, clock or SystemClock())
     if text.startswith(_REPLAY):
@@ -66,6 +68,20 @@ def is_postgres(text: str) -> bool:
     return text.startswith(POSTGRES)
 
 
+def is_sqlite(text: str) -> bool:
+    """True for the address of a SQLite file, or a path with a suffix of one."""
+    return text.startswith(SQLITE) or (
+        Path(text).suffix in _SQLITE_SUFFIXES and "://" not in text and not text.startswith(_REPLAY)
+    )
+
+
+def is_address(text: str) -> bool:
+    """True if ``text`` has the form of a source other than a path."""
+    scheme, colon, rest = text.partition(":")
+    known = scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
+    return text == "-" or (bool(colon) and known)
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """For imports of packages that an extra installs. Raises SourceError that names the extra."""
@@ -75,7 +91,11 @@ def installed() -> Iterator[None]:
         raise missing_extra(error) or error from None
 
 
-def _postgres(text: str, folder: Path | None, clock: Clock) -> Source:
+def _database(text: str, folder: Path | None, clock: Clock) -> Source:
+    if is_sqlite(text):
+        from skws.sources.snapshot import SnapshotSource  # noqa: PLC0415 - for SQLite only
+
+        return SnapshotSource(text)
     with installed():
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415

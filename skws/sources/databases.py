@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from skws.sources.addresses import installed, is_postgres
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
-
-SQLITE: Final = "sqlite:"
-_SUFFIXES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
 
 
 class Database(Protocol):
@@ -31,11 +27,6 @@ class Database(Protocol):
         """The rows of a relation's table, with the types of its attributes."""
 
 
-def is_sqlite(text: str) -> bool:
-    """True for the address of a SQLite file, or a path with a suffix of one."""
-    return text.startswith(SQLITE) or Path(text).suffix in _SUFFIXES
-
-
 def database_at(text: str) -> Database:
     """The database at an address. Raises UsageError, SourceError."""
     if is_postgres(text):
@@ -44,7 +35,7 @@ def database_at(text: str) -> Database:
         return PostgresDatabase.of(text)
     from skws.sources.sqlite import SqliteDatabase  # noqa: PLC0415 - for SQLite only
 
-    return SqliteDatabase(Path(text.removeprefix("sqlite://").removeprefix(SQLITE)))
+    return SqliteDatabase.of(text)
 
 
 def infer_schema(address: str, name: str | None, window: str) -> str:

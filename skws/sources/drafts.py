@@ -16,8 +16,8 @@ from typing import Final
 from skws.durable.files import replaced
 from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import KAFKA, is_postgres
-from skws.sources.databases import inference_of, is_sqlite
+from skws.sources.addresses import KAFKA, SQLITE, is_postgres, is_sqlite
+from skws.sources.databases import inference_of
 from skws.sources.feed import redacted
 from skws_schema.errors import SourceError, UsageError
 from skws_schema.infer.infer import Inference, infer
@@ -55,7 +55,7 @@ def draft_of(sources: Sequence[str]) -> Draft:
         inference = _inferred(places)
         path = _keep(_paths(places), lambda: _text(inference, data))
         return Draft(
-            path, load_schema(path), (*_summary(inference), f"schema: kept in {path}; edit it freely")
+            path, load_schema(path), (*summary(inference), f"schema: kept in {path}; edit it freely")
         )
     kept = load_schema(path)
     note = f"schema: {path}, kept from before; delete it to infer another"
@@ -71,7 +71,7 @@ def draft_of(sources: Sequence[str]) -> Draft:
     return Draft(
         path,
         load_schema(path),
-        (*_summary(inference), f"schema: {path}, drafted again: the data has changed"),
+        (*summary(inference), f"schema: {path}, drafted again: the data has changed"),
     )
 
 
@@ -103,12 +103,16 @@ def _paths(places: Sequence[str]) -> list[Path]:
     )
     if len(places) > 1 or is_postgres(places[0]):
         return [own]
-    path = Path(places[0]).resolve()
+    path = _path(places[0]).resolve()
     return [path.with_name(f"{path.name}{KEPT_SCHEMA}"), own]
 
 
+def _path(place: str) -> Path:
+    return Path(place.removeprefix("sqlite://").removeprefix(SQLITE))
+
+
 def _identity(place: str) -> str:
-    return redacted(place) if is_postgres(place) else str(Path(place).resolve())
+    return redacted(place) if is_postgres(place) else str(_path(place).resolve())
 
 
 def _name(place: str) -> str:
@@ -161,7 +165,7 @@ def _stamp(places: Sequence[str]) -> str | None:
     states = [
         (str(file), state.st_size, state.st_mtime_ns)
         for place in places
-        for file in _files(Path(place))
+        for file in _files(_path(place))
         for state in (file.stat(),)
     ]
     return _digest(repr(states))
@@ -178,8 +182,8 @@ def _files(path: Path) -> Iterator[Path]:
         raise SourceError(f"{path}: {error.strerror or error}") from None
 
 
-def _summary(inference: Inference) -> Iterator[str]:
-    """What was inferred, in a few lines."""
+def summary(inference: Inference) -> Iterator[str]:
+    """A few lines on what was inferred."""
     schema = inference.schema()
     relations = [relation.name for relation in schema.relations]
     yield f"inferred {counted(len(relations), 'relation')}: {_listed(relations)}"

@@ -61,6 +61,11 @@ class SqliteDatabase:
                 f"{nearest_file(path)}"
             )
 
+    @classmethod
+    def of(cls, address: str) -> SqliteDatabase:
+        """The file of a path, or of ``sqlite:FILE``. Raises SourceError."""
+        return cls(Path(address.removeprefix("sqlite://").removeprefix("sqlite:")))
+
     @property
     def name(self) -> str:
         return str(self._path)

@@ -21,6 +21,21 @@ class EngineName(StrEnum):
     LOCAL = "local"
 
 
+class EngineChoice(StrEnum):
+    """An engine, or the one that fits: in process, unless a master or very large data asks for Spark."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+class Sort(StrEnum):
+    """The order of the results of a search."""
+
+    TIME = "time"
+    SCORE = "score"
+
+
 class EvaluatorName(StrEnum):
     """Evaluators of candidate networks; results do not depend on them.
 

@@ -288,7 +288,7 @@ RULES: Final = (
     ),
     Rule(
         _qualified_text,
-        "--lookback, --select and --per go with --pair or --formula; an expression says all that "
+        "--lookback, --selection and --per go with --pair or --formula; an expression says all that "
         "itself: 'every open when ... close when ... per user'",
     ),
     Rule(

@@ -217,5 +217,5 @@ def test_a_replay_on_spark_gives_what_it_gives_here(folder: Folder, spark: Spark
 def test_what_a_source_alone_can_have_is_refused_for_a_replay(folder: Folder) -> None:
     code, _, told = folder.bounds("run", EXAMPLE, "--checkpoint", str(folder.path / "kept"))
     assert (code, "need --source: a replay has an end" in told) == (2, True)
-    code, _, told = folder.bounds("run", EXAMPLE, "--master", "local[2]")
+    code, _, told = folder.bounds("run", EXAMPLE, "--engine", "local", "--master", "local[2]")
     assert (code, "--master needs --engine spark" in told) == (2, True)

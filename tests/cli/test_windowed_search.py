@@ -83,8 +83,8 @@ def test_windows_that_pile_up_in_a_schema(shop: Path, skws: Skws, searched: Sear
     piling = SCHEMA.format(window="window: every open when login close when logout")
     (shop / "piling.yaml").write_text(piling)
     refused = searched("piling.yaml")
-    assert (refused.code, "--allow-unbounded-windows" in refused.err) == (3, True)
-    assert searched("piling.yaml", "--allow-unbounded-windows").code == 0
+    assert (refused.code, "--force-unbounded-windows" in refused.err) == (3, True)
+    assert searched("piling.yaml", "--force-unbounded-windows").code == 0
     checked = skws("schema", "check", shop / "piling.yaml")
     assert (checked.code, "unbounded, because" in checked.err) == (0, True)
 
@@ -114,7 +114,7 @@ def test_a_pattern_lies_in_one_window(shop: Path, skws: Skws) -> None:
     every = ("--window", "every open when login close when logout per user")
     refused = skws(*asked, *every)
     assert (refused.code, "again and again:" in refused.err) == (2, True)
-    assert skws(*asked, *every, "--allow-unbounded-windows").out == "2\n"
+    assert skws(*asked, *every, "--force-unbounded-windows").out == "2\n"
 
 
 def test_explain_tells_what_a_replay_left_in_open_windows(shop: Path, skws: Skws) -> None:

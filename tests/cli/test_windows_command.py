@@ -93,7 +93,7 @@ FORMULA = (
 
 
 def test_the_windows_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None:
-    options = (*files, "-f", "jsonl", "--allow-unbounded-windows")
+    options = (*files, "-f", "jsonl", "--force-unbounded-windows")
     expression = lines_of(skws("windows", f"every {HYSTERESIS} per sensor", *options))
     formula = skws("windows", "--formula", FORMULA, "--per", "sensor", "-a", "max(temp)", *options)
     found = lines_of(formula)
@@ -142,11 +142,11 @@ def test_windows_that_pile_up_are_refused_but_not_if_limited_or_allowed(
     every = f"every {HYSTERESIS}"
     refused = skws("windows", every, *files)
     assert (refused.code, refused.out) == (2, "")
-    assert "--allow-unbounded-windows" in refused.err
+    assert "--force-unbounded-windows" in refused.err
     for admitted in (
         (f"{every} at most 3 records",),
         (f"{every} within 1 minute",),
-        (every, "--allow-unbounded-windows"),
+        (every, "--force-unbounded-windows"),
     ):
         assert skws("windows", *admitted, *files).code == 0
     unsure = skws("windows", "every match [count > count[-1] and count > 0]+ [count < 5]", *files)
@@ -175,7 +175,7 @@ def test_the_witness_of_a_check_can_be_replayed(
     stream = tmp_path / "witness.jsonl"
     stream.write_text("\n".join(map(json.dumps, verdict["witness"]["records"])))
     schema = ("--schema", files[1], "--replay", stream)
-    found = lines_of(skws("windows", text, *schema, "-f", "jsonl", "--allow-unbounded-windows"))
+    found = lines_of(skws("windows", text, *schema, "-f", "jsonl", "--force-unbounded-windows"))
     last = len(verdict["witness"]["records"]) - 1
     assert sum(w["last"] == last for w in found) == verdict["witness"]["windows_at_the_end"] >= 3
 

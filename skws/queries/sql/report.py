@@ -72,7 +72,7 @@ def _lines(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> Iterato
     yield f"{_HEADINGS[verdict.bounded]}: {_REASONS[verdict.bounded, verdict.distinct]}"
     yield from reasons(union, verdict)
     if verdict.bounded is False and not verdict.certain:
-        yield "  the theorem is about synopses of one form; others might do (skws bounds run --force tries)"
+        yield "  the theorem is about synopses of one form; others might do: skws bounds run --force-synopses"
     if verdict.failures:
         yield from offers(repairs)
 

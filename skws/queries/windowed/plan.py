@@ -28,7 +28,7 @@ from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.processor import Processor
 from skws_windows.window import ExpressionWindow, Window, parse_window
 
-FLAG: Final = "--allow-unbounded-windows"
+FLAG: Final = "--force-unbounded-windows"
 _AGGREGATE: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*([\w.]+)\s*\))?\s*")
 _ALIASES: Final = {"avg": "mean", "average": "mean", "minimum": "min", "maximum": "max"}
 

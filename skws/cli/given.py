@@ -1,0 +1,152 @@
+"""What the options of a command line stand for: queries, a schema, an engine, the fields of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from skws.cli.terminal import tell
+from skws.keywords.scope import with_left_out
+from skws.ranking.rankings import known_ranking
+from skws.spec.enums import OutputFormat
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws_schema.errors import UsageError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
+
+Format = TypeVar("Format", bound=StrEnum)
+PEOPLE: Final = frozenset({OutputFormat.TABLE, OutputFormat.TREE})
+"""Formats for people, which programs cannot read."""
+
+
+def query_text(words: Sequence[str], without: Sequence[str] | None = None) -> str:
+    """The arguments as one query, without the relations that it leaves out.
+
+    Raises UsageError for invalid UTF-8 or relations without keywords; QueryError for an invalid name.
+    """
+    if without and not words:
+        raise UsageError("--without needs a QUERY of keywords: a pattern names its relations")
+    text = with_left_out(" ".join(words), without or ())
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the query {text!r} is not valid UTF-8; check the terminal's encoding") from None
+    return text
+
+
+def chosen_format(
+    given: Format | None, output: Path | None, suffixes: Mapping[str, Format], default: Format, *, quiet: bool
+) -> Format:
+    """The given format, else the one of the file's ending; ``default`` without an ending.
+
+    Prints a note if they differ. Raises UsageError for an unknown ending, and for text for people in a file
+    whose ending promises data.
+    """
+    suffix = "" if output is None else output.suffix.lower()
+    known = suffixes.get(suffix)
+    if given is not None:
+        if known not in (None, default, given):
+            if given.value in PEOPLE:
+                raise UsageError(f"{output}: expected --format {known} for {suffix}, not {given}")
+            if not quiet:
+                tell(f"{output}: its name ends in {suffix}, but --format says {given}")
+        return given
+    if known is None and suffix:
+        raise UsageError(
+            f"{output}: no format is known by {suffix}: expected {', '.join(suffixes)}, or --format"
+        )
+    return known or default
+
+
+def read_schema(path: Path) -> Schema:
+    """The schema of a file, its window checked. Raises SchemaError."""
+    return load_schema(path, check_window=window_fault, check_expression=_expression_fault)
+
+
+def read_lateness(text: str) -> int:
+    """A lateness in microseconds; unlike other durations it may be 0."""
+    if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
+        return 0
+    return parse_duration(text, what="lateness")
+
+
+def _expression_fault(schema: Schema) -> str | None:
+    if not isinstance(parse_window(schema.window), ExpressionWindow):
+        return None
+    from skws.queries.windowed.plan import window_fault as of_expression  # noqa: PLC0415 - loads only for expressions
+
+    return of_expression(schema)
+
+
+def ranking_choice(
+    rank: str | None, half_life: str | None, *, explain: bool, top: TopChoice | None
+) -> RankingChoice | None:
+    """The ranking of the options, None without one. Raises UsageError."""
+    if rank is None and half_life is None and not explain and top is None:
+        return None
+    length = None if half_life is None else parse_duration(half_life, what="half-life")
+    return RankingChoice(known_ranking(rank or DEFAULT), length, explain)
+
+
+def top_choice(size: int | None, *, group: bool, append_only: bool) -> TopChoice | None:
+    """The choice of the best results, None for all. Raises UsageError."""
+    if size is None:
+        if group or append_only:
+            raise UsageError(f"{'--group' if group else '--append-only'} needs --top K")
+        return None
+    return TopChoice(size, group, append_only)
+
+
+def named_queries(
+    words: Sequence[str],
+    patterns: Sequence[str],
+    given: Mapping[str, Query],
+    select: str | None = None,
+    without: Sequence[str] | None = None,
+) -> dict[str, Query]:
+    """Queries by name: keywords and patterns under their texts, then those ``given`` by a file.
+
+    ``select``: the attributes of the one pattern, None for whole tuples. ``without``: relations that the
+    keywords leave out. Raises UsageError.
+    """
+    if select is not None and len(patterns) != 1:
+        raise UsageError(f"--select needs one --pattern: there are {len(patterns)}")
+    text = query_text(words, without)
+    named = {text: Query(text)} if text else {}
+    for pattern in patterns:
+        if pattern in named:
+            raise UsageError(f"--pattern {pattern!r}: there is a query of this text already")
+        named[pattern] = pattern_query(pattern, select)
+    return {**named, **given}
+
+
+def pattern_query(text: str, select: str | None = None) -> Query:
+    """The query of a pattern; with ``select`` it shows attributes. Raises UsageError without a text."""
+    return Query.of_pattern(query_text([text]), select)
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "replay": tuple,
+    "window": parse_window,
+    "lateness": read_lateness,
+    "mesh": lambda mesh: mesh.kind,
+    "packages": lambda names: tuple(name for name in names.split(",") if name),
+}
+"""How an option becomes a field of a job, unless it is taken as it is."""
+_OPTIONS: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memory"}
+
+
+def job_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job among the parameters of a command. Raises SchemaError, UsageError."""
+    return {
+        name: _READ[name](value) if name in _READ and value is not None else value
+        for name, value in given.items()
+        if name in _OPTIONS
+    }

@@ -1,0 +1,137 @@
+"""Options mean the same in every command, and former spellings are still read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from skws.cli.app import app
+from skws.cli.options import FORMER
+from skws.spec.enums import EngineChoice
+from tests.commands import Skws
+from tests.places import ROOT
+
+MOVIES = ROOT / "examples" / "movies"
+REPLAY = MOVIES / "replay.jsonl"
+OWN = {
+    "--format": "each command has formats of its own",
+    "--output": "the same but for where it goes by default",
+    "--name": "of a server, or of a schema",
+    "--window": "of a run, or written into a schema",
+}
+"""Options that mean something of their own in some command, and why."""
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if name == "bench":
+            continue
+        if hasattr(found, "list_commands"):
+            yield from commands(found, (*path, name))
+        else:
+            yield " ".join((*path, name)), found
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """The options by their long names, and by the commands that have them."""
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for path, command in commands(typer.main.get_command(app)):
+        for parameter in command.params:
+            for name in parameter.opts:
+                if name.startswith("--"):
+                    found[name][path] = parameter
+    return found
+
+
+def test_an_option_is_the_same_in_every_command() -> None:
+    shared = {name: by_command for name, by_command in options().items() if len(by_command) > 1}
+    assert {"--engine", "--on-error", "--replay", "--select", "--window", "--format"} <= shared.keys()
+    for name, by_command in shared.items():
+        if name not in OWN:
+            said = {(tuple(sorted(one.opts)), one.help, one.metavar) for one in by_command.values()}
+            assert len(said) == 1, (name, sorted(by_command))
+
+
+def test_short_names_stand_for_one_option() -> None:
+    stand = defaultdict(set)
+    for name, by_command in options().items():
+        for one in by_command.values():
+            for short in one.opts:
+                if not short.startswith("--"):
+                    stand[short].add(name)
+    assert {short: names for short, names in stand.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "commands_with_it"),
+    [
+        ("--engine", {"demo", "search", "watch", "serve", "tui", "bounds run"}),
+        ("--replay", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
+        ("--source", {"search", "watch", "serve", "tui", "bounds run"}),
+        ("--on-error", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
+        ("--select", {"search", "watch", "query add", "bounds check"}),
+    ],
+)
+def test_commands_that_need_an_option_have_it(option: str, commands_with_it: set[str]) -> None:
+    assert options()[option].keys() == commands_with_it
+
+
+def test_auto_is_the_engine_of_every_command() -> None:
+    assert {one.default for one in options()["--engine"].values()} == {EngineChoice.AUTO}
+
+
+def test_defaults_are_the_same_but_for_a_few() -> None:
+    differing = {
+        name
+        for name, by_command in options().items()
+        if name not in OWN and len({str(one.default) for one in by_command.values()}) > 1
+    }
+    # Explanations are short, a query that is added has the job's size, and servers have ports.
+    assert differing == {"--port", "--limit", "--max-size"}
+
+
+def test_former_spellings_are_no_longer_offered() -> None:
+    offered = options()
+    for command, spellings in FORMER.items():
+        for former, now in spellings.items():
+            having = {path.split()[-1] for path in offered.get(former, {})}
+            assert command not in having or former not in offered, former
+            assert now[0] in offered
+
+
+def test_former_spellings_are_read_with_a_note(skws: Skws, tmp_path: Path) -> None:
+    schema = ("-s", MOVIES / "schema.yaml", "-r", REPLAY, "--limit", 1, "-f", "jsonl")
+    pair = ("windows", "--pair", "()", "[movie]")
+    for spelling in (("--select=longest",), ("--select", "longest")):
+        done = skws(*pair, *spelling, "--allow-unbounded-windows", *schema)
+        assert done.code == 0, done.err
+        assert "--select is now --selection\n" in done.err
+        assert "--allow-unbounded-windows is now --force-unbounded-windows\n" in done.err
+        now = skws(*pair, "--selection", "longest", "--force-unbounded-windows", *schema)
+        assert (now.out, "is now" in now.err) == (done.out, False)
+    (tmp_path / "control").mkdir()
+    listed = skws("query", "list", "--control", tmp_path / "control", "--json")
+    assert listed.err.startswith("--json is now --format jsonl\n")
+
+
+def test_words_after_two_dashes_are_no_options(skws: Skws) -> None:
+    done = skws("search", "-r", REPLAY, "-s", MOVIES / "schema.yaml", "--", "tarantino", "--select")
+    assert "is now" not in done.err
+
+
+def test_a_table_is_never_written_to_a_file_of_data(skws: Skws, tmp_path: Path) -> None:
+    search = ("search", REPLAY, "tarantino", "-s", MOVIES / "schema.yaml")
+    for suffix in ("csv", "jsonl", "parquet"):
+        out = tmp_path / f"out.{suffix}"
+        refused = skws(*search, "-o", out, "--format", "table")
+        assert (refused.code, out.exists()) == (2, False)
+        assert f"expected --format {suffix} for .{suffix}, not table" in refused.err
+        assert skws(*search, "-o", out).code == 0
+        assert not out.read_bytes().startswith(b"op  time")

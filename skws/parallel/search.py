@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,8 @@ from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of, has_ranges
-from skws.queries.results import encoded, moment, written
+from skws.queries.results import encoded
+from skws.queries.slice_tasks import Emitted, Lines, Progress, search_pieces, search_range
 from skws.queries.slices import (
     SMALL,
     Slice,
@@ -54,8 +55,6 @@ from skws_schema.model import Schema
 HELD: Final = 4 * MEMORY_RECORDS
 """Records of pieces that overlap in time that all processes may hold together."""
 _EVENING: Final = 0.03  # processes of one machine are about as quick as each other
-_BUFFER: Final = 1 << 18
-"""Bytes of results that a worker holds back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +71,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Results of a slice as lines, or their number; ``counts``: of its own records so far.
+    """Results of a slice as lines, and when each is given."""
 
-    ``times``: when each of the results is given.
-    """
-
-    lines: Stored | None
-    counts: Counts
-    number: int = 0
-    times: Floats | None = None
+    lines: Stored
+    times: npt.NDArray[np.float64]
 
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 _Pieces: TypeAlias = list[tuple[Piece, Stored]]
 
 
@@ -159,17 +152,19 @@ class ParallelSearch:
             yield from self._whole()
             return
         found = self._found(self._tasks(counting=False), bad)
-        if self.slicing.keys is not None:
-            yield from map(encoded, self._by_time(found))
-            return
-        for some in found:
-            if some.lines is not None:
-                yield from map(encoded, some.lines.read(self._spools).splitlines())
+        if self.slicing.keys is None:
+            lines = (line for messages in found for line in self._lines(messages))
+        else:  # of all parts, once they are complete
+            parts = [self._timed_lines(list(messages)) for messages in found]
+            lines = (line for _, line in heapq.merge(*parts, key=itemgetter(0)))
+        yield from map(encoded, lines)
 
     def counted(self, bad: BadRecordLog) -> Iterator[int]:
         """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
-        for found in self._found(self._tasks(counting=True), bad):
-            yield found.number
+        for messages in self._found(self._tasks(counting=True), bad):
+            for message in messages:
+                if isinstance(message, Progress):
+                    yield message.number
 
     @property
     def has_read(self) -> bool:
@@ -188,13 +183,12 @@ class ParallelSearch:
     def _tasks(self, *, counting: bool) -> list[Task]:
         tasks: list[Task] = []
         for number, one in enumerate(self.slicing.slices):
-            common = (self._queries, self._stream, self._jobs + number)
-            if self._parts:
-                tasks.append((_search_pieces, (one, *common, _pieces_of(one, self._parts[number]), counting)))
-            elif self._blocks is not None:
-                tasks.append((_search_range, (SliceRanges.of(one, self._blocks), *common)))
+            spool, asked = self._jobs + number, (self._queries, self._stream)
+            if self._blocks is not None:
+                tasks.append((_search_range, (spool, SliceRanges.of(one, self._blocks), *asked)))
             else:
-                tasks.append((_search_pieces, (one, *common, _pieces_of(one, self._pieces), counting)))
+                pieces = _pieces_of(one, self._parts[number] if self._parts else self._pieces)
+                tasks.append((_search_pieces, (spool, one, *asked, pieces, counting)))
         return tasks
 
     def _sliced(self, pieces: Sequence[Piece]) -> Slicing:
@@ -211,36 +205,35 @@ class ParallelSearch:
                 found[part].append((piece, stored))
         return found
 
-    def _by_time(self, found: Iterator[_Found]) -> Iterator[bytes]:
-        """The results of all parts, once they are complete, in order of time."""
-        parts: list[list[_Found]] = [[]]
-        for some in found:
-            if some.lines is not None:
-                parts[-1].append(some)
-            else:  # the end of a part
-                parts.append([])
-        for _, line in heapq.merge(*map(self._timed_lines, parts), key=itemgetter(0)):
-            yield line
+    def _lines(self, messages: Iterable[_Found | Progress]) -> Iterator[bytes]:
+        for message in messages:
+            if isinstance(message, _Found):
+                yield from message.lines.read(self._spools).split(b"\n")
 
-    def _timed_lines(self, part: Iterable[_Found]) -> Iterator[tuple[float, bytes]]:
-        for some in part:
-            if some.lines is not None and some.times is not None:
-                lines = some.lines.read(self._spools).splitlines()
-                yield from zip(some.times.tolist(), lines, strict=True)
+    def _timed_lines(self, messages: Iterable[_Found | Progress]) -> Iterator[tuple[float, bytes]]:
+        for message in messages:
+            if isinstance(message, _Found):
+                yield from zip(message.times.tolist(), self._lines([message]), strict=True)
 
-    def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[_Found]:
-        """What slices find, in their order; bad records are added, and bytes reported, on the way."""
+    def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[Iterator[_Found | Progress]]:
+        """What slices find, in their order; bad records are added, and bytes told, on the way."""
         done = Counts()
         for number, messages in enumerate(self._running.run(tasks, self._at_a_time)):
-            for message in messages:
-                if isinstance(message, _Found):
-                    self.counts = summed(done, message.counts)
-                    yield message
-                else:
-                    self._hear(message, bad)
+            yield self._heard(messages, done, bad)
             done = self.counts
             if self.slicing.keys is None:
                 self._spools[self._jobs + number].empty()
+
+    def _heard(self, messages: Iterable[Any], done: Counts, bad: BadRecordLog) -> Iterator[_Found | Progress]:
+        """The results of a slice; ``done``: the counts of those before it."""
+        for message in messages:
+            if isinstance(message, _Found):
+                yield message
+            elif isinstance(message, Progress):
+                self.counts = summed(done, message.counts)
+                yield message
+            else:
+                self._hear(message, bad)
 
     def _hear(self, message: int | list[BadRecord], bad: BadRecordLog) -> None:
         if isinstance(message, int):
@@ -325,66 +318,31 @@ def _divide(worker: Worker, slicing: Slicing, held: tuple[Piece, Stored]) -> Non
 
 
 def _search_range(
-    worker: Worker, ranges: SliceRanges, queries: Sequence[Query], stream: Stream, spool: int
+    worker: Worker, spool: int, ranges: SliceRanges, queries: Sequence[Query], stream: Stream
 ) -> None:
     """A task: the results of a slice of a replay in order of time."""
-    expect_long_lived_objects()
-    run = SliceRun(queries, stream, ranges.slice)
-    lines = _Lines(worker, run, spool)
-    lines.write(ranges.run(run, stream, worker.emit, worker.emit, lines.flush))
+    _emit(worker, spool, search_range(ranges, queries, stream))
 
 
 def _search_pieces(
     worker: Worker,
+    spool: int,
     one: Slice,
     queries: Sequence[Query],
     stream: Stream,
-    spool: int,
     pieces: _Pieces,
     counting: bool,
 ) -> None:
     """A task: the results of a slice of packed pieces, or their number."""
-    expect_long_lived_objects()
-    run = SliceRun(queries, stream, one)
-    records = in_order(_unpacked(pieces, worker.spools))
-    if counting:
-        for number in run.count(*records):
-            worker.emit(_Found(None, run.counts, number))
-    else:
-        _Lines(worker, run, spool, timed=one.part.shards > 1).write(run.results(*records))
+    read = _unpacked(pieces, worker.spools)
+    _emit(worker, spool, search_pieces(one, queries, stream, read, counting=counting))
 
 
-class _Lines:
-    """Results of a slice on their way to the command: stored many at a time, perhaps with their times."""
-
-    def __init__(self, worker: Worker, run: SliceRun, spool: int, *, timed: bool = False) -> None:
-        self._worker = worker
-        self._run = run
-        self._spool = spool
-        self._timed = timed
-        self._held: list[bytes] = []
-        self._times: list[float] = []
-        self._size = 0
-
-    def write(self, results: Iterable[LiveResult]) -> None:
-        """All results; then the counts are complete."""
-        for result in results:
-            line = written(result)
-            self._held.append(line)
-            if self._timed:
-                self._times.append(moment(result))
-            self._size += len(line)
-            if self._size > _BUFFER:
-                self.flush()
-        self.flush()
-        self._worker.emit(_Found(None, self._run.counts))
-
-    def flush(self) -> None:
-        if self._held:
-            lines = b"\n".join(self._held)
-            place = self._worker.spools[self._spool].append(lines)
-            stored = Stored(self._spool, place, len(lines))
-            self._worker.emit(
-                _Found(stored, self._run.counts, times=np.array(self._times) if self._timed else None)
-            )
-            self._held, self._times, self._size = [], [], 0
+def _emit(worker: Worker, spool: int, messages: Iterable[Emitted]) -> None:
+    """On their way to the command; results are stored."""
+    for message in messages:
+        if isinstance(message, Lines):
+            place = worker.spools[spool].append(message.text)
+            worker.emit(_Found(Stored(spool, place, len(message.text)), message.times))
+        else:
+            worker.emit(message)

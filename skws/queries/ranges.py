@@ -92,11 +92,8 @@ class SliceRanges:
         stream: Stream,
         progress: Callable[[int], None],
         bad: Callable[[Sequence[BadRecord]], None],
-        between: Callable[[], None] = lambda: None,
     ) -> Iterator[LiveResult]:
-        """Read and search; ``progress`` and ``bad`` hear of its own records, ``between`` is called after each
-        chunk of them. Raises SourceError.
-        """
+        """Read and search; ``progress`` and ``bad`` hear of its own records. Raises SourceError."""
         reader = ChunkReader(stream.schema)
 
         def batches() -> Iterator[RecordBatch]:
@@ -107,7 +104,6 @@ class SliceRanges:
             for split in self.own:
                 for chunk in reader.read(split, progress):
                     check()
-                    between()
                     if chunk.bad:
                         bad(list(chunk.bad))
                     yield chunk.records

@@ -17,14 +17,13 @@ import heapq
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, fields, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import astuple, fields, replace
 from functools import cached_property
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, Self
 
-import numpy as np
-import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -40,10 +39,10 @@ from skws.memory import MemoryShare
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.collector import expect_long_lived_objects, freeze_loaded_objects
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of
-from skws.queries.results import encoded, moment, written
+from skws.queries.results import encoded
+from skws.queries.slice_tasks import Emitted, Lines, Progress, search_pieces, search_range
 from skws.queries.slices import (
     SMALL,
-    Slice,
     SliceRun,
     Slicing,
     in_order,
@@ -71,13 +70,11 @@ _ARROW_PIECES: Final = pa.schema(
         ("packed", pa.binary()),
     ]
 )
-_FOUND: Final = "slice int, holds int, found binary, times binary"
-_ARROW_FOUND: Final = pa.schema(
-    [("slice", pa.int32()), ("holds", pa.int32()), ("found", pa.binary()), ("times", pa.binary())]
-)
-_RESULTS, _NUMBER, _COUNTS, _BAD = range(4)  # what a row of what was found holds
+_EMITTED: Final = "slice int, kind string, message binary"
+_ARROW_EMITTED: Final = pa.schema([("slice", pa.int32()), ("kind", pa.string()), ("message", pa.binary())])
+_BAD: Final = list.__name__  # the kind of a message of bad records
 _SEED: Final = -1  # in place of what a piece holds: has a task run for a slice without pieces
-_ROWS: Final = 5_000  # results told at a time, as lines
+_ROWS: Final = 5_000  # results made to rows at a time
 _LOOKED: Final = "split int, blocks binary"
 
 
@@ -124,21 +121,46 @@ class SlicedRun(ABC):
 
     def results(self) -> Iterator[LiveResult]:
         """Results in order of time, encoded."""
-        for holds, found in self._found(counting=False):
-            if holds == _RESULTS:
-                yield from map(encoded, found.split(b"\n"))
+        with self._searched(counting=False) as found:
+            if self.slicing.keys is None:
+                lines = (line for message in self._heard(found) for _, line in _timed_lines(message))
+            else:  # parts of the key
+                for _ in self._heard(found.where(f"kind <> '{Lines.__name__}'")):
+                    pass
+                parts = (found.where(sf.col("slice") == part) for part in range(len(self.slicing.slices)))
+                timed = [
+                    (each for message in _messages(part) for each in _timed_lines(message)) for part in parts
+                ]
+                lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
+            yield from map(encoded, lines)
 
     def count(self) -> int:
         """How many results the only query has, a pattern; none of them is formed."""
-        return sum(int(found) for holds, found in self._found(counting=True) if holds == _NUMBER)
+        with self._searched(counting=True) as found:
+            return sum(message.number for message in self._heard(found) if isinstance(message, Progress))
 
     @abstractmethod
     def close(self) -> None:
         """Let go of what Spark keeps."""
 
     @abstractmethod
-    def _found(self, *, counting: bool) -> Iterator[tuple[int, bytes]]:
-        """What the slices give, in their order; counts have been added."""
+    def _searched(self, *, counting: bool) -> AbstractContextManager[DataFrame]:
+        """What slices emit, in their order, columns _EMITTED; searched once."""
+
+    def _heard(self, found: DataFrame) -> Iterator[Any]:
+        """Messages, whose counts are added."""
+        done, number = self.counts, -1
+        for row in found.toLocalIterator():
+            if row.slice != number:
+                done, number = self.counts, row.slice
+            message = pickle.loads(row.message)  # noqa: S301 - written by the same run
+            if isinstance(message, Progress):
+                self.counts = summed(done, self._own(message.counts))
+            yield message
+
+    def _own(self, counts: Counts) -> Counts:
+        """What a slice adds to the counts of the run."""
+        return counts
 
 
 class BatchRun(SlicedRun):
@@ -208,33 +230,36 @@ class BatchRun(SlicedRun):
 
         return self._sliced().mapInArrow(search, columns)
 
-    def _found(self, *, counting: bool) -> Iterator[tuple[int, bytes]]:
-        number = len(self.slicing.slices)
-        found = self._sliced().mapInArrow(
-            _searcher(self.slicing.slices, self._queries, self._stream, self._memory, counting=counting),
-            _FOUND,
-        )
-        kept = found.persist(StorageLevel.MEMORY_AND_DISK) if number > 1 else None
+    @contextmanager
+    def _searched(self, *, counting: bool) -> Iterator[DataFrame]:
+        slices, queries, stream, memory = self.slicing.slices, self._queries, self._stream, self._memory
+
+        def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = _rows(batches)
+            seed = next(rows, None)
+            if seed is not None:
+                number, pieces = seed["slice"], map(_unpacked, rows)
+                with memory.kept():
+                    yield from _emitted(
+                        number, search_pieces(slices[number], queries, stream, pieces, counting=counting)
+                    )
+                freeze_loaded_objects()
+
+        found = self._sliced().mapInArrow(search, _EMITTED)
+        if len(slices) == 1:
+            yield found
+            return
+        kept = found.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            if kept is not None:  # else slices would be searched one after the other, as they are asked for
-                kept.groupBy().count().collect()
-            ordered = kept is not None and self.slicing.keys is not None
-            for row in found.where(sf.col("holds") != _RESULTS if ordered else "true").toLocalIterator():
-                if row.holds == _COUNTS:
-                    # All tuples are counted, whatever slices read.
-                    told = replace(_counts(row.found), tuples=0, deletions=0)
-                    self.counts = summed(self.counts, told)
-                yield row.holds, row.found
-            if ordered:
-                parts = [
-                    found.where((sf.col("slice") == part) & (sf.col("holds") == _RESULTS))
-                    for part in range(number)
-                ]
-                for _, line in heapq.merge(*map(_timed_lines, parts), key=itemgetter(0)):
-                    yield _RESULTS, line
+            # Or slices are searched one after the other, as they are asked for.
+            kept.groupBy().count().collect()
+            yield kept
         finally:
-            if kept is not None:
-                kept.unpersist()
+            kept.unpersist()
+
+    def _own(self, counts: Counts) -> Counts:
+        """All tuples are counted, whatever slices read."""
+        return replace(counts, tuples=0, deletions=0)
 
     def _sliced(self) -> DataFrame:
         """Every piece once for each slice that reads it, one partition a slice, in the order of its run."""
@@ -294,26 +319,28 @@ class RangesRun(SlicedRun):
     ) -> None:
         super().__init__(queries, stream, memory)
         self.slicing = slicing
-        parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
-        search = _ranges_searcher(parts, self._queries, stream)
-        searched = _numbered(spark, len(parts), search, memory, _FOUND)
-        self._searched = searched.persist(StorageLevel.MEMORY_AND_DISK)
+        parts, asked = [SliceRanges.of(one, blocks) for one in slicing.slices], (self._queries, stream)
+
+        def search(number: int) -> Iterator[pa.RecordBatch]:
+            messages = search_range(parts[number], *asked)
+            yield from _emitted(number, (each for each in messages if not isinstance(each, int)))
+
+        found = _numbered(spark, len(parts), search, memory, _EMITTED)
+        self._found = found.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
-        self._searched.unpersist()
+        self._found.unpersist()
 
     def bad_records(self) -> Iterator[BadRecord]:
-        known = self._searched.groupBy("holds").count().collect()  # all slices at once
-        if any(row.holds == _BAD for row in known):
-            for row in self._searched.where(sf.col("holds") == _BAD).toLocalIterator():
-                yield from unpack_bad(row.found)
+        known = {row.kind for row in self._found.groupBy("kind").count().collect()}  # all slices at once
+        if _BAD in known:
+            for records in _messages(self._found.where(sf.col("kind") == _BAD)):
+                yield from records
 
-    def _found(self, *, counting: bool) -> Iterator[tuple[int, bytes]]:
+    @contextmanager
+    def _searched(self, *, counting: bool) -> Iterator[DataFrame]:
         assert not counting  # noqa: S101 - patterns are searched in pieces
-        for row in self._searched.where(sf.col("holds") != _BAD).toLocalIterator():
-            if row.holds == _COUNTS:
-                self.counts = summed(self.counts, _counts(row.found))
-            yield row.holds, row.found
+        yield self._found.where(sf.col("kind") != _BAD)
 
 
 def blocks_in_order(spark: SparkSession, splits: Sequence[Split], memory: MemoryShare) -> Blocks | None:
@@ -361,67 +388,25 @@ def _blank(kind: str) -> str:
     return {"binary": "null", "boolean": "false"}.get(kind, str(_SEED))
 
 
-def _searcher(
-    slices: Sequence[Slice],
-    queries: Sequence[Query],
-    stream: Stream,
-    memory: MemoryShare,
-    *,
-    counting: bool,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What searches one slice in a task."""
-
-    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        expect_long_lived_objects()
-        rows = _rows(batches)
-        seed = next(rows, None)
-        if seed is None:
-            return
-        number = seed["slice"]
-        run = SliceRun(queries, stream, slices[number])
-        with memory.kept():
-            tables, records = in_order(map(_unpacked, rows))
-            if counting:
-                yield _found_rows(number, _NUMBER, [str(sum(run.count(tables, records))).encode()])
-            else:
-                yield from _result_rows(number, run.results(tables, records))
-        yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
-        freeze_loaded_objects()
-
-    return search
+def _emitted(number: int, messages: Iterable[Emitted]) -> Iterator[pa.RecordBatch]:
+    """Messages of a slice as rows."""
+    for message in messages:
+        columns = [[number], [type(message).__name__], [pickle.dumps(message, protocol=5)]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, kind) for column, kind in zip(columns, _ARROW_EMITTED.types, strict=True)],
+            schema=_ARROW_EMITTED,
+        )
 
 
-def _ranges_searcher(
-    parts: Sequence[SliceRanges], queries: Sequence[Query], stream: Stream
-) -> Callable[[int], Iterator[pa.RecordBatch]]:
-    """What reads and searches one slice in a task."""
-
-    def search(number: int) -> Iterator[pa.RecordBatch]:
-        expect_long_lived_objects()
-        run = SliceRun(queries, stream, parts[number].slice)
-        bad: list[BadRecord] = []
-        yield from _result_rows(number, parts[number].run(run, stream, lambda _: None, bad.extend))
-        if bad:
-            yield _found_rows(number, _BAD, [pickle.dumps(bad)])
-        yield _found_rows(number, _COUNTS, [orjson.dumps(asdict(run.counts))])
-
-    return search
-
-
-def _result_rows(number: int, results: Iterator[LiveResult]) -> Iterator[pa.RecordBatch]:
-    while some := list(islice(results, _ROWS)):
-        lines = b"\n".join(map(written, some))
-        yield _found_rows(number, _RESULTS, [lines], np.array(list(map(moment, some))).tobytes())
-
-
-def _timed_lines(found: DataFrame) -> Iterator[tuple[float, bytes]]:
-    """Results with the times at which they are given."""
+def _messages(found: DataFrame) -> Iterator[Any]:
     for row in found.toLocalIterator():
-        yield from zip(np.frombuffer(row.times).tolist(), row.found.split(b"\n"), strict=True)
+        yield pickle.loads(row.message)  # noqa: S301 - written by the same run
 
 
-def _counts(told: bytes) -> Counts:
-    return Counts(**orjson.loads(told))
+def _timed_lines(message: Any) -> Iterator[tuple[float, bytes]]:
+    """Results with the times at which they are given."""
+    if isinstance(message, Lines):
+        yield from zip(message.times.tolist(), message.text.split(b"\n"), strict=True)
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -432,13 +417,3 @@ def _unpacked(row: dict[str, Any]) -> tuple[Piece, RecordBatch]:
     check()
     known = [row[name] for name in _KNOWN]
     return Piece(known[0], known[1], Holds(known[2]), *known[3:]), unpacked(row["packed"])
-
-
-def _found_rows(number: int, holds: int, found: list[bytes], times: bytes = b"") -> pa.RecordBatch:
-    columns = [
-        pa.array([number] * len(found), pa.int32()),
-        pa.array([holds] * len(found), pa.int32()),
-        pa.array(found, pa.binary()),
-        pa.array([times] * len(found), pa.binary()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_FOUND)

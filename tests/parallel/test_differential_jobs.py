@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import skws.formats.jsonl_order
 import skws.parallel.search
+import skws.queries.slice_tasks
 import skws.replay_search
 from skws.data.record import Record
 from skws.formats import Replay
@@ -51,7 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replay, "open", partial(Replay.open, split_bytes=4_000))
     monkeypatch.setattr(skws.parallel.search, "SMALL", 20)
     monkeypatch.setattr(skws.formats.jsonl_order, "ORDER_BLOCK", 700)
-    monkeypatch.setattr(skws.parallel.search, "_BUFFER", 2_000)
+    monkeypatch.setattr(skws.queries.slice_tasks, "BUFFER", 2_000)
 
 
 class Outcome:

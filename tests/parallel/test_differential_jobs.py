@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ def test_change_events_are_not_taken_for_insertions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "window"),
     [
-        (BEST, Unbounded()),
+        (replace(BEST, max_size=2), Unbounded()),
         (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
         (KEYWORDS, Unbounded()),
         (PATTERN, Unbounded()),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.docs.blocks import files
@@ -45,6 +46,8 @@ def test_the_page_runs(
     assert names["found"].count() == len(names["results"]) == 1
     (alert,) = spark.read.parquet(str(tmp_path / "alerts")).collect()
     assert (alert.op, alert.network) == ("+", "customer{byron} - purchase{} - complaint{leaks}")
+    names["store"](spark.read.parquet(str(tmp_path / "alerts")), 0)  # as Spark does behind a failure
+    assert DeltaTable(tmp_path / "delta_alerts").to_pyarrow_table()["id"].to_pylist() == [alert.id]
 
 
 def test_the_readme_runs(

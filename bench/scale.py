@@ -7,8 +7,9 @@ Then what N workers would do. The stream is cut for N, and each slice is searche
 other, in a process of its own, so that two cores can tell what sixteen would take. The worker with most to do
 bounds the time: slices are uneven, and each repeats the window before it.
 
-Last, N shards of a stream that a key divides, each by itself as well. They get their records packed, as
-shards do: reading and dividing is the work of others, and is measured apart.
+Then N parts of a stream that a key divides, each by itself as well. They get their records packed: reading
+and dividing is the work of others, and is measured apart. Last, N shards of live searches in the same way,
+divided by the key, and by root tuple.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from bench.live_shards import live_shards, show
 from bench.load import HEAVY, KEYED
+from bench.processes import peak
 from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Piece, read_pieces
 from skws.queries.kinds import window_of
+from skws.queries.partitioning import Partitioning
 from skws.queries.ranges import SliceRanges, blocks_of
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
 from skws.spec.job import Job
@@ -143,7 +147,7 @@ def _searched(job: Job, part: SliceRanges) -> Share:
     began = time.process_time()
     run = SliceRun(list(job.named().values()), job.stream, part.slice)
     results = sum(1 for _ in part.run(run, job.stream, lambda _: None, lambda _: None))
-    return Share(time.process_time() - began, _peak(), results)
+    return Share(time.process_time() - began, peak(), results)
 
 
 def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
@@ -184,9 +188,9 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
 
 def _searched_part(job: Job, one: Slice, path: Path) -> Share:
     run = SliceRun(list(job.named().values()), job.stream, one)
-    before, began = _peak(), time.process_time()
+    before, began = peak(), time.process_time()
     results = sum(1 for _ in run.results(*in_order(_pieces(path))))
-    return Share(time.process_time() - began, _peak() - before, results)
+    return Share(time.process_time() - began, peak() - before, results)
 
 
 def _pieces(path: Path) -> Iterator[tuple[Piece, RecordBatch]]:
@@ -194,12 +198,6 @@ def _pieces(path: Path) -> Iterator[tuple[Piece, RecordBatch]]:
         while file.peek(1):
             piece, blob = pickle.load(file)
             yield piece, unpacked(blob)
-
-
-def _peak() -> int:
-    """Of this process; what getrusage tells begins with that of the process that started it."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:
@@ -254,16 +252,20 @@ def main() -> None:
             )
         if given.plot is not None:
             draw(found, tuples, given.plot)
+        numbers = [int(one) for one in given.shards.split(",")]
+        by_root = live_shards(HEAVY, replay, Partitioning.ROOTS, numbers, Path(folder))
         KEYED.write(replay, round(given.hours * 3600))
         headings = ("shards", "divide s", "largest s", "to N=1", "held MB", "to N=1")
         print("\n" + "".join(f"{one:>11}" for one in headings))
-        parts = sharded(replay, [int(one) for one in given.shards.split(",")], Path(folder))
+        parts = sharded(replay, numbers, Path(folder))
         for part in parts:
             ratio, held = part.largest / parts[0].largest, part.held / parts[0].held
             print(
                 f"{part.shards:11}{part.divide:11.2f}{part.largest:11.2f}{ratio:11.2f}"
                 f"{part.held / 1e6:11.1f}{held:11.2f}"
             )
+        show(live_shards(KEYED, replay, Partitioning.KEYS, numbers, Path(folder)))
+        show(by_root)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.load import HEAVY, KEYED
+import pytest
+
+from bench.live_shards import live_shards
+from bench.load import HEAVY, KEYED, Load
 from bench.scale import cost, scaled, sharded
+from skws.queries.partitioning import Partitioning
 from skws_schema.show import to_yaml
 
 
@@ -28,6 +32,21 @@ def test_shards_one_by_one(tmp_path: Path) -> None:
     assert one.results == two.results > 10
     assert (one.shards, two.shards) == (1, 2)
     assert min(one.largest, two.largest, one.held, two.held) > 0
+
+
+@pytest.mark.parametrize(("load", "spread"), [(KEYED, Partitioning.KEYS), (HEAVY, Partitioning.ROOTS)])
+def test_live_shards_one_by_one(tmp_path: Path, load: Load, spread: Partitioning) -> None:
+    replay = tmp_path / "load.jsonl"
+    tuples = load.write(replay, 1800)
+    one, two = live_shards(load, replay, spread, [1, 2], tmp_path)
+    assert one.results == two.results > 10
+    assert (len(one.taken), len(two.taken)) == (1, 2)
+    live = [[shard.live for shard in each.taken] for each in (one, two)]
+    if spread is Partitioning.KEYS:
+        assert sum(live[1]) == live[0][0] == tuples
+    else:
+        assert live[1][0] == live[0][0] < tuples
+    assert min(one.largest, two.largest, one.held, two.held, one.read, two.read) > 0
 
 
 def test_commands_write_the_same(tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""Shards of a live search on Spark, each by itself in a process of its own: what N machines would take.
+
+The source reads, divides and packs for all shards, which is measured apart. A shard unpacks its
+micro-batches, joins and encodes its results, as the server of a shard does.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+
+from bench.load import Load
+from bench.processes import peak
+from skws.data.batch import RecordBatch, together
+from skws.data.compressed import expanded
+from skws.formats import Replay
+from skws.formats.jsonl_columns import ChunkReader
+from skws.jobs.control import Command
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.partitioning import Part, Partitioning
+from skws.spark.streaming.layout import Layout, Wanted
+from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
+from skws.spark.streaming.shard_server import ShardServer
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_purging.tuples import ALWAYS
+
+_RECORDS: Final = 200_000  # of a micro-batch
+
+
+class LiveShard(NamedTuple):
+    """``seconds`` of the processor; ``held``: bytes above its start, at most; ``live`` tuples in the end."""
+
+    seconds: float
+    held: int
+    live: int
+    results: int
+
+
+class LiveShards(NamedTuple):
+    """``read``: seconds of the source."""
+
+    shards: int
+    read: float
+    taken: list[LiveShard]
+
+    @property
+    def largest(self) -> float:
+        return max(shard.seconds for shard in self.taken)
+
+    @property
+    def held(self) -> int:
+        return max(shard.held for shard in self.taken)
+
+    @property
+    def results(self) -> int:
+        return sum(shard.results for shard in self.taken)
+
+
+def live_shards(
+    load: Load, replay: Path, spread: Partitioning, numbers: Sequence[int], folder: Path
+) -> list[LiveShards]:
+    """As many shards as each of ``numbers`` says, over a replay of a load that was written."""
+    query = Query(load.query, load.max_size, name="load")
+    job = Job({"load": query}, load.schema(), f"replay:{replay}", max_size=load.max_size)
+    found = []
+    for number in numbers:
+        layout = Wanted(number, spread).layout([query], job.stream, job.plan_window)
+        paths = [folder / f"{part}.batches" for part in range(number)]
+        read = _read(job, replay, layout, paths)
+        taken = []
+        for path, part in zip(paths, layout.shares.values(), strict=True):
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                taken.append(pool.submit(_worked, job, part, path).result())
+        found.append(LiveShards(number, read, taken))
+    if len({one.results for one in found}) != 1:
+        raise SystemExit("shards found other results")
+    return found
+
+
+def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
+    """Write the micro-batches of each shard."""
+    began = time.process_time()
+    head = BatchHeader(0.0, tuple(Command.adding(query) for query in job.named().values()))
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
+        for number, batch in enumerate(_batches(job, replay)):
+            reached = int(batch.time.max()) if layout.keys is not None else None
+            head = replace(head, number=number, reached=reached, commands=() if number else head.commands)
+            parts = layout.packed(batch)
+            for place, file in enumerate(files):
+                part = parts[place] if layout.keys is not None else parts[0]
+                pickle.dump(MicroBatch(head, b"", part).to_bytes(), file)
+    return time.process_time() - began
+
+
+def _batches(job: Job, replay: Path) -> Iterator[RecordBatch]:
+    held: list[RecordBatch] = []
+    reader = ChunkReader(job.schema)
+    for split in Replay.open(replay, job.schema).splits:
+        for chunk in reader.read(split):
+            held.append(chunk.records)
+            if sum(map(len, held)) >= _RECORDS:
+                yield together(held)
+                held = []
+    if held:
+        yield together(held)
+
+
+def _worked(job: Job, part: Part, path: Path) -> LiveShard:
+    expect_long_lived_objects()
+    server = ShardServer(job, part)
+    server.answer(("begin", [], [], [], {}))
+    server.answer(("seek", 0, ALWAYS, 0))
+    before, began = peak(), time.process_time()
+    epoch = live = results = 0
+    with path.open("rb") as file:
+        while file.peek(1):
+            stats, *blobs = server.answer(("work", epoch, pickle.load(file), False)).blobs
+            live = orjson.loads(stats).get("live", live)
+            results += sum(expanded(blob).count(b"\n") + 1 for blob in blobs)
+            epoch += 1
+    return LiveShard(time.process_time() - began, peak() - before, live, results)
+
+
+def show(found: Sequence[LiveShards]) -> None:
+    """A row for each number of shards."""
+    headings = ("shards", "source s", "largest s", "to N=1", "held MB", "to N=1", "live", "results")
+    print("\n" + "".join(f"{one:>11}" for one in headings))
+    for one in found:
+        ratio, held = one.largest / found[0].largest, one.held / found[0].held
+        print(
+            f"{one.shards:11}{one.read:11.2f}{one.largest:11.2f}{ratio:11.2f}"
+            f"{one.held / 1e6:11.1f}{held:11.2f}{max(shard.live for shard in one.taken):11,}{one.results:11,}"
+        )

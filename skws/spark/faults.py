@@ -28,7 +28,7 @@ class SparkFailedError(SkwsError):
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """Raises inside, coming from Spark, leave as SkwsError."""
     try:
         yield
@@ -61,7 +61,7 @@ def translated(error: Exception) -> SkwsError:
 
 
 def _reason(text: str) -> str:
-    """The line that tells most: the innermost cause if Java names one, else the first."""
+    """The most informative line: the innermost cause if Java names one, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]

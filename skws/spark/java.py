@@ -69,8 +69,8 @@ def _version(java: Path) -> int:
     """Major version of a Java runtime; 0 if it does not run."""
     with suppress(OSError):
         release = java.resolve().parents[1] / "release"  # to run it takes a tenth of a second
-        if told := re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE):
-            return int(told[1])
+        if named := re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE):
+            return int(named[1])
     try:
         run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.SubprocessError):

@@ -8,7 +8,7 @@ from skws_schema.errors import SourceError
 
 
 def java_ahead(master: str | None) -> LocalJava | None:
-    """None where it is for Spark's scripts to start one, or there is no Java, which the session tells."""
+    """None where it is for Spark's scripts to start one, or there is no Java, which the session says."""
     if not is_local(master) or not is_plain():
         return None
     try:

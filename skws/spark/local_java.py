@@ -62,7 +62,7 @@ _MAIN: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _LEFT_OUT: Final = "spark-mllib_"
 # Where most classes are comes first: Java looks through jars in order.
 _FIRST: Final = ("spark-catalyst_", "scala-library-", "spark-core_", "spark-sql_", "spark-sql-api_")
-_TOLD: Final = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_HEEDED: Final = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -96,7 +96,7 @@ def is_plain() -> bool:
     home = spark_home()
     return (
         sys.platform == "linux"
-        and not any(name.startswith("SPARK_") or name in _TOLD for name in os.environ)
+        and not any(name.startswith("SPARK_") or name in _HEEDED for name in os.environ)
         and not any((home / name).exists() for name in ("conf", "spark-distribution"))
     )
 
@@ -115,7 +115,7 @@ class LocalJava:
     def __init__(self, java: Path, options: str, memory: str) -> None:
         home = spark_home()
         self._folder = tempfile.TemporaryDirectory(prefix="skws-java-")
-        self._told = Path(self._folder.name) / "gateway"
+        self._gateway = Path(self._folder.name) / "gateway"
         self.process = subprocess.Popen(  # noqa: S603 - the user's own Java
             [
                 str(java),
@@ -133,21 +133,21 @@ class LocalJava:
                 **os.environ,
                 "SPARK_HOME": str(home),
                 "SPARK_CONNECT_MODE": "0",
-                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told),
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._gateway),
             },
         )
 
     @contextmanager
     def found(self) -> Iterator[bool]:
         """Inside, PySpark finds it; False if it has ended by itself, and PySpark starts another one."""
-        while (ended := self.process.poll() is not None) is False and not self._told.exists():
+        while (ended := self.process.poll() is not None) is False and not self._gateway.exists():
             time.sleep(0.02)
         if ended:
             self.close()
             yield False
             return
-        (port,) = struct.unpack("!i", (told := self._told.read_bytes())[:4])
-        os.environ |= {_PORT: str(port), _SECRET: told[8:].decode()}
+        (port,) = struct.unpack("!i", (written := self._gateway.read_bytes())[:4])
+        os.environ |= {_PORT: str(port), _SECRET: written[8:].decode()}
         try:
             yield True
         finally:

@@ -13,7 +13,7 @@ from skws.queries.kinds import window_of
 from skws.queries.ranges import has_ranges
 from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, RangesRun, SlicedRun, blocks_in_order, replay_pieces
-from skws.spark.faults import told_plainly
+from skws.spark.faults import plain_errors
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.session import start_session
 from skws.spark.stages import reported_stages
@@ -56,9 +56,9 @@ def replay_run(
 
 @contextmanager
 def _running_spark(master: str | None, report: ReportProgress) -> Iterator[SparkSession]:
-    """A session, stopped at the end unless it was there before; its stages and errors are told plainly."""
+    """A session, stopped at the end unless it was there before; its stages are reported, its errors plain."""
     with ExitStack() as stack:
-        stack.enter_context(told_plainly())
+        stack.enter_context(plain_errors())
         report(Progress("starting Spark", unit="tasks"))
         own = SparkSession.getActiveSession() is None
         with interrupts_deferred():

@@ -87,11 +87,11 @@ def _join(ahead: LocalJava | None, options: str) -> None:
 def _end_unheard(session: SparkSession) -> None:
     """PySpark prints a traceback where Java goes while it listens to it; who runs the job says so plainly."""
     server = session.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
-    told = type(server).handle_error
+    handle = type(server).handle_error
 
     def handle_error(request: Any, address: Any) -> None:
         if not isinstance(sys.exception(), EOFError | ConnectionError):
-            told(server, request, address)
+            handle(server, request, address)
 
     server.handle_error = handle_error  # type: ignore[method-assign, assignment]
 

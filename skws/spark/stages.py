@@ -16,7 +16,7 @@ INTERVAL: Final = 0.2  # seconds
 
 @contextmanager
 def reported_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
-    """Tell ``report``, from a thread, how many tasks of the running stages are done."""
+    """Call ``report``, from a thread, with the number of tasks done of the running stages."""
     if report is unreported:
         yield
         return

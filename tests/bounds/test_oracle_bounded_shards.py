@@ -16,7 +16,7 @@ from skws.results.model import LiveResult
 from skws.spec.job import Job
 from skws.spec.query import SQL, Query
 from tests.bounds.keyword_streams import SCHEMA, stream, tables
-from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 
 JOINED = "SELECT sale.pid, till.till FROM sale, till WHERE sale.time > till.time AND sale.till = till.till"
 ASKED = Job(
@@ -45,12 +45,12 @@ def test_shards_give_what_one_process_gives_that_keeps_everything(seed: int, sha
     for number, begin in enumerate(range(0, len(records), 11)):
         batch, commands = records[begin : begin + 11], () if number else tuple(first)
         expected = everything.work(Entry(number + 1, {}, 0, commands, RecordBatch.of(batch))).results
-        parcel = parcel_of(batch, commands, () if number else static)
+        micro_batch = micro_batch_of(batch, commands, () if number else static)
         results: list[LiveResult] = []
         for shard in several:
             if chance.random() < 0.4:
                 shard.rebuild()
-            results += shard.work(parcel).results
+            results += shard.work(micro_batch).results
             assert len(shard.chunks) <= 1, "no log is kept"
         assert lines(results) == lines(expected), number
         found += results

@@ -28,7 +28,7 @@ from skws_windows.window import TimeWindow, Unbounded
 from tests.bounds.pattern_streams import PATTERNS, SCHEMA, SECOND, by_the_pattern_engine, stream
 from tests.bounds.standing_runs import through_restarts
 from tests.commands import Skws
-from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 from tests.strategies import seeds
 
 STREAM = Stream(SCHEMA, Unbounded())
@@ -82,12 +82,12 @@ def test_shards_give_what_one_gives() -> None:
         found = []
         for number, begin in enumerate(range(0, len(records), 13)):
             commands = () if number else tuple(first)
-            parcel = parcel_of(records[begin : begin + 13], commands, ())
+            micro_batch = micro_batch_of(records[begin : begin + 13], commands, ())
             results: list[LiveResult] = []
             for shard in shards:
                 if chance.random() < 0.4:
                     shard.rebuild()
-                results += shard.work(parcel).results
+                results += shard.work(micro_batch).results
             found.append(sorted(lines(results)))
         told.append(found)
     assert told[0] == told[1]

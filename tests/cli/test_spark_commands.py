@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from skws.spark.faults import SparkFailedError, told_plainly, translated
+from skws.spark.faults import SparkFailedError, plain_errors, translated
 from skws_schema.errors import BadRecordsError, SourceError
 from tests.commands import IDS, REPLAY, SEARCH, Skws
 
@@ -82,7 +82,7 @@ def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path
         ("[JAVA_GATEWAY_EXITED] Java gateway process exited", SourceError, "Spark cannot start: [JAVA"),
     ],
 )
-def test_errors_of_spark_are_told_plainly(text: str, kind: type[Exception], message: str) -> None:
+def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], message: str) -> None:
     error = translated(RuntimeError(text))
     assert type(error) is kind
     assert str(error).startswith(message)
@@ -98,6 +98,6 @@ def test_errors_of_spark_are_told_plainly(text: str, kind: type[Exception], mess
     ],
 )
 def test_java_that_has_gone_is_named(error: Exception, *, gone: bool) -> None:
-    with pytest.raises(SparkFailedError, match=r"^Spark failed: ") as told, told_plainly():
+    with pytest.raises(SparkFailedError, match=r"^Spark failed: ") as told, plain_errors():
         raise error
     assert ("its Java process has gone" in str(told.value)) is gone

@@ -25,7 +25,7 @@ from tests.formats.replays import write_replay
 from tests.jobs.watching import Collected, Notes
 from tests.scripts.rendering import line_of
 from tests.scripts.script import Asked, Stage, Told
-from tests.spark.streaming.shard_runs import KeptShard, all_shards, parcel_of
+from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_of
 
 
 def checked(known: StandingQueries, commands: Sequence[Command]) -> tuple[list[Command], list[str]]:
@@ -168,18 +168,18 @@ class ShardsHost:
         commands, errors = checked(self._known, asked.commands)
         for command in commands:
             self._known.apply(command)
-        parcel = parcel_of(asked.records, commands, self._tables)
+        micro_batch = micro_batch_of(asked.records, commands, self._tables)
         if asked.ended:
-            parcel = replace(parcel, head=replace(parcel.head, ended=True))
+            micro_batch = replace(micro_batch, head=replace(micro_batch.head, ended=True))
         self._tables = ()
         results: list[LiveResult] = []
         late = 0
         for shard in self._shards:
             if self._rebuilt:
                 shard.rebuild()
-            worked = shard.work(parcel)
+            worked = shard.work(micro_batch)
             results += worked.results
-            late += worked.told.get("late", 0)
+            late += worked.stats.get("late", 0)
         return Told(results, errors, late)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ from skws_windows.guards.columns import Source
 from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.window import ExpressionWindow
 from tests.jobs.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
-from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 from tests.strategies import seeds
 
 WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
@@ -90,7 +90,9 @@ def test_shards_that_lose_all_go_on(
         records = stream(rng, rng.randint(0, 6))
         records = [r._replace(time=r.time + 60_000_000 * part) for r in records]
         expected = list(evaluated(records))
-        told = [result for shard in shards for result in shard.work(parcel_of(records, commands)).results]
+        told = [
+            result for shard in shards for result in shard.work(micro_batch_of(records, commands)).results
+        ]
         assert lines(told) == lines(expected)
         commands = []
         found += len(told)
@@ -134,7 +136,7 @@ def test_the_best_of_each_window_live() -> None:
     rng, told = random.Random(3), 0
     for part in range(8):
         records = [r._replace(time=r.time + 60_000_000 * part) for r in stream(rng, 8)]
-        found = [r for shard in shards for r in shard.work(parcel_of(records, commands)).results]
+        found = [r for shard in shards for r in shard.work(micro_batch_of(records, commands)).results]
         assert lines(found) == lines(list(best.take(engine.process(records))))
         commands, told = [], told + len(found)
         for shard in shards:

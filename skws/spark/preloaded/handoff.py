@@ -21,9 +21,9 @@ def main(path: str, arguments: list[str]) -> int:
         connection.connect(path)
     except OSError:
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - as Spark asked
-    told = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
-    socket.send_fds(connection, [len(told).to_bytes(4, "big")], [0, 1, 2])
-    connection.sendall(told)
+    message = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
+    socket.send_fds(connection, [len(message).to_bytes(4, "big")], [0, 1, 2])
+    connection.sendall(message)
     with connection.makefile("rb") as answers:
         process = int(answers.readline() or 0)
 

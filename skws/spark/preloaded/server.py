@@ -64,8 +64,8 @@ class Server:
         try:
             size, files, _, _ = socket.recv_fds(connection, 4, 3)
             with connection.makefile("rb") as coming:
-                told = coming.read(min(int.from_bytes(size, "big"), _MOST))
-            arguments, environment, folder = json.loads(told)
+                message = coming.read(min(int.from_bytes(size, "big"), _MOST))
+            arguments, environment, folder = json.loads(message)
         except (OSError, ValueError):
             connection.close()  # it was killed meanwhile
         else:

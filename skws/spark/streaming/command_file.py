@@ -34,5 +34,5 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
 
 
 def name_of(run: str, path: Path) -> str:
-    """By which checksums tell files of runs apart."""
+    """Distinguishes the checksums of runs."""
     return f"{run}/{path.name}"

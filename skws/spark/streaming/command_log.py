@@ -131,10 +131,10 @@ class Register:
 
     def take(self, commands: Iterable[Command], read_to: int | None) -> None:
         """Keep commands that can be done, all or none; the source finds them. ``read_to``: see the class."""
-        told = {"commands": [asdict(command) for command in commands], "control": read_to}
-        if not told["commands"]:
+        entry = {"commands": [asdict(command) for command in commands], "control": read_to}
+        if not entry["commands"]:
             return
-        text = orjson.dumps(told)
+        text = orjson.dumps(entry)
         try:
             with closing(self._opened()) as file:
                 file.append(checked(text, name_of(self._run, self._path), file.size))
@@ -144,10 +144,10 @@ class Register:
         self._heed(text)
 
     def _heed(self, text: bytes) -> None:
-        told = orjson.loads(text)
-        for one in told["commands"]:
+        entry = orjson.loads(text)
+        for one in entry["commands"]:
             self.standing.apply(Command.of(one))
-        self.read_to = told["control"]
+        self.read_to = entry["control"]
 
     def _data(self) -> bytes:
         if not self._path.exists():

@@ -3,7 +3,7 @@
     rows -> pieces, divided by a key (mapInArrow) -> transformWithState: shards of a live search -> results
 
 No driver takes part: the queries go with the processor, and its state says which it was last started with.
-Tasks that read tell every shard the latest time they saw, so that shards agree on what comes too late.
+Tasks that read send every shard the latest time they saw, so that shards agree on what comes too late.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from skws_schema.show import to_yaml
 
 LATE: Final = "late"
 """In place of "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
-_MOST: Final = 200_000  # records in a parcel
+_MOST: Final = 200_000  # records in a micro-batch
 _RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming query
 
 
@@ -54,19 +54,19 @@ def searched(
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
-    ``shares``: by the pieces' column ``shard``; ``divided``: how, for people. ``name``: told apart from other
+    ``shares``: by the pieces' column ``shard``; ``divided``: how, for people. ``name``: unlike that of other
     searches of the same streaming query. ``names``: for ``called``.
     """
     processor = FrameProcessor(name, job, shares, divided, packed(tables))
-    told = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
+    outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for part, blob in zip(batch.column("part").to_pylist(), batch.column("told"), strict=True):
+            for part, blob in zip(batch.column("part").to_pylist(), batch.column("output"), strict=True):
                 for table in _tables(part, blob.as_py(), names):
                     yield from table.to_batches()
 
-    return told.mapInArrow(rows, columns)
+    return outputs.mapInArrow(rows, columns)
 
 
 def _tables(part: int, blob: bytes, names: Mapping[str, str]) -> Iterator[pa.Table]:
@@ -102,12 +102,12 @@ class FrameProcessor(MeshProcessor):
         query = None if context is None else context.getLocalProperty(_RUN)
         return f"{self._run}-{(query or '')[:8]}"
 
-    def _parcels(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:
+    def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:
         commands = self._commands(mark)
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
         pieces, reached = _in_order(rows)
-        for batch in _in_parcels(merged(pieces)):
+        for batch in _cut(merged(pieces)):
             number += 1
             header = BatchHeader(time.time(), tuple(commands), number=number)
             yield MicroBatch(header, tables, packed(batch)).to_bytes()
@@ -141,8 +141,8 @@ class FrameProcessor(MeshProcessor):
 
 def _of_stream(job: Job) -> str:
     """The part of a job that a start cannot change."""
-    told = (to_yaml(job.schema), str(job.plan_window), job.lateness, job.max_size)
-    return sha256(repr(told).encode()).hexdigest()
+    parts = (to_yaml(job.schema), str(job.plan_window), job.lateness, job.max_size)
+    return sha256(repr(parts).encode()).hexdigest()
 
 
 def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]],
     return ((piece, unpacked(bytes(blob))) for piece, blob in held), max(reached, default=None)
 
 
-def _in_parcels(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+def _cut(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     held: list[RecordBatch] = []
     for batch in batches:
         held.append(batch)

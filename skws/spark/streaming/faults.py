@@ -17,7 +17,7 @@ from skws_schema.errors import NotYetError, SkwsError
 _PLAN: Final = "=== Streaming Query ==="
 _FAILED: Final = "SparkFailedError: Spark failed: "
 _RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: .*", re.M)
-# By `told_briefly`, through Java.
+# By `brief_errors`, through Java.
 _PASSED_ON: Final = re.compile(r"^skws\.spark\.streaming\.faults\.PassingError: (.*)", re.M)
 
 # Spark or the machine lost a process, or had no time for it; nothing of this comes from what was read.
@@ -35,7 +35,7 @@ class PassingError(SparkFailedError):
     """A failure of what the query runs on, after which it may go on."""
 
 
-# Spark looks for these in the text of an error, to know that it was told to stop.
+# Spark looks for these in the text of an error, to know that it was asked to stop.
 _INTERRUPTED: Final = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
 _AS_SPARK_KNOWS_IT: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling collect: java.lang.InterruptedException"
@@ -43,7 +43,7 @@ _AS_SPARK_KNOWS_IT: Final = (
 
 
 @contextmanager
-def told_briefly() -> Iterator[None]:
+def brief_errors() -> Iterator[None]:
     """Errors out of Spark's Java, within a batch, as short ones.
 
     Spark looks for an interruption behind a Py4JJavaError by a regular
@@ -77,11 +77,11 @@ def printed(error: Exception) -> str:
 
 
 def _fault(text: str, trace: str) -> SkwsError:
-    told = translated(Exception(text))
-    if isinstance(told, NotYetError):  # raised where a micro-batch is read again
-        return PassingError(str(told))
-    if type(told) is not SparkFailedError:
-        return told
+    found = translated(Exception(text))
+    if isinstance(found, NotYetError):  # raised where a micro-batch is read again
+        return PassingError(str(found))
+    if type(found) is not SparkFailedError:
+        return found
     if passed_on := _PASSED_ON.search(text):
         return PassingError(passed_on[1])
     for sign in _PASSING:
@@ -93,7 +93,7 @@ def _fault(text: str, trace: str) -> SkwsError:
         if cause.is_lost_process:
             return PassingError(f"Spark failed: {_gone(cause)}")
     raised = _RAISED.findall(text)
-    return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else told
+    return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else found
 
 
 def _gone(cause: JavaCause) -> str:

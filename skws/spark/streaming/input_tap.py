@@ -1,8 +1,8 @@
 """What the source's process has read, left in the run's folder for an onlooker of the driver.
 
 The stream goes by inside the job, whose source is a process beside the driver.
-If the driver asks, that process leaves a copy of the records of each parcel;
-the driver takes it when the parcel's results are delivered.
+If the driver asks, that process leaves a copy of the records of each micro-batch;
+the driver takes it when the micro-batch's results are delivered.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from skws.data.record import Record
 from skws.durable.files import PRIVATE, private_folder, replaced
 
 MOST: Final = 256
-"""Parcels that wait for the driver; of more, the oldest go."""
+"""Micro-batches that wait for the driver; of more, the oldest go."""
 
 
 class InputTap:
-    """A folder in that of the run, with a file for each parcel, named by its number."""
+    """A folder in that of the run, with a file for each micro-batch, named by its number."""
 
     def __init__(self, run: Path) -> None:
         self._folder = run / "copies"
         self._taken: int | None = None
         self.missed = False
-        """Parcels went before the driver had them."""
+        """Micro-batches went before the driver had them."""
 
     def ask(self) -> None:
         """By the driver, before the job starts."""
@@ -48,7 +48,7 @@ class InputTap:
         replaced(self._folder / f"{number:012d}", records, mode=PRIVATE)
 
     def take(self, up_to: int) -> Iterator[list[Record]]:
-        """By the driver: the records of parcels up to a number, each once."""
+        """By the driver: the records of micro-batches up to a number, each once."""
         for path in self._waiting():
             if int(path.name) > up_to:
                 return

@@ -22,11 +22,11 @@ from skws.index.cache import pinned
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing import StandingQueries
-from skws.spark.streaming.faults import told_briefly
+from skws.spark.streaming.faults import brief_errors
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.live_source import NAME, source_of
 from skws.spark.streaming.moving import last_offset, moved
-from skws.spark.streaming.output_log import Told, in_order
+from skws.spark.streaming.output_log import Output, in_order
 from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
 from skws.spark.streaming.restarting import RestartingQuery
@@ -52,14 +52,14 @@ SETTINGS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # It checks a plan behind every rule; it is the same plan in each batch.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # A row is a parcel here, so few fill a batch.
+    # A row is a micro-batch of a shard here, so few fill a batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 
 
 @contextmanager
 def workers_unheard(spark: SparkSession) -> Iterator[None]:
-    """Python processes that Spark starts meanwhile print nothing: one tells of its progress on stderr.
+    """Python processes that Spark starts meanwhile print nothing: one reports its progress on stderr.
 
     Their errors come as exceptions, and Spark's own log goes on.
     """
@@ -91,15 +91,15 @@ def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSess
     return session
 
 
-def meshed(parcels: DataFrame, reading: Reading, initial: GroupedData | None) -> DataFrame:
-    """What the shards tell of each parcel, columns OUTPUT."""
+def meshed(rows: DataFrame, reading: Reading, initial: GroupedData | None) -> DataFrame:
+    """The output of the shards for each micro-batch, columns OUTPUT."""
     request, layout = reading.request, reading.layout
     if sourced(request.schema):  # all shards are to see the same rows
         request = replace(request, schema=pinned(request.schema))
     processor = MeshProcessor(reading.start, request, layout.shares)
     if layout.shards == 1:
-        parcels = parcels.coalesce(1)  # which Spark knows to need no shuffle: a stage less
-    return parcels.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none", initial)
+        rows = rows.coalesce(1)  # which Spark knows to need no shuffle: a stage less
+    return rows.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none", initial)
 
 
 def check_state(spark: SparkSession, state: str, last: int) -> None:
@@ -155,7 +155,7 @@ class ShardedJob:
         )
 
     def goes_on(self) -> bool:
-        """To be asked often, since that starts it. False: it was told to end. Raises SkwsError."""
+        """To be asked often, since that starts it. False: it was asked to end. Raises SkwsError."""
         return self._opened.goes_on()
 
     def make_ready(self, standing: StandingQueries, over: Callable[[], bool]) -> bool:
@@ -206,7 +206,7 @@ class ShardedJob:
         return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
 
     def _begin(self) -> None:
-        self._name = uuid4().hex[:12]  # tells starts apart
+        self._name = uuid4().hex[:12]  # distinguishes starts
         self._servers = ServersAhead(self._name, self._place.request, self.layout.shares)
 
     def _expect(self, layout: Layout) -> None:
@@ -251,10 +251,10 @@ class ShardedJob:
         reading = Reading(place.request, place.folder, self._name, layout, first, place.checkpoint.id)
         session.dataSource.register(source_of(reading))
 
-        def collect(told: DataFrame, batch: int) -> None:
-            with told_briefly():
-                rows = [(row.shard, row.part, bytes(row.told)) for row in told.collect()]
-            self._committer.put(Told(layout.before + batch + 1, in_order(rows)))
+        def collect(outputs: DataFrame, batch: int) -> None:
+            with brief_errors():
+                rows = [(row.shard, row.part, bytes(row.output)) for row in outputs.collect()]
+            self._committer.put(Output(layout.before + batch + 1, in_order(rows)))
 
         return (
             session.readStream.format(NAME)

@@ -73,19 +73,19 @@ class Layout:
         }
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Layout:
+    def of(cls, shown: dict[str, Any]) -> Layout:
         """Inverse of ``shown``."""
-        columns = told["columns"]
+        columns = shown["columns"]
         keys = None
         if columns is not None:
             keys = KeyPartitioning(tuple(None if one is None else tuple(one) for one in columns))
-        previous = told["previous"]
+        previous = shown["previous"]
         return cls(
-            Partitioning(told["spread"]),
-            tuple(told["groups"]),
+            Partitioning(shown["spread"]),
+            tuple(shown["groups"]),
             keys,
-            told["generation"],
-            told["before"],
+            shown["generation"],
+            shown["before"],
             None if previous is None else cls.of(previous),
         )
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pickle
 from typing import Generic, TypeVar
 
-Told = TypeVar("Told")
+T = TypeVar("T")
 
 
-class LazyPickle(Generic[Told]):
+class LazyPickle(Generic[T]):
     """An object in pickled form: its modules are loaded where it is read, not where it passes through.
 
     A job starts four Python processes and more that only hand on a request; to load
     what it refers to took each of them two seconds.
     """
 
-    def __init__(self, told: Told) -> None:
-        self._told = pickle.dumps(told)
+    def __init__(self, given: T) -> None:
+        self._pickled = pickle.dumps(given)
 
-    def read(self) -> Told:
+    def read(self) -> T:
         """The object, made anew."""
-        read: Told = pickle.loads(self._told)  # noqa: S301 - pickled by this program, and sent by its Spark
+        read: T = pickle.loads(self._pickled)  # noqa: S301 - pickled by this program, and sent by its Spark
         return read

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from skws.spark.streaming.reader import FeedReader, Reading
 
 NAME: Final = "skws_live"
-INPUT: Final = "shard int, sequence long, parcel binary"
+INPUT: Final = "shard int, sequence long, blob binary"
 
 
 def source_of(reading: Reading) -> type[DataSource]:
     """The data source to register with Spark."""
-    told = LazyPickle(reading)
+    pickled = LazyPickle(reading)
 
     class LiveSource(DataSource):
         @classmethod
@@ -37,6 +37,6 @@ def source_of(reading: Reading) -> type[DataSource]:
             if current_thread() is main_thread():
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
                 expect_long_lived_objects()
-            return FeedReader(told.read())
+            return FeedReader(pickled.read())
 
     return LiveSource

@@ -23,9 +23,9 @@ class BatchHeader:
     ``read``: seconds since the epoch when it was read, which took ``reading``
     seconds. ``letters``: bad
     records as lines of the dead letter file; ``bad``: their number.
-    ``reasons``: the first few, told to the user. ``notices`` are lines for the
+    ``reasons``: the first few, for the user. ``notices`` are lines for the
     user, ``behind`` what waits in the source (None: not asked). ``ended``:
-    nothing will come after this. ``number``: parcels are counted.
+    nothing will come after this. ``number``: micro-batches are counted.
     ``watched``: an onlooker of the driver wants to see what goes on inside. ``reached``: the latest time of
     all records, where a shard does not see all of them.
     """
@@ -49,11 +49,11 @@ class BatchHeader:
     @classmethod
     def from_json(cls, text: bytes) -> BatchHeader:
         """Inverse of ``to_json``."""
-        told = orjson.loads(text)
-        told["commands"] = tuple(Command(**one) for one in told["commands"])
+        shown = orjson.loads(text)
+        shown["commands"] = tuple(Command(**one) for one in shown["commands"])
         for name in ("letters", "reasons", "notices"):
-            told[name] = tuple(told[name])
-        return cls(**told)
+            shown[name] = tuple(shown[name])
+        return cls(**shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
                              ->  marks, queries, tables, ... by the driver ->
 
 What a mesh is made from is the log, so nothing is lost and no result is given again. Shards number their
-chunks as the source numbers its parcels: chunks of one number belong together.
+chunks as the source numbers its micro-batches: chunks of one number belong together.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 Blob = tuple[int, Kind, str, bytes, bytes]
-"""Of the state of a shard, which its group tells: its kind and name, head and body."""
+"""Of the state of a shard, by its group: its kind and name, head and body."""
 
 
 def last_offset(spark: SparkSession, state: str, batch: int) -> Offset:
     """Where the source stood behind a batch, by Spark's checkpoint; batches count from 0."""
-    *_, told = spark.read.text(f"{state}/offsets/{batch}", wholetext=True).collect()[0].value.splitlines()
-    found: Offset = orjson.loads(told)
+    *_, text = spark.read.text(f"{state}/offsets/{batch}", wholetext=True).collect()[0].value.splitlines()
+    found: Offset = orjson.loads(text)
     return found
 
 
@@ -127,8 +127,8 @@ def _rest(
 
 def _fronts(states: Sequence[bytes]) -> bytes:
     """What a replay of the log must expect (``LifespanResolver.snapshot``), of several shards together."""
-    told = [orjson.loads(state) for state in states]
-    return orjson.dumps([max(tick for tick, _ in told), [front for _, fronts in told for front in fronts]])
+    known = [orjson.loads(state) for state in states]
+    return orjson.dumps([max(tick for tick, _ in known), [front for _, fronts in known for front in fronts]])
 
 
 def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> dict[int, Chunk]:

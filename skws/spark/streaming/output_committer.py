@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from skws.jobs.clock import StoppableClock
-from skws.spark.streaming.output_log import Told
+from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.output_queue import OutputQueue
 from skws.spark.streaming.run_directory import RunDirectory
@@ -26,8 +26,8 @@ class OutputCommitter:
         self._queue = OutputQueue(place.outbox(), clock.stopping)
         self._flushed = clock.now()
         committed = merger.delivered = self._checkpoint.committed()
-        for told in self._queue.left(committed):
-            merger.take(told, again=True)
+        for output in self._queue.left(committed):
+            merger.take(output, again=True)
         self._queue.check(held)
 
     @property
@@ -36,23 +36,23 @@ class OutputCommitter:
         return self._queue.last
 
     @property
-    def put(self) -> Callable[[Told], None]:
+    def put(self) -> Callable[[Output], None]:
         """For the job's thread: what a micro-batch came to."""
         return self._queue.put
 
     def deliver(self) -> bool:
         """One micro-batch, if it comes within a tick."""
-        told = self._queue.next()
-        if told is not None:
-            self._merger.take(told)
-        return told is not None
+        output = self._queue.next()
+        if output is not None:
+            self._merger.take(output)
+        return output is not None
 
     def deliver_rest(self) -> None:
         """All that is there now, up to the limit of results."""
-        for told in self._queue.rest():
+        for output in self._queue.rest():
             if self._merger.full:
                 return
-            self._merger.take(told)
+            self._merger.take(output)
 
     def commit_if_due(self) -> None:
         """As often as flushing suits the sinks."""

@@ -22,8 +22,8 @@ _NUMBER: Final = Struct("<Q")
 _SUFFIX: Final = ".out"
 
 
-class Told(NamedTuple):
-    """What the shards told of one micro-batch: rows of (shard, part, blob), in order."""
+class Output(NamedTuple):
+    """What the shards gave for one micro-batch: rows of (shard, part, blob), in order."""
 
     number: int
     rows: list[tuple[int, int, bytes]]
@@ -46,10 +46,10 @@ class OutputLog:
         self._lasts: dict[Path, int] = {}
         self._torn: tuple[Path, int] | None = None
         self.last = 0
-        with self._told():
+        with self._guarded():
             private_folder(folder)
 
-    def open(self) -> Iterator[Told]:
+    def open(self) -> Iterator[Output]:
         """What was kept, oldest first; to be read to the end before anything is put in.
 
         What a broken run left half written at the end is left out, and cut off by the next batch.
@@ -62,20 +62,20 @@ class OutputLog:
             yield from self._read(path, last=path == paths[-1])
             self._lasts[path] = self.last
 
-    def put(self, told: Told) -> None:
+    def put(self, output: Output) -> None:
         """Behind this, it is there for good."""
-        if told.number != self.last + 1:
+        if output.number != self.last + 1:
             raise damaged(
-                self.folder, f" (Spark comes to micro-batch {told.number:,}, it holds {self.last:,})"
+                self.folder, f" (Spark comes to micro-batch {output.number:,}, it holds {self.last:,})"
             )
-        with self._told():
+        with self._guarded():
             if self._file is None:
-                self._file = self._roll(told.number)
-            frame = checked(_packed(told), self._of(self._file.path), self._file.size)
+                self._file = self._roll(output.number)
+            frame = checked(_packed(output), self._of(self._file.path), self._file.size)
             self._file.append(frame)
             size = self._file.sync()
-        self.last = told.number
-        self._lasts[self._file.path] = told.number
+        self.last = output.number
+        self._lasts[self._file.path] = output.number
         if size > self._segment_bytes:
             self.close()
 
@@ -91,15 +91,15 @@ class OutputLog:
             self._file.close()
             self._file = None
 
-    def _read(self, path: Path, *, last: bool) -> Iterator[Told]:
+    def _read(self, path: Path, *, last: bool) -> Iterator[Output]:
         data = read(path)
         texts, end = all_frames(data, self._of(path))
         for text in texts:
-            told = _unpacked(text)
-            if told.number != self.last + 1:
+            output = _unpacked(text)
+            if output.number != self.last + 1:
                 raise damaged(path)
-            self.last = told.number
-            yield told
+            self.last = output.number
+            yield output
         if end < len(data):
             if not last:
                 raise damaged(path, f" behind byte {end:,}")
@@ -118,22 +118,22 @@ class OutputLog:
         return GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _guarded(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise StateError(f"{self.folder}: cannot write: {error.strerror}") from None
 
 
-def _packed(told: Told) -> bytes:
-    rows = (_ROW.pack(shard, part, len(blob)) + blob for shard, part, blob in told.rows)
-    return b"".join((_NUMBER.pack(told.number), *rows))
+def _packed(output: Output) -> bytes:
+    rows = (_ROW.pack(shard, part, len(blob)) + blob for shard, part, blob in output.rows)
+    return b"".join((_NUMBER.pack(output.number), *rows))
 
 
-def _unpacked(text: bytes) -> Told:
+def _unpacked(text: bytes) -> Output:
     """Inverse of ``_packed``."""
     (number,) = _NUMBER.unpack_from(text)
-    return Told(number, list(_rows(text[_NUMBER.size :])))
+    return Output(number, list(_rows(text[_NUMBER.size :])))
 
 
 def _rows(payload: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -1,4 +1,4 @@
-"""What the shards told, put together again: results in order to the sinks, counts to the gauges."""
+"""The output of the shards, put together again: results in order to the sinks, counts to the gauges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skws.jobs.metrics import Gauges
 from skws.queries.results import encoded, moment
 from skws.results.model import LiveResult
 from skws.spark.streaming.micro_batch import BatchHeader
-from skws.spark.streaming.output_log import Told
+from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND
@@ -29,7 +29,7 @@ class OutputMerger:
     """Takes batches in order. ``done`` hears which commands were carried out.
 
     ``full``: the limit of results is reached; ``ended``: so is the source's end.
-    ``parcels``: the number of the last one. ``insight``: for an onlooker.
+    ``last_number``: that of the last one. ``insight``: for an onlooker.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class OutputMerger:
         self._delivery: SinkFanout | None = None
         self.table_letters: tuple[str, ...] = ()
         self.full = self.ended = False
-        self.delivered = self.parcels = 0
+        self.delivered = self.last_number = 0
         self.bad = 0
-        self._late_told = False  # that some came too late
+        self._late_reported = False  # that some came too late
         self.reasons: list[str] = []
         self.behind = ""
         self.live = self.operators = self.waiting = self.log_bytes = 0
@@ -58,10 +58,10 @@ class OutputMerger:
     def deliver_to(self, delivery: SinkFanout) -> None:
         self._delivery = delivery
 
-    def take(self, told: Told, *, again: bool = False) -> None:
+    def take(self, output: Output, *, again: bool = False) -> None:
         """One batch. ``again``: of an earlier process. Raises SinkError."""
-        stats = [orjson.loads(blob) for _, part, blob in told.rows if part == 0]
-        results = self._limited(results_of(told))
+        stats = [orjson.loads(blob) for _, part, blob in output.rows if part == 0]
+        results = self._limited(results_of(output))
         heads = [BatchHeader.from_json(one["head"].encode()) for one in stats if "head" in one]
         letters = tuple(letter for head in heads for letter in head.letters)
         for one in stats:
@@ -71,9 +71,9 @@ class OutputMerger:
         if self.table_letters and not again:
             letters, self.table_letters = (*self.table_letters, *letters), ()
         began = time.perf_counter()
-        self.delivery.write(told.number, results, letters)
+        self.delivery.write(output.number, results, letters)
         sinks = time.perf_counter() - began
-        self.delivered = told.number
+        self.delivered = output.number
         self._count(stats, results)
         if heads and not again:
             self._clocked(heads[0], max(one["seconds"] for one in stats), sinks)
@@ -104,19 +104,19 @@ class OutputMerger:
         if head.commands:
             self._done(head.commands)
         self.ended = self.ended or (head.ended and not again)
-        self.parcels = max(self.parcels, head.number)
+        self.last_number = max(self.last_number, head.number)
         self.behind = self.behind if head.behind is None else head.behind
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
 
     def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
-        """Of records tell all shards that see some of them alone, else the first one."""
+        """Records are counted by all shards that see some of them alone, else by the first one."""
         self._gauges.delivered(NO_RECORDS, results)
         counters = self._gauges.counters
         seen = [one for one in stats if "relations" in one]
         for one in seen:
-            if one["late_notice"] and not self._late_told:
-                self._late_told = True
+            if one["late_notice"] and not self._late_reported:
+                self._late_reported = True
                 self._log.warning("late", one["late_notice"])
             for relation, count in enumerate(one["relations"]):
                 if count:
@@ -139,11 +139,11 @@ class OutputMerger:
         return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
 
 
-def results_of(told: Told) -> list[LiveResult]:
+def results_of(output: Output) -> list[LiveResult]:
     """As one engine gives them: by time, at one time retractions first, then by id."""
-    lines = [line for _, part, blob in told.rows if part for line in expanded(blob).split(b"\n")]
+    lines = [line for _, part, blob in output.rows if part for line in expanded(blob).split(b"\n")]
     results: list[LiveResult] = list(map(encoded, lines))
-    if len({shard for shard, part, _ in told.rows if part}) > 1:
+    if len({shard for shard, part, _ in output.rows if part}) > 1:
         # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
         results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op == "+", r.id))
     return results

@@ -13,7 +13,7 @@ from threading import Event
 from typing import Final
 
 from skws.durable.files import damaged
-from skws.spark.streaming.output_log import OutputLog, Told
+from skws.spark.streaming.output_log import Output, OutputLog
 
 AHEAD: Final = 16
 """Batches that wait for the sinks; the job waits with the next one."""
@@ -27,22 +27,22 @@ class OutputQueue:
         self._outbox = outbox
         self._stopping = stopping
         self._closing = Event()
-        self._queue: Queue[Told] = Queue(AHEAD)
+        self._queue: Queue[Output] = Queue(AHEAD)
 
     @property
     def last(self) -> int:
         """The number of the last batch that was put in."""
         return self._outbox.last
 
-    def left(self, committed: int) -> Iterator[Told]:
+    def left(self, committed: int) -> Iterator[Output]:
         """What an earlier process left for the sinks; to be read to the end first of all."""
         first = committed + 1
-        for told in self._outbox.open():
-            if told.number > first:
+        for output in self._outbox.open():
+            if output.number > first:
                 raise damaged(self._outbox.folder, f" (micro-batch {first:,} is missing)")
-            if told.number == first:
+            if output.number == first:
                 first += 1
-                yield told
+                yield output
         self._outbox.last = max(self._outbox.last, committed)
 
     def check(self, held: int) -> None:
@@ -51,23 +51,23 @@ class OutputQueue:
         if known < held:
             raise damaged(self._outbox.folder, f" (of {held:,} micro-batches it knows {known:,})")
 
-    def put(self, told: Told) -> None:
+    def put(self, output: Output) -> None:
         """From Spark's thread. Raises StateError, also if the batch is not the next one."""
-        if told.number == self._outbox.last:
+        if output.number == self._outbox.last:
             return  # Spark did not know it to be done
-        self._outbox.put(told)
+        self._outbox.put(output)
         while not (self._closing.is_set() or self._stopping.is_set()):
             with suppress(Full):
-                self._queue.put(told, timeout=TICK)
+                self._queue.put(output, timeout=TICK)
                 return
 
-    def next(self) -> Told | None:
+    def next(self) -> Output | None:
         """The next batch, if it comes within a tick."""
         with suppress(Empty):
             return self._queue.get(timeout=TICK)
         return None
 
-    def rest(self) -> Iterator[Told]:
+    def rest(self) -> Iterator[Output]:
         """What is there now."""
         with suppress(Empty):
             while True:

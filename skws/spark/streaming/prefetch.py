@@ -14,7 +14,7 @@ from skws_schema.model import Schema
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """A batch, and its records as parcels hold them, if that was done ahead; how long all that took."""
+    """A batch, and its records as micro-batches hold them, if that was done ahead; how long all that took."""
 
     batch: Batch
     packed: Sequence[bytes] | None = None
@@ -24,7 +24,7 @@ class Polled:
 class Prefetch:
     """A feed that is polled in a thread, ahead of the question, as long as it has full batches to give.
 
-    ``pack``: makes what parcels hold of the records.
+    ``pack``: makes what micro-batches hold of the records.
     """
 
     def __init__(self, feed: Feed, pack: Callable[[RecordBatch], Sequence[bytes]]) -> None:

@@ -85,13 +85,13 @@ class StateStore:
         return found
 
 
-OUTPUT: Final = "shard int, part int, told binary"
+OUTPUT: Final = "shard int, part int, output binary"
 
 
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
     """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks, some of which are not there, as
-    a parcel brought the shard nothing; ``tables``: how many blobs.
+    a micro-batch brought the shard nothing; ``tables``: how many blobs.
 
     ``given``: what it was last started with, where no driver keeps that.
     """
@@ -140,11 +140,13 @@ class MeshProcessor(StatefulProcessor):
         try:
             _, known = self._store.find("mark", "") or (b"", b"{}")
             mark = ShardProgress(**orjson.loads(known))
-            parcels = self._parcels(rows, mark)
+            micro_batches = self._micro_batches(rows, mark)
             mark = replace(mark, given=self._given)
-            for parcel in parcels:
-                mark, told = self._worked(client, mark, parcel)
-                yield from (Row(shard=share.number, part=part, told=blob) for part, blob in enumerate(told))
+            for blob in micro_batches:
+                mark, blobs = self._worked(client, mark, blob)
+                yield from (
+                    Row(shard=share.number, part=part, output=blob) for part, blob in enumerate(blobs)
+                )
             self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
             client.close()
@@ -160,34 +162,34 @@ class MeshProcessor(StatefulProcessor):
         self._store.put(row.kind, row.name, bytes(row.body), bytes(row.head))
 
     def _run_name(self) -> str:
-        """What tells the shards of this run from others on the same machine."""
+        """Distinguishes the shards of this run from others on the same machine."""
         return self._run
 
-    def _parcels(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - who makes parcels of rows asks
-        """The parcels of a micro-batch in order."""
-        return (bytes(row.parcel) for row in sorted(rows, key=lambda row: row.sequence))
+    def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - who makes micro-batches of rows asks
+        """As bytes (``MicroBatch``), in order."""
+        return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
     def _worked(
         self, client: ShardClient, mark: ShardProgress, blob: bytes
     ) -> tuple[ShardProgress, list[bytes]]:
-        """One parcel: through the mesh, into the log."""
+        """One micro-batch: through the mesh, into the log."""
         worked = client.ask("work", mark.epoch, blob, False)
         if worked == BEHIND:
-            self._tell(client, mark)
+            self._rebuild(client, mark)
             worked = client.ask("work", mark.epoch, blob, False)
         if worked == PAST:
-            self._tell_chunks(client, mark, "replay_silently")
+            self._send_chunks(client, mark, "replay_silently")
             worked = client.ask("work", mark.epoch, blob, True)
         return self._kept(mark, MicroBatch.from_bytes(blob), worked), worked.blobs
 
-    def _tell(self, client: ShardClient, mark: ShardProgress) -> None:
+    def _rebuild(self, client: ShardClient, mark: ShardProgress) -> None:
         """All that a mesh is made from."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
         client.ask("begin", tables, self._queries(names.get("query", ())), schemas, states)
-        self._tell_chunks(client, mark, "replay")
+        self._send_chunks(client, mark, "replay")
         client.ask("seek", mark.position, mark.now, mark.epoch)
 
     def _queries(self, names: Iterable[str]) -> list[Query]:
@@ -201,16 +203,16 @@ class MeshProcessor(StatefulProcessor):
         chunk, text = self._store.get("schema", number)
         return text.decode(), int(chunk)
 
-    def _tell_chunks(self, client: ShardClient, mark: ShardProgress, operation: str) -> None:
+    def _send_chunks(self, client: ShardClient, mark: ShardProgress, operation: str) -> None:
         for number in range(mark.oldest, mark.next):
             kept = self._store.find("chunk", number)
             if kept is not None:
                 client.ask(operation, Chunk(**orjson.loads(kept[0])), kept[1])
 
-    def _kept(self, mark: ShardProgress, parcel: MicroBatch, worked: Worked) -> ShardProgress:
-        """The log with a parcel in it, and without what is over."""
-        if parcel.tables:
-            self._store.put("table", mark.tables, parcel.tables)
+    def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, worked: Worked) -> ShardProgress:
+        """The log with a micro-batch in it, and without what is over."""
+        if micro_batch.tables:
+            self._store.put("table", mark.tables, micro_batch.tables)
         for place, text in enumerate(worked.schemas):
             # Numbers that grow, whatever the epoch.
             number = mark.epoch * _MOST_SCHEMAS + place
@@ -225,14 +227,14 @@ class MeshProcessor(StatefulProcessor):
             self._store.put("state", name, state)
         chunk = worked.chunk
         if chunk is not None:
-            self._store.put("chunk", chunk.number, parcel.records, orjson.dumps(asdict(chunk)))
+            self._store.put("chunk", chunk.number, micro_batch.records, orjson.dumps(asdict(chunk)))
         for number in worked.dropped:
             self._store.drop("chunk", number)
         return ShardProgress(
             epoch=mark.epoch + 1,
             oldest=max([mark.oldest, *(number + 1 for number in worked.dropped)]),
             next=mark.next if chunk is None else chunk.number + 1,
-            tables=mark.tables + bool(parcel.tables),
+            tables=mark.tables + bool(micro_batch.tables),
             position=worked.position,
             now=worked.now,
             given=mark.given,

@@ -1,6 +1,6 @@
 """A live source as Spark's: a feed and the commands of the run, on the driver's machine.
 
-Every micro-batch is one row for each shard, a parcel. Spark writes the
+Every micro-batch is one row for each shard. Spark writes the
 offsets down before a batch runs, and asks for the same stretch again after a
 failure: the feed gives it again, commands are read from their file.
 """
@@ -39,7 +39,7 @@ _FIRST: Final = 50_000  # records in a micro-batch
 _MOST: Final = 200_000
 _SHORT: Final = 3.0  # seconds that one may take; half of them Spark's own at the start of a run
 _LONG: Final = 10.0
-_MOVED_EVERY: Final = 5.0  # seconds between micro-batches that tell of nothing but a later offset
+_MOVED_EVERY: Final = 5.0  # seconds between micro-batches with nothing but a later offset
 _ASKED_EVERY: Final = 5.0  # seconds
 
 Rows = Iterator[tuple[int, int, bytes]]
@@ -47,7 +47,7 @@ Rows = Iterator[tuple[int, int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader needs. ``start``: tells starts of the run apart. ``run``: the id of the checkpoint.
+    """What a reader needs. ``start``: distinguishes starts of the run. ``run``: the id of the checkpoint.
 
     ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``.
     """
@@ -119,7 +119,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             return iter(()), start
         behind = self._behind(polled.end)
         feed.read_on()
-        rows = self._parcels(start, end, taken, commands, behind, left=True)
+        rows = self._rows(start, end, taken, commands, behind, left=True)
         self._given = len(polled.read), time.monotonic()
         return rows, end
 
@@ -128,13 +128,13 @@ class FeedReader(SimpleDataSourceStreamReader):
         read = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
         again = Polled(Batch(read, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
-        return self._parcels(start, end, again, commands, None)
+        return self._rows(start, end, again, commands, None)
 
     def commit(self, end: Offset) -> None:
         self._polled().commit(end["feed"])
 
     def _heed(self, control: ReplayControl) -> None:
-        """A replay stands still while paused, and goes as fast as it is told."""
+        """A replay stands still while paused, and goes as fast as is asked."""
         if control == self._replay_control:
             return
         self._replay_control = control
@@ -159,8 +159,8 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _schema_behind(self, commands: int) -> Schema:
         """The first one, and all that commands have changed it to."""
         if commands != self._schema_read[0]:
-            told, _ = self._commands(0, commands)
-            texts = tuple(command.schema for command in told if command.op == "schema")
+            found, _ = self._commands(0, commands)
+            texts = tuple(command.schema for command in found if command.op == "schema")
             known, stream = self._schema_read[1], self._reading.request.stream
             if texts != known:
                 for text in texts:
@@ -191,7 +191,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             return False
         return True
 
-    def _parcels(
+    def _rows(
         self,
         start: Offset,
         end: Offset,

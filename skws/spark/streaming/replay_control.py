@@ -14,7 +14,7 @@ import orjson
 
 from skws.durable.files import PRIVATE, replaced
 
-_FILE: Final = "reins.json"
+_FILE: Final = "replay_control.json"
 
 
 @dataclass(frozen=True, slots=True)

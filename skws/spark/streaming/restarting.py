@@ -57,7 +57,7 @@ class RestartingQuery:
         self.restarts = 0
 
     def goes_on(self) -> bool:
-        """To be asked often, since that starts it. False: it was told to end. Raises SkwsError."""
+        """To be asked often, since that starts it. False: it was asked to end. Raises SkwsError."""
         if self._query is None:
             return self._started_if_due()
         if self._done() > self._done_before:
@@ -71,7 +71,7 @@ class RestartingQuery:
         if error is not None:
             self._failed(streaming_fault(error))
             return True
-        if self._told_to_end():
+        if self._asked_to_end():
             return False
         raise SparkFailedError("Spark failed: it ended the query, and did not say why")
 
@@ -102,7 +102,7 @@ class RestartingQuery:
 
     def _without_java(self) -> bool:
         """False: by a signal that Java got first, and that is for this process, too."""
-        if self._told_to_end():
+        if self._asked_to_end():
             return False
         raise java_gone() from None
 
@@ -121,6 +121,6 @@ class RestartingQuery:
         seconds = pause // MICROSECOND
         self._log.warning("restart", f"{error}; starting again in {seconds} s", restarts=self.restarts)
 
-    def _told_to_end(self) -> bool:
+    def _asked_to_end(self) -> bool:
         self._clock.sleep(_JAVA_GONE)
         return self._clock.stopping.is_set()

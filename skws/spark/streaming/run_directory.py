@@ -69,8 +69,8 @@ class RunDirectory:
     @property
     def layout(self) -> Layout | None:
         """That of the shards; None if the run is new."""
-        told = self.checkpoint.began_with("layout")
-        return None if told is None else Layout.of(told)
+        shown = self.checkpoint.began_with("layout")
+        return None if shown is None else Layout.of(shown)
 
     def change_layout(self, layout: Layout) -> None:
         """The shards of the run have another layout from now on."""

@@ -41,7 +41,7 @@ class ServersAhead:
 
     def _start(self, request: LazyPickle[Job]) -> None:
         for share in self._shares.values():
-            with suppress(OSError, RuntimeError):  # then tasks try, and tell why they cannot
+            with suppress(OSError, RuntimeError):  # then tasks try, and say why they cannot
                 ShardClient(self._run, request, share, os.getpid(), _python()).close()
 
 

@@ -2,7 +2,7 @@
 
 What it holds is a function of the live records, apart from the states of
 queries that keep their own. The shard names, after each micro-batch, what of
-the log can go; who keeps the log tells it again to a shard that has lost all.
+the log can go; who keeps the log replays it to a shard that has lost all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from skws_schema.evolution import SchemaChange
 
 
 class Shard:
-    """Works on parcels, one after the other; ``begin`` first."""
+    """Works on micro-batches, one after the other; ``begin`` first."""
 
     def __init__(self, request: Job, share: Part) -> None:
         self._request = request
@@ -80,20 +80,20 @@ class Shard:
             self._standing.stand(one)
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
-        """Take in a chunk of the log once more: what it leads to was told before."""
+        """Take in a chunk of the log once more: its results have been emitted."""
         self._live.seek(chunk.position, chunk.now)
         self._live.replay(self._counting(unpacked(records), chunk.number))
         self._late.clear()
         self.log.chunks.append(chunk)
 
     def seek(self, position: int, now: int) -> None:
-        """The log is told: the stream stands here, even if records that led here have left the log."""
+        """The end of the log: the stream stands here, even if records that led here have left the log."""
         self._live.seek(position, now)
         self._live.restore(self._states)
 
-    def asks_past(self, parcel: MicroBatch) -> bool:
-        """True if the parcel's commands need the log: ``look_back`` on its chunks first."""
-        return bool(self.log.chunks) and any(map(self._needs_past, parcel.head.commands))
+    def asks_past(self, micro_batch: MicroBatch) -> bool:
+        """True if the micro-batch's commands need the log: ``replay_silently`` its chunks first."""
+        return bool(self.log.chunks) and any(map(self._needs_past, micro_batch.head.commands))
 
     def _needs_past(self, command: Command) -> bool:
         if command.op == "schema":
@@ -101,34 +101,34 @@ class Shard:
         return command.op == "add" and self._live.adding_needs_past(command.kind)
 
     def replay_silently(self, chunk: Chunk, records: bytes) -> None:
-        """A chunk of the log, oldest first, for the next parcel's new queries."""
+        """A chunk of the log, oldest first, for the next micro-batch's new queries."""
         batch = self._counting(unpacked(records), chunk.number)
         self._past.append(LoggedBatch(chunk.position, chunk.now, batch))
 
-    def work(self, parcel: MicroBatch) -> Worked:
-        """Tables, then commands, then records, which become the chunk of the log with the parcel's number."""
+    def work(self, micro_batch: MicroBatch) -> Worked:
+        """Tables, then commands, then records, which become the chunk of the log with its number."""
         began = perf_counter()
         live = self._live
-        if parcel.tables:
-            self._load_tables(parcel.tables)
+        if micro_batch.tables:
+            self._load_tables(micro_batch.tables)
         known = len(self._standing.schemas)
-        results, added, removed = self._obey(parcel.head.commands)
+        results, added, removed = self._obey(micro_batch.head.commands)
         schemas = list(self._standing.schemas[known:])
         self._past.clear()
-        batch = unpacked(parcel.records)
+        batch = unpacked(micro_batch.records)
         chunk = None
         before = live.position, live.now
-        results += live.take(batch, ended=parcel.head.ended)
-        if parcel.head.reached is not None:
-            live.seek(live.position, parcel.head.reached)
+        results += live.take(batch, ended=micro_batch.head.ended)
+        if micro_batch.head.reached is not None:
+            live.seek(live.position, micro_batch.head.reached)
         if len(batch):
             latest = int(batch.time.max())
-            chunk = Chunk(parcel.head.number, *before, latest, live.position, len(parcel.records))
+            chunk = Chunk(micro_batch.head.number, *before, latest, live.position, len(micro_batch.records))
             self.log.chunks.append(chunk)
         dropped = self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)
-        told = self._told(parcel, batch) | {"seconds": perf_counter() - began}
+        stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
         state = live.snapshot()
-        return Worked(results, told, chunk, dropped, added, removed, live.position, live.now, state, schemas)
+        return Worked(results, stats, chunk, dropped, added, removed, live.position, live.now, state, schemas)
 
     @property
     def position(self) -> int:
@@ -165,17 +165,17 @@ class Shard:
         """The records of a chunk, but for those of relations that have gone since, if only for a while."""
         return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
-    def _told(self, parcel: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
-        """What this shard alone knows; the first one tells the head, and what it sees if all of them do."""
+    def _stats(self, micro_batch: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
+        """What this shard alone knows; the first one adds the head, and what it sees if all of them do."""
         load = self._live.load()
-        told: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
-        if parcel.head.watched:
-            told |= shard_stats.told(self._live, self._standing.shown())
+        stats: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
+        if micro_batch.head.watched:
+            stats |= shard_stats.stats_of(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if self._share.first:
-            told["head"] = parcel.head.to_json().decode()
+            stats["head"] = micro_batch.head.to_json().decode()
         if self._share.first or self._share.alone:
-            told |= {
+            stats |= {
                 "live": load.live,
                 "log_bytes": self.log.size,
                 **self._counted(batch, [one.record for one in late]),
@@ -184,7 +184,7 @@ class Shard:
                 "late_letters": self._letters(late),
                 "late_notice": self._notice(late),
             }
-        return told
+        return stats
 
     def _counted(self, batch: RecordBatch, late: list[Record]) -> dict[str, Any]:
         """Tuples by relation, and deletions, without those that are too late."""

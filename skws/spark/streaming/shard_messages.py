@@ -32,15 +32,15 @@ class Setup:
 class Worked:
     """What a micro-batch came to, and how the log must change.
 
-    ``told`` is for the driver, JSON objects. ``chunk``: what to know of the
+    ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
     records just taken, None if there were none. ``dropped``: chunks that can
     go. ``added`` and ``removed``: queries. ``states``: of those that keep
     their own. ``schemas``: those that it has changed to. ``position`` and ``now``: where the stream stands.
-    ``blobs``: results and what is told, for the driver; a server sends these in place of both.
+    ``blobs``: stats and results, encoded; a server sends these in place of both.
     """
 
     results: list[LiveResult]
-    told: dict[str, Any]
+    stats: dict[str, Any]
     chunk: Chunk | None
     dropped: list[int]
     added: list[Query]
@@ -61,7 +61,7 @@ class Failed:
 
 
 BEHIND = "behind"
-"""In place of ``Worked``: the server's mesh is of another epoch, and must be told the state first."""
+"""In place of ``Worked``: the server's mesh is of another epoch, and needs the state first."""
 PAST = "past"
 """In place of ``Worked``: the batch's commands need the log."""
 

@@ -5,7 +5,7 @@ so a mesh in a worker's memory is there for half of the batches only (two
 shards on two cores), and would have to be built anew for the others. Tasks
 therefore ask this process, over a Unix socket that no other user can reach.
 It answers for no epoch but its own: after a failed or repeated task, or on an
-executor that is new to the shard, it is told the log again.
+executor that is new to the shard, the log is replayed to it.
 
 It ends when the executor's Python daemon is gone, its socket is, or nobody
 has asked for an hour.
@@ -55,7 +55,7 @@ class ShardServer:
         self.epoch = -1
 
     def answer(self, message: Sequence[Any]) -> Any:
-        """What a task is told. Raises SkwsError."""
+        """The answer to a task. Raises SkwsError."""
         operation, *given = message
         answers: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
@@ -77,23 +77,23 @@ class ShardServer:
         self.epoch = epoch
 
     def _work(self, epoch: int, blob: bytes, past: bool) -> Worked | str:
-        """``past``: the log has been told, if the batch's commands need it."""
+        """``past``: the log has been sent, if the batch's commands need it."""
         if epoch != self.epoch:
             return BEHIND
-        parcel = MicroBatch.from_bytes(blob)
-        if not past and self._shard.asks_past(parcel):
+        micro_batch = MicroBatch.from_bytes(blob)
+        if not past and self._shard.asks_past(micro_batch):
             return PAST
         self.epoch = -1  # until all is done, the mesh belongs to no epoch
-        worked = self._shard.work(parcel)
+        worked = self._shard.work(micro_batch)
         self.epoch = epoch + 1
-        return replace(worked, results=[], told={}, blobs=blobs_of(worked))
+        return replace(worked, results=[], stats={}, blobs=blobs_of(worked))
 
 
 def blobs_of(worked: Worked) -> list[bytes]:
-    """Lines: in the first blob what is told, then results, so many to a blob, compressed."""
+    """Lines: stats in the first blob, then results, so many to a blob, compressed."""
     lines = [written(result) for result in worked.results]
     parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
-    return [orjson.dumps(worked.told), *(compressed(b"\n".join(part)) for part in parts)]
+    return [orjson.dumps(worked.stats), *(compressed(b"\n".join(part)) for part in parts)]
 
 
 def serve(setup: Setup) -> None:

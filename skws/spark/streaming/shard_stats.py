@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skws.queries.windowed.window_span import WindowSpan
 
 MOST: Final = 5_000
-"""Operators that a shard tells of, those with the most partials: it tells with every micro-batch."""
+"""Operators that a shard reports, those with the most partials: it reports with every micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ShardStats:
 
     @classmethod
     def of(cls, stats: Iterable[Mapping[str, Any]]) -> ShardStats | None:
-        """From what shards told (``told``); None if they were not asked."""
+        """From the stats of shards (``stats_of``); None if they were not asked."""
         seen = [one for one in stats if "partials" in one]
         if not seen:
             return None
@@ -49,7 +49,7 @@ class ShardStats:
         return cls(waiting, probes, stretches)
 
 
-def told(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
+def stats_of(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
     """Of one shard, as JSON."""
     operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
     # A query without windows has none, and one that is another shard's has none here.

@@ -26,7 +26,7 @@ from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
-from skws.spark.faults import told_plainly
+from skws.spark.faults import plain_errors
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.input_tap import InputTap
@@ -94,7 +94,7 @@ class SparkWatch:
         self._replay_control: ReplayControl | None = None
         self._command_log: CommandLog | None = None
         self._job: ShardedJob | None = None
-        self._told: Run | None = None
+        self._sink_run: Run | None = None
 
     @property
     def source_name(self) -> str:
@@ -164,12 +164,12 @@ class SparkWatch:
             ending_on_signals(self.control.stop) as came,
         ):
             try:
-                with told_plainly(), ExitStack() as stack:
+                with plain_errors(), ExitStack() as stack:
                     self._run(stack, publishing)
             finally:
                 self._state = "ended"
                 self.control.end("the job has ended: start it again for other queries")
-                self._tell_bad()
+                self._report_bad()
                 publishing.publish(self.metrics)
         metrics = self.metrics()
         seconds = (self.clock.now() - self._began) / MICROSECOND
@@ -246,7 +246,7 @@ class SparkWatch:
 
     def _open_sinks(self, stack: ExitStack, place: RunDirectory) -> OutputCommitter:
         """Give the sinks what an earlier process left in the outbox."""
-        run = self._told = Run(
+        run = self._sink_run = Run(
             **place.checkpoint.kept_run(),
             schema=self._gauges.schema,
             match_names=self.request.match_names,
@@ -293,7 +293,7 @@ class SparkWatch:
     def _look_on(self, tap: InputTap) -> None:
         """Records are seen when what they led to is delivered, and by the schema that holds then."""
         if self._onlooker is not None:
-            for records in tap.take(self._merger.parcels):
+            for records in tap.take(self._merger.last_number):
                 self._onlooker.add(records)
             if tap.missed:
                 self._onlooker.miss()
@@ -306,9 +306,9 @@ class SparkWatch:
     def _speak_of_schema(self, command_log: CommandLog) -> None:
         """Metrics and sinks hear which schema holds; relations of earlier ones are in it."""
         self._gauges.schema = command_log.stream.schema
-        if self._told is not None:
-            self._told.schema = self._gauges.schema
+        if self._sink_run is not None:
+            self._sink_run.schema = self._gauges.schema
 
-    def _tell_bad(self) -> None:
+    def _report_bad(self) -> None:
         if self._merger.bad:
             self._log.warning("bad records", self._merger.bad_summary(), bad=self._merger.bad)

@@ -45,14 +45,14 @@ class KeptShard:
             self.shard.replay(*self.chunks[number])
         self.shard.seek(position, now)
 
-    def work(self, parcel: MicroBatch) -> Worked:
-        if self.shard.asks_past(parcel):
+    def work(self, micro_batch: MicroBatch) -> Worked:
+        if self.shard.asks_past(micro_batch):
             for number in sorted(self.chunks):
                 self.shard.replay_silently(*self.chunks[number])
-        head = replace(parcel.head, number=self.next)
-        worked = self.shard.work(MicroBatch.from_bytes(replace(parcel, head=head).to_bytes()))
-        if parcel.tables:
-            self.tables.append(parcel.tables)
+        head = replace(micro_batch.head, number=self.next)
+        worked = self.shard.work(MicroBatch.from_bytes(replace(micro_batch, head=head).to_bytes()))
+        if micro_batch.tables:
+            self.tables.append(micro_batch.tables)
         for name in worked.removed:
             del self.queries[name]
             self.states.pop(name, None)
@@ -61,14 +61,14 @@ class KeptShard:
         self.queries |= {one.name: one for one in worked.added}
         if worked.chunk is not None:
             told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
-            self.chunks[self.next] = told, parcel.records
+            self.chunks[self.next] = told, micro_batch.records
         self.next += 1
         for number in worked.dropped:
             del self.chunks[number]
         return worked
 
 
-def parcel_of(
+def micro_batch_of(
     records: Sequence[Record],
     commands: Sequence[Command] = (),
     tables: Sequence[Record] = (),

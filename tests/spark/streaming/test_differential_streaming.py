@@ -20,7 +20,7 @@ from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.formats.replays import write_replay
 from tests.jobs.watching import Collected, opened, steps
-from tests.spark.streaming.shard_runs import all_shards, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.spark.streaming.spark_runs import running
 from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records, random_row
 
@@ -96,7 +96,7 @@ def _fed_to_automata(monkeypatch: pytest.MonkeyPatch, asked: Job) -> int:
         patched.setattr(Evaluator, "update", counting)
         commands = [Command("add", name, str(query)) for name, query in asked.queries.items()]
         (shard,) = all_shards(asked, 1)
-        shard.work(parcel_of(random_records(random.Random(4), 50), commands))
+        shard.work(micro_batch_of(random_records(random.Random(4), 50), commands))
     return fed
 
 

@@ -13,7 +13,7 @@ import pytest
 from skws.jobs.control import Command
 from skws.spark.streaming.command_file import commands_between
 from skws.spark.streaming.command_log import Register
-from skws.spark.streaming.output_log import OutputLog, Told
+from skws.spark.streaming.output_log import Output, OutputLog
 from skws.spark.streaming.output_queue import OutputQueue
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
@@ -22,11 +22,11 @@ from tests.jobs.watching import request
 COUNT = 12
 
 
-def told(number: int) -> Told:
-    return Told(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"\n")])
+def told(number: int) -> Output:
+    return Output(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"\n")])
 
 
-def queue(folder: Path, committed: int = 0) -> tuple[OutputQueue, list[Told]]:
+def queue(folder: Path, committed: int = 0) -> tuple[OutputQueue, list[Output]]:
     made = OutputQueue(OutputLog(folder, "run", segment_bytes=300), Event())
     return made, list(made.left(committed))
 

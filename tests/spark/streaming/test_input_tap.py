@@ -41,6 +41,6 @@ def test_a_driver_that_is_busy_leaves_no_more_than_so_many_behind(tmp_path: Path
         copies.leave(number, packed(RecordBatch.of(records(number))))
         if number == 2:
             assert len(list(copies.take(2))) == 2
-    taken = [one.time for parcel in copies.take(MOST + 9) for one in parcel]
+    taken = [one.time for micro_batch in copies.take(MOST + 9) for one in micro_batch]
     assert taken == list(range(10, MOST + 10))
     assert copies.missed

@@ -14,7 +14,7 @@ from skws.data.record import Record
 from skws.data.texts import Texts
 from skws.jobs.control import Command
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
-from skws.spark.streaming.output_log import OutputLog, Told
+from skws.spark.streaming.output_log import Output, OutputLog
 
 RECORDS = [
     Record(2, 5, ("a\x00b", None, 3.5, True)),
@@ -52,16 +52,16 @@ def test_a_parcel_comes_back() -> None:
     head = BatchHeader(
         1.5, (Command("add", "n", "q", 3, "id"),), ("letter",), 2, ("why",), ("cut",), "3 files", ended=True
     )
-    parcel = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
-    assert MicroBatch.from_bytes(parcel.to_bytes()) == parcel
+    micro_batch = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
+    assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
 
 
-def told(number: int) -> Told:
-    return Told(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"")])
+def told(number: int) -> Output:
+    return Output(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"")])
 
 
-def reopened(folder: Path) -> tuple[OutputLog, list[Told]]:
+def reopened(folder: Path) -> tuple[OutputLog, list[Output]]:
     outbox = OutputLog(folder, segment_bytes=200)
     return outbox, list(outbox.open())
 

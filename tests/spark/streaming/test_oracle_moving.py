@@ -88,7 +88,7 @@ class Moving:
             shard.next = self.number
             worked = shard.work(MicroBatch(head, packed(RecordBatch.of(tables)), part))
             results += worked.results
-            late += worked.told.get("late", 0)
+            late += worked.stats.get("late", 0)
         return results, late
 
     def _rest(self) -> Iterator[Blob]:

@@ -21,7 +21,7 @@ from skws_schema.model import Relation, Schema
 from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.counted import counted
-from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records, random_row, request
 from tests.strategies import COLUMNS
 
@@ -92,7 +92,7 @@ def test_shards_change_as_one_worker_does(window: Window, shards: int, spread: P
         for kept in several:
             if rng.random() < 0.4:
                 kept.rebuild()
-            results += kept.work(parcel_of(records, commands, () if number else tables)).results
+            results += kept.work(micro_batch_of(records, commands, () if number else tables)).results
         assert lines(results) == lines(outcome.results), number
         found += len(results)
         commands = []

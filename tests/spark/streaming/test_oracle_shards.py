@@ -20,7 +20,7 @@ from skws.spec.query import PATTERN, Query
 from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
-from tests.spark.streaming.shard_runs import all_shards, lines, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 from tests.strategies import COLUMNS, seeds
 
 
@@ -106,15 +106,15 @@ def compare(
         before = one.live.position, one.live.now
         outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         log.append(LoggedBatch(*before, RecordBatch.of(batch)))
-        parcel = parcel_of(batch, commands, () if number else tables)
+        micro_batch = micro_batch_of(batch, commands, () if number else tables)
         results: list[LiveResult] = []
         for kept in several:
             if rng.random() < 0.3:
                 kept.rebuild()
-            worked = kept.work(parcel)
+            worked = kept.work(micro_batch)
             results += worked.results
             if kept.share.first:
-                assert worked.told["late"] == len(outcome.late)
+                assert worked.stats["late"] == len(outcome.late)
         assert lines(results) == lines(outcome.results), number
         found += results
     return sum(r.op == "+" for r in found), sum(r.op == "-" for r in found)
@@ -179,19 +179,19 @@ def test_equal_rows_that_queue(window: Window, seed: int) -> None:
 
 def test_the_log_forgets_what_is_over() -> None:
     kept = all_shards(request(TimeWindow(10)), 1)[0]
-    kept.work(parcel_of((), [Command("add", "a", "alpha")]))
+    kept.work(micro_batch_of((), [Command("add", "a", "alpha")]))
     for time in range(0, 200, 2):
-        kept.work(parcel_of([Record(0, time, ("alpha", 1, 1))]))
+        kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert [chunk.latest for chunk, _ in kept.chunks.values()] == list(range(178, 200, 2))
 
 
 def test_without_a_window_the_log_keeps_everything_and_tells_its_size() -> None:
     kept = all_shards(request(Unbounded()), 1)[0]
     for time in range(50):
-        worked = kept.work(parcel_of([Record(0, time, ("alpha", 1, 1))]))
+        worked = kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert len(kept.chunks) == 50
     size = sum(len(records) for _, records in kept.chunks.values())
-    assert worked.told["log_bytes"] == size > 0
+    assert worked.stats["log_bytes"] == size > 0
     kept.rebuild()
-    worked = kept.work(parcel_of([]))
-    assert worked.told["log_bytes"] == size
+    worked = kept.work(micro_batch_of([]))
+    assert worked.stats["log_bytes"] == size

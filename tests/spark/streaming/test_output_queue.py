@@ -8,14 +8,14 @@ from threading import Event, Thread
 
 import pytest
 
-from skws.spark.streaming.output_log import OutputLog, Told
+from skws.spark.streaming.output_log import Output, OutputLog
 from skws.spark.streaming.output_queue import AHEAD, OutputQueue
 
 PATIENCE = 20.0
 
 
-def told(number: int) -> Told:
-    return Told(number, [(0, 0, b"{}")])
+def told(number: int) -> Output:
+    return Output(number, [(0, 0, b"{}")])
 
 
 def opened(folder: Path, committed: int = 0, stopping: Event | None = None) -> tuple[OutputQueue, list[int]]:

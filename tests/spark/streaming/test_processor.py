@@ -27,7 +27,7 @@ from skws.spec.job import Job
 from skws.spec.query import PATTERN
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
-from tests.spark.streaming.shard_runs import lines, parcel_of
+from tests.spark.streaming.shard_runs import lines, micro_batch_of
 from tests.spark.streaming.test_oracle_shards import PAIRS, cut, random_records, request
 from tests.strategies import seeds
 
@@ -106,14 +106,14 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         before = one.live.position, one.live.now
         outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         log.append(LoggedBatch(*before, RecordBatch.of(batch)))
-        parcel = parcel_of(batch, commands, number=number)
-        row = SimpleNamespace(sequence=number, parcel=parcel.to_bytes())
+        micro_batch = micro_batch_of(batch, commands, number=number)
+        row = SimpleNamespace(sequence=number, blob=micro_batch.to_bytes())
         told: list[bytes] = []
         for key, stage in stages.items():
             if rng.random() < 0.3:
                 lodgings.servers.pop(key, None)
             rows = list(stage.handleInputRows((key,), iter([row]), None))  # type: ignore[arg-type]
-            told += [line for each in rows if each.part for line in expanded(each.told).split(b"\n")]
+            told += [line for each in rows if each.part for line in expanded(each.output).split(b"\n")]
         assert sorted(told) == lines(outcome.results), number
         snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
     assert snapshots

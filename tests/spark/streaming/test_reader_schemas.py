@@ -17,22 +17,22 @@ from tests.jobs.watching import append, customer, order, request
 
 
 def read(reader: FeedReader, start: Offset) -> tuple[list[MicroBatch], Offset]:
-    """All that is there now, a parcel a micro-batch."""
-    parcels: list[MicroBatch] = []
+    """All that is there now, a micro_batch a micro-batch."""
+    micro_batches: list[MicroBatch] = []
     while True:
         rows, end = reader.read(start)
         found = [MicroBatch.from_bytes(blob) for _, _, blob in rows]
         if not found:
-            return parcels, start
-        parcels += found
+            return micro_batches, start
+        micro_batches += found
         start = end
 
 
-def shown(parcels: list[MicroBatch]) -> list[tuple[list[str], list[int]]]:
+def shown(micro_batches: list[MicroBatch]) -> list[tuple[list[str], list[int]]]:
     """The commands and the relations of the records of each."""
     return [
         ([command.op for command in one.head.commands], unpacked(one.records).relation.tolist())
-        for one in parcels
+        for one in micro_batches
     ]
 
 
@@ -51,8 +51,8 @@ def test_records_are_read_by_the_schema_that_holds_behind_the_commands(tmp_path:
     told: list[tuple[list[str], list[int]]] = []
 
     def step() -> None:
-        parcels, end = read(reader, cuts[-1])
-        told.extend(shown(parcels))
+        micro_batches, end = read(reader, cuts[-1])
+        told.extend(shown(micro_batches))
         cuts.append(end)
 
     step()

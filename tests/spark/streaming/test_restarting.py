@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.jobs.clock import StoppableClock
 from skws.spark.faults import SparkFailedError
-from skws.spark.streaming.faults import PassingError, passing, streaming_fault, told_briefly
+from skws.spark.streaming.faults import PassingError, brief_errors, passing, streaming_fault
 from skws.spark.streaming.restarting import ATTEMPTS, RestartingQuery
 from skws_schema.errors import BadRecordsError
 from tests.jobs.watching import Notes
@@ -159,7 +159,7 @@ def test_no_java_while_it_starts(gone: Exception) -> None:
 
 
 def test_what_is_raised_briefly_is_known_again() -> None:
-    with pytest.raises(PassingError, match=r"a Python process has gone \(Stream closed\)$"), told_briefly():
+    with pytest.raises(PassingError, match=r"a Python process has gone \(Stream closed\)$"), brief_errors():
         raise Py4JError(f"calling o1.collect.\n: java.io.IOException: Stream closed{IN_FACTORY}")
 
 
@@ -193,7 +193,7 @@ def test_what_would_fail_again_is_raised_at_once() -> None:
         # Another one that was killed: all processes that Spark starts are started and asked alike.
         ("Stream closed", f"java.io.IOException: Stream closed{IN_FACTORY}", True),
         ("EOFException", f"org.apache.spark.SparkException: EOFException{IN_FACTORY}", True),
-        # By `told_briefly`, through Java.
+        # By `brief_errors`, through Java.
         ("Return Message: Traceback\nskws.spark.streaming.faults.PassingError: Spark failed: x\n", "", True),
         # What the source raises, the process being well.
         ("x", f"org.apache.spark.SparkException: {BAD}\n\tat o.a.s.PythonStreamingSourceRunner", False),

@@ -6,7 +6,7 @@ import pytest
 
 from skws.results.encoded import parsed
 from skws.results.model import Result, ResultTuple
-from skws.spark.streaming.output_log import Told
+from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.output_merger import results_of
 from skws.spark.streaming.shard_messages import Worked
 from skws.spark.streaming.shard_server import blobs_of
@@ -18,5 +18,5 @@ def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     results = [Result("+", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)]
     blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], [], 0, 0))
     assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
-    told = Told(1, [(0, part, blob) for part, blob in enumerate(blobs)])
+    told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
     assert list(map(parsed, results_of(told))) == results

@@ -22,7 +22,7 @@ from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_messages import Worked
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
-from tests.spark.streaming.shard_runs import parcel_of
+from tests.spark.streaming.shard_runs import micro_batch_of
 from tests.spark.streaming.test_oracle_shards import request
 from tests.waiting import gone, until
 
@@ -38,7 +38,7 @@ def run() -> Iterator[str]:
 
 
 def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()) -> str:
-    answer = client.ask("work", epoch, parcel_of(records, commands).to_bytes(), False)
+    answer = client.ask("work", epoch, micro_batch_of(records, commands).to_bytes(), False)
     return "done" if isinstance(answer, Worked) else answer
 
 

@@ -20,14 +20,14 @@ from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import prefix_of
 from skws_windows.window import ExpressionWindow, TimeWindow, parse_window
-from tests.spark.streaming.shard_runs import all_shards, parcel_of
+from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
 from tests.strategies import seeds
 
 _REQUEST = Job({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
 
 
-def _told(stats: object, before: ShardStats) -> ShardStats:
+def _shown(stats: object, before: ShardStats) -> ShardStats:
     return ShardStats.of(orjson.loads(orjson.dumps(stats))) or before
 
 
@@ -40,9 +40,9 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
     for number, batch in enumerate(cut(rng, random_records(rng, 120))):
         commands = [] if number else [Command.adding(given) for given in checked(_REQUEST).values()]
         one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
-        parcel = parcel_of(batch, commands)
-        parcel = replace(parcel, head=replace(parcel.head, watched=True))
-        told = _told([kept.work(parcel).told for kept in several], told)
+        micro_batch = micro_batch_of(batch, commands)
+        micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
+        told = _shown([kept.work(micro_batch).stats for kept in several], told)
         waiting = {prefix_of(tree, len(tree.relations)): count for tree, count, _ in one.live.used()}
         assert {at: n for at, n in told.waiting.items() if n} == {at: n for at, n in waiting.items() if n}
         probes = {prefix_of(tree, len(tree.relations)): count for tree, _, count in one.live.used()}
@@ -59,14 +59,14 @@ def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
     several = all_shards(request, 3)
     records = [Record(0, time, ("alpha", x, 1)) for time, x in ((5, 1), (6, 4), (7, 3), (9, 0), (12, 9))]
     commands = [Command.adding(given) for given in checked(request).values()]
-    parcel = parcel_of(records, commands)
-    parcel = replace(parcel, head=replace(parcel.head, watched=True))
-    told = _told([kept.work(parcel).told for kept in several], ShardStats())
+    micro_batch = micro_batch_of(records, commands)
+    micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
+    told = _shown([kept.work(micro_batch).stats for kept in several], ShardStats())
     (stretches,) = told.stretches.values()
     assert [(one.start, one.end) for one in stretches] == [(6, 9), (12, None)]
 
 
 def test_nothing_is_told_without_an_onlooker() -> None:
     (kept,) = all_shards(_REQUEST, 1)
-    worked = kept.work(parcel_of([Record(0, 5, ("alpha", 1, 1))]))
-    assert ShardStats.of([worked.told]) is None
+    worked = kept.work(micro_batch_of([Record(0, 5, ("alpha", 1, 1))]))
+    assert ShardStats.of([worked.stats]) is None

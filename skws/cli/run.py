@@ -85,6 +85,8 @@ def _search(job: Job, output_format: str, output: Path | None, order: Order, *, 
     if not (search.plan is None or search.found or search.retracted or quiet):
         for line in why_nothing(search.plan, search.replay):
             tell(line)
+        if search.counts.late:
+            tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness takes more")
 
 
 def _forked_python(job: Job) -> AbstractContextManager[None]:

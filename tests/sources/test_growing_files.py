@@ -229,3 +229,19 @@ def _csv(titles: list[str]) -> bytes:
     writer = csv.writer(text)
     writer.writerows([("mid", "title", "time"), *((i, title, i) for i, title in enumerate(titles))])
     return text.getvalue().encode()
+
+
+def test_a_file_of_no_relation_is_skipped_with_a_notice(tmp_path: Path) -> None:
+    (tmp_path / "movie.jsonl").write_text("")
+    (tmp_path / "other.csv").write_text("a,b\n1,x\n2,y\n")
+    feed = FilesFeed(tmp_path, SCHEMA)
+    batch = feed.poll(feed.start(), 100)
+    assert (len(batch.read), list(batch.read.bad)) == (0, [])
+    (notice,) = batch.notices
+    assert notice.startswith("other.csv is skipped: its records name no relation")
+    again = feed.poll(batch.end, 100)
+    assert (len(again.read), again.notices) == (0, ())
+    (tmp_path / "any.csv").write_text("rel")
+    early = feed.poll(again.end, 100)
+    (tmp_path / "any.csv").write_text("relation,mid,time\nmovie,1,5\n")
+    assert len(feed.poll(early.end, 100).read.records) == 1

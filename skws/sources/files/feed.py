@@ -11,7 +11,7 @@ from typing import Final
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, opened
-from skws.formats.splits import read_split
+from skws.formats.splits import names_relations, read_split
 from skws.sources.feed import Batch, Feed, Offset, Source, static_relations
 from skws.sources.files.folder import (
     Listing,
@@ -102,6 +102,8 @@ class FilesFeed(Feed):
         self._schema = schema
         self._static = static_relations(schema)
         self._whole = WholeFiles(schema)
+        # By inode: the state in which a file was of no relation, None if it is of one.
+        self._foreign: dict[int, tuple[int, int, int] | None] = {}
         # Files that gave nothing in their present state: not read again before they change.
         self._exhausted: dict[int, tuple[int, int, int]] = {}
 
@@ -115,6 +117,8 @@ class FilesFeed(Feed):
             return
         for found in listing(self._root, self._schema).files:
             self._tables_read[found.name] = found.state
+            if self._is_foreign(found):
+                continue
             own = self._is_table(found)
             if not own and found.relation(self._schema) is not None:
                 continue
@@ -179,7 +183,14 @@ class FilesFeed(Feed):
         for found in files:
             if self._is_table(found):
                 notices += self._table_notice(found)
-        pending = [f for f in files if self._has_news(f, positions.files[f.name])]
+        fresh = [f for f in files if self._has_news(f, positions.files[f.name])]
+        pending = [f for f in fresh if not self._is_foreign(f)]
+        for found in fresh:
+            if self._is_foreign(found):
+                notices += self._once(
+                    f"{found.name} is skipped: its records name no relation, and no relation of schema"
+                    f" {self._schema.name} is called so"
+                )
         share = max(1, limit // max(1, len(pending)))
         parts: list[Chunk] = []
         for found in pending:
@@ -210,6 +221,20 @@ class FilesFeed(Feed):
             return False
         news = not position.done if found.whole else found.size > position.at
         return news and not self._is_table(found)
+
+    def _is_foreign(self, found: SourceFile) -> bool:
+        """True for a file of the folder whose rows belong to no relation of the schema."""
+        if found.named is not None or found.path == self._root:
+            return False
+        if found.inode in self._foreign and self._foreign[found.inode] in (None, found.state):
+            return self._foreign[found.inode] is not None
+        try:
+            told = names_relations(found.path, found.format, self._schema, None)
+        except SourceError:  # it is not complete, or cannot be read: that is said where it is read
+            return False
+        if told is not None:
+            self._foreign[found.inode] = None if told else found.state
+        return told is False
 
     def _between(self, found: SourceFile, position: Position, first: int) -> Part:
         if found.whole:

@@ -1,0 +1,222 @@
+"""Files as people have them: without a schema, each is searched, or the message says what to do."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.commands import Skws
+
+PEOPLE = "id,name,city\n1,Ada Byron,Leeds\n2,Grace Murray,York\n"
+ROWS = [{"id": 1, "name": "Ada Byron", "city": "Leeds"}, {"id": 2, "name": "Grace Murray", "city": "York"}]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+NESTED = [
+    {"id": 1, "who": {"name": "Ada Byron", "home": {"city": "Leeds"}}, "tags": ["tea cup", "kettle"]},
+    {"id": 2, "who": {"name": "Grace Murray", "home": {"city": "York"}}, "tags": []},
+]
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return packed.getvalue()
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    written = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), written)
+    return written.getvalue()
+
+
+READ: list[tuple[str, str, bytes, str]] = [
+    ("a plain file", "people.csv", PEOPLE.encode(), "Ada Byron"),
+    ("a byte order mark", "people.csv", b"\xef\xbb\xbf" + PEOPLE.encode(), "Ada Byron"),
+    ("UTF-16 of Excel", "people.csv", PEOPLE.encode("utf-16"), "Ada Byron"),
+    ("UTF-16, the greater byte first", "people.csv", b"\xfe\xff" + PEOPLE.encode("utf-16-be"), "Ada Byron"),
+    ("UTF-16 of JSON lines", "people.jsonl", LINES.encode("utf-16"), "Ada Byron"),
+    ("line ends of Windows", "people.csv", PEOPLE.replace("\n", "\r\n").encode(), "Ada Byron"),
+    ("no line end at the end", "people.csv", PEOPLE.rstrip("\n").encode(), "Ada Byron"),
+    ("semicolons", "people.csv", PEOPLE.replace(",", ";").encode(), "Ada Byron"),
+    ("tabs", "people.tsv", PEOPLE.replace(",", "\t").encode(), "Ada Byron"),
+    ("bars", "people.csv", PEOPLE.replace(",", "|").encode(), "Ada Byron"),
+    ("blank lines around", "people.csv", b"\n\n" + PEOPLE.encode() + b"\n\n", "Ada Byron"),
+    ("blanks in the header", "people.csv", PEOPLE.replace("name", " Full Name ").encode(), "Ada Byron"),
+    (
+        "a header that names a column twice",
+        "people.csv",
+        b"name,name\nx y,Ada Byron\nz w,Bo Ek\n",
+        "Ada Byron",
+    ),
+    ("a column without a name", "people.csv", b",name\n0,Ada Byron\n1,Bo Ek\n", "Ada Byron"),
+    ("signs in the header", "people.csv", "€ %,the.name\n1,Ada Byron\n2,Bo Ek\n".encode(), "Ada Byron"),
+    ("a name of the file with blanks", "2024 people (1).csv", PEOPLE.encode(), "Ada Byron"),
+    ("upper case in its ending", "People.CSV", PEOPLE.encode(), "Ada Byron"),
+    ("quoted line ends", "people.csv", b'id,name\n1,"Ada\nByron"\n2,"Bo ""E"" Ek"\n', "Byron"),
+    ("empty fields at the end", "people.csv", PEOPLE.replace("Leeds", "Leeds,,").encode(), "Ada Byron"),
+    ("numbers, texts and nothing", "mixed.csv", b"v,w\n1,Ada Byron\nx,2\n,3.5\n", "Ada Byron"),
+    (
+        "values of several types",
+        "mixed.jsonl",
+        b'{"v":"Ada Byron"}\n{"v":1.5}\n{"v":true}\n{"v":null}\n',
+        "Ada Byron",
+    ),
+    ("gzip", "people.csv.gz", gzip.compress(PEOPLE.encode()), "Ada Byron"),
+    ("bzip2", "people.jsonl.bz2", bz2.compress(LINES.encode()), "Ada Byron"),
+    ("zip", "people.csv.zip", zipped({"people.csv": PEOPLE}), "Ada Byron"),
+    ("an array", "people.json", json.dumps(ROWS, indent=2).encode(), "Ada Byron"),
+    ("an array in gzip", "people.json.gz", gzip.compress(json.dumps(ROWS).encode()), "Ada Byron"),
+    ("one object over several lines", "people.json", json.dumps(ROWS[0], indent=2).encode(), "Ada Byron"),
+    ("lines in a file called .json", "people.json", LINES.encode(), "Ada Byron"),
+    ("objects in objects, and arrays", "people.json", json.dumps(NESTED).encode(), "Ada Byron"),
+    ("a text in an array", "people.json", json.dumps(NESTED).encode(), "tea cup"),
+    (
+        "a field that not all objects have",
+        "people.jsonl",
+        LINES.encode() + b'{"id":3,"more":"Bo Ek"}\n',
+        "Bo Ek",
+    ),
+    (
+        "an object where others have a value",
+        "people.jsonl",
+        b'{"n":"Bo","who":1}\n{"who":{"x":"Ada Byron"}}\n',
+        "Ada",
+    ),
+    ("nested columns of Parquet", "people.parquet", parquet(NESTED), "Ada Byron"),
+    ("records of relations", "any.jsonl", b'{"relation":"people","row":{"n":"Ada Byron"}}\n', "Ada Byron"),
+]
+"""What is messy, the file, and words that a search finds."""
+TOLD: list[tuple[str, str, bytes, int, str]] = [
+    (
+        "Latin-1 in some rows",
+        "people.csv",
+        PEOPLE.encode() + "3,Zoë Ek,Malmö\n".encode("latin-1"),
+        0,
+        "iconv -f",
+    ),
+    ("Latin-1 in JSON", "people.jsonl", LINES.encode() + '{"name":"Zoë"}\n'.encode("latin-1"), 0, "iconv -f"),
+    ("rows of other lengths", "people.csv", PEOPLE.encode() + b"3\n4,x,y,z\n", 0, "the header names 3"),
+    ("an open quote", "people.csv", PEOPLE.encode() + b'3,"Bo,York\n', 0, "a quoted field is never closed"),
+    ("lines that are no JSON", "people.jsonl", LINES.encode() + b"oops\n", 0, "not JSON"),
+    ("an empty file", "people.csv", b"", 4, "no records in"),
+    ("a header alone", "people.csv", b"id,name\n", 4, "no records in"),
+    ("an empty array", "people.json", b"[]", 4, "no records in"),
+    (
+        "objects of several lines each",
+        "people.json",
+        b'{\n"a":1\n}\n{\n"a":2\n}\n',
+        4,
+        "make JSON lines: jq -c .",
+    ),
+    ("UTF-16 that is cut", "people.csv", PEOPLE.encode("utf-16")[:-1], 4, "save it as UTF-8"),
+    (
+        "gzip that is cut",
+        "people.csv.gz",
+        gzip.compress(PEOPLE.encode())[:-9],
+        4,
+        "the gzip stream is cut off",
+    ),
+    ("zip of two files", "people.csv.zip", zipped({"a.csv": PEOPLE, "b.csv": PEOPLE}), 4, "unpack it first"),
+    ("zip that is none", "people.csv.zip", PEOPLE.encode(), 4, "people.csv.zip: cannot read"),
+    ("Excel", "people.xlsx", b"PK\x03\x04", 4, "unknown format; replay files end in .jsonl"),
+    ("Parquet that is none", "people.parquet", b"PAR1", 4, "cannot read as Parquet"),
+    ("SQLite that is none", "people.sqlite", b"text", 4, "not a database"),
+]
+"""What is messy, the file, the exit code, and what is said."""
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"), [case[1:] for case in READ], ids=[case[0] for case in READ]
+)
+@pytest.mark.parametrize("command", ["search", "watch"])
+def test_messy_files_are_searched(
+    skws: Skws, tmp_path: Path, command: str, name: str, content: bytes, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    source = (path,) if command == "search" else (f"replay:{path}?speed=1e12",)
+    done = skws(command, *source, words, "-f", "jsonl")
+    assert done.code == 0, done.err
+    assert len(done.records) == 1, done.err
+    text = json.dumps([one["row"] for one in done.records[0]["tuples"]])
+    assert all(word in text for word in words.split())
+    assert " bad" not in done.err
+    assert path.with_name(f"{name}.schema.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "said"), [case[1:] for case in TOLD], ids=[case[0] for case in TOLD]
+)
+def test_messy_files_are_explained(
+    skws: Skws, tmp_path: Path, name: str, content: bytes, code: int, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = skws("search", tmp_path / name, "ada", "-f", "jsonl")
+    assert (done.code, said in done.err) == (code, True), done.err
+    assert len(done.records) == (code == 0)  # what is sound is searched
+    assert "Traceback" not in done.err
+
+
+def folder_of_all(folder: Path) -> Path:
+    """A folder with CSV of two relations, an array, a README, an image, another table, an empty file."""
+    (folder / "more").mkdir(parents=True)
+    (folder / "people.csv").write_text(PEOPLE)
+    (folder / "more" / "orders.json").write_text(
+        json.dumps([{"order": n, "people_id": 1 + n % 2, "item": "tea kettle"} for n in range(6)])
+    )
+    (folder / "README.md").write_text("notes")
+    (folder / "logo.png").write_bytes(b"\x89PNG")
+    (folder / "empty.csv").write_text("")
+    (folder / ".hidden").write_text("x")
+    return folder
+
+
+def sqlite_of(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            """CREATE TABLE people ("people id" INTEGER PRIMARY KEY, "full name" TEXT);
+            CREATE TABLE orders (number INTEGER PRIMARY KEY, item TEXT,
+                "who?" INTEGER REFERENCES people ("people id"));
+            INSERT INTO people VALUES (1, 'Grace Murray'), (2, 'Ada Byron');
+            INSERT INTO orders VALUES (1, 'tea kettle', 2), (2, 'lamp', 1);"""
+        )
+    return path
+
+
+@pytest.mark.parametrize("command", ["search", "watch"])
+@pytest.mark.parametrize("made", [lambda p: folder_of_all(p / "shop"), lambda p: sqlite_of(p / "shop.db")])
+def test_folders_and_databases_are_joined(
+    skws: Skws, tmp_path: Path, command: str, made: Callable[[Path], Path]
+) -> None:
+    data = made(tmp_path)
+    done = skws(command, data, "byron", "kettle", "-f", "jsonl", "--limit", 1)
+    assert done.code == 0, done.err
+    (result,) = done.records
+    assert sorted(one["relation"] for one in result["tuples"]) == ["orders", "people"]
+    assert "1 join: " in done.err
+    if data.is_dir() and command == "search":  # to follow ends at the limit, before files are listed again
+        assert "README.md" in done.err
+        assert "logo.png" in done.err
+        assert ".hidden" not in done.err
+
+
+def test_there_are_many() -> None:
+    assert len(READ) + len(TOLD) >= 30

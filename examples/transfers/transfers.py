@@ -1,0 +1,185 @@
+"""Transfers between accounts, out of order, and a check of every result.
+
+Each transfer is three records of one time: itself, a debit and a credit. They arrive apart, among
+others. Some transfers are taken back, and some owners change their names. The check evaluates the
+joins anew at each instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import groupby
+from math import inf
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import sleep
+from typing import Any, Final
+
+HERE: Final = Path(__file__).parent
+ACCOUNTS: Final = 10
+LATENESS: Final = 20
+"""Seconds by which records may be late."""
+
+Record = dict[str, Any]
+State = dict[tuple[str, ...], Record]
+"""The live rows, by relation and key."""
+
+
+def records(transfers: int, random: Random) -> list[Record]:
+    """In order of arrival; the last transfers but one come too late."""
+    made: list[tuple[float, Record]] = []
+
+    def arrive(time: int, *some: Record, late: int = 0) -> None:
+        made.extend((time + late + random.uniform(0, 0.9 * LATENESS), each | {"time": time}) for each in some)
+
+    made.extend((0, _record("account", 0, id=n, owner=f"customer {n}")) for n in range(ACCOUNTS))
+    for number in range(transfers):
+        time = 1 + number // 2
+        payer, payee = random.sample(range(ACCOUNTS), 2)
+        amount = random.randint(1, 100)
+        whole = (
+            _record("transfer", time, id=number, reason=random.choice(["rent", "salary", "loan"])),
+            _record("entry", time, transfer=number, account=payer, side="debit", amount=amount),
+            _record("entry", time, transfer=number, account=payee, side="credit", amount=amount),
+        )
+        too_late = number % 100 == 99 and number < transfers - 10 * LATENESS
+        arrive(time, *whole, late=3 * LATENESS if too_late else 0)
+        if number % 9 == 0:
+            arrive(time + random.randint(1, 60), *(each | {"op": "-"} for each in whole))
+        if number % 20 == 0:
+            renamed = f"customer {random.choice('abc')}"
+            arrive(time, _record("account", time, id=random.randrange(ACCOUNTS), owner=renamed))
+    return [record for _, record in sorted(made, key=lambda pair: pair[0])]
+
+
+def _record(relation: str, time: int, **row: object) -> Record:
+    return {"relation": relation, "time": time, "op": "+", "row": row}
+
+
+def results_at_instants(kept: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
+    """The results of the three queries at each instant, by evaluating them anew."""
+    rows: State = {}
+    for time, group in groupby(sorted(kept, key=lambda r: r["time"]), key=lambda r: r["time"]):
+        for record in group:
+            row = record["row"]
+            key = (
+                ("entry", row["transfer"], row["side"]) if "side" in row else (record["relation"], row["id"])
+            )
+            if record["op"] == "-":
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        yield time, _joined(rows)
+
+
+def _joined(rows: State) -> Counter[tuple[str, ...]]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for key, row in rows.items():
+        if key[0] != "entry":
+            continue
+        account = rows.get(("account", row["account"]))
+        name = {"debit": "debits", "credit": "credits"}[row["side"]]
+        if account is not None:
+            found[_shown(name, row, account)] += 1
+        other = rows.get(("entry", row["transfer"], "credit"))
+        transfer = rows.get(("transfer", row["transfer"]))
+        if row["side"] == "debit" and other is not None and transfer is not None:
+            found[_shown("transfers", row, transfer, other)] += 1
+    return found
+
+
+def _shown(query: str, *rows: Record) -> tuple[str, ...]:
+    return query, *sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def search(folder: Path, arrived: list[Record]) -> tuple[list[Record], list[Record]]:
+    """What ``skws watch`` writes, and the records that came too late for it."""
+    out, late = folder / "results.jsonl", folder / "late.jsonl"
+    command = [
+        *(sys.executable, "-m", "skws", "watch", "--engine", "local", "--queries", HERE / "queries.yaml"),
+        *("--schema", HERE / "schema.yaml", "--source", "-", "--lateness", f"{LATENESS} s"),
+        *(
+            "--dead-letters",
+            late,
+            "--max-size",
+            "3",
+            "--force-unbounded",
+            "--sink",
+            f"jsonl:{out}",
+            "--quiet",
+        ),
+    ]
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        for record in arrived:
+            process.stdin.write(json.dumps(record) + "\n")
+            if record["row"].get("side") == "debit":  # the two sides of a transfer come in different batches
+                process.stdin.flush()
+                sleep(0.001)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return _read(out), [_given(json.loads(letter["raw"])) for letter in _read(late)]
+
+
+def _given(record: Record) -> Record:
+    """A record of a dead letter as it was written."""
+    return record | {"time": int(datetime.fromisoformat(record["time"]).timestamp())}
+
+
+def _read(path: Path) -> list[Record]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def check(results: list[Record], kept: list[Record]) -> int:
+    """The number of instants. Raises SystemExit at the first that is not consistent."""
+    names = {"debit customer": "debits", "credit customer": "credits", "debit credit -account:": "transfers"}
+    lifespans: dict[str, tuple[tuple[str, ...], float, float]] = {}
+    for result in results:  # a later line of a result replaces an earlier one
+        rows = _shown(names[result["query"]], *(shown["row"] for shown in result["tuples"]))
+        end = inf if result["op"] == "+" else result["end"]
+        lifespans[result["query"] + result["id"]] = rows, result["start"], end
+    instants = 0
+    for time, expected in results_at_instants(kept):
+        alive = Counter(rows for rows, start, end in lifespans.values() if start <= time < end)
+        if alive != expected:
+            raise SystemExit(
+                f"second {time}: {alive.total()} results, and brute force finds {expected.total()}"
+            )
+        sums = {query: _sum(alive, query) for query in ("debits", "credits")}
+        if sums["debits"] != sums["credits"]:
+            raise SystemExit(f"second {time}: debits of {sums['debits']}, credits of {sums['credits']}")
+        instants += 1
+    return instants
+
+
+def _sum(alive: Counter[tuple[str, ...]], query: str) -> int:
+    """The amounts of the live results of a query."""
+    entries = (
+        (json.loads(row), count) for rows, count in alive.items() if rows[0] == query for row in rows[1:]
+    )
+    return sum(row["amount"] * count for row, count in entries if "amount" in row)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--transfers", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    arrived = records(given.transfers, Random(given.seed))
+    with TemporaryDirectory() as folder:
+        results, late = search(Path(folder), arrived)
+    instants = check(results, [record for record in arrived if record not in late])
+    print(f"{len(arrived):,} records, {len(late):,} of them too late")
+    print(f"{len(results):,} changes of results; at each of {instants:,} instants")
+    print("they are those of brute force, and debits and credits add up to the same")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,19 +10,29 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
 
 T = TypeVar("T", str, bytes)
 
 SECONDS: Final = 20.0
 """The processor time that one input may take; most take a thousandth of it."""
+
+
+TURNS: Final = 50
+_SETTINGS: Final = settings(
+    deadline=None,
+    database=None,
+    derandomize=False,  # turns have seeds
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @dataclass(frozen=True)
@@ -114,10 +124,6 @@ def processor_time(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-class _Enough(BaseException):
-    """As many inputs as asked for are checked. It ends the run: nothing but errors is caught."""
-
-
 def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tuple[Counts, Counts]:
     """Checks ``number`` different inputs of the grammar, and as many mutated ones.
 
@@ -126,32 +132,24 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
     seen: tuple[set[str | bytes], set[str | bytes]] = set(), set()
     accepted = [0, 0]
 
-    def check(kind: int, text: str | bytes, seed: int) -> None:
+    def check(kind: int, text: str | bytes, data: int) -> None:
         if text in seen[kind] or len(seen[kind]) == number:
             return
         last.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
         with processor_time(SECONDS):
-            accepted[kind] += language.check(text, Random(seed))
+            accepted[kind] += language.check(text, Random(data))
         seen[kind].add(text)
 
-    @settings(
-        max_examples=20 * number,  # many are alike
-        deadline=None,
-        database=None,
-        derandomize=not fresh,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(language.grammar, st.integers(0, 2**32))
-    def each(generated: str | bytes, seed: int) -> None:
-        check(0, generated, seed)
-        mutated = language.mutated(generated, Random(seed))
+    def each(generated: str | bytes, data: int) -> None:
+        check(0, generated, data)
+        mutated = language.mutated(generated, Random(data))
         note(f"mutated: {mutated!r}")
-        check(1, mutated, seed)
-        if all(len(inputs) == number for inputs in seen):
-            raise _Enough
+        check(1, mutated, data)
 
-    with suppress(_Enough):
-        each()
+    for turn in range(TURNS):  # in one turn, many inputs are alike
+        if missing := number - min(map(len, seen)):
+            run = given(language.grammar, st.integers(0, 2**32))(each)
+            run = settings(_SETTINGS, max_examples=max(100, missing))(run)
+            seed(Random().getrandbits(64) if fresh else turn)(run)()
     generated, mutated = (Counts(len(inputs), count) for inputs, count in zip(seen, accepted, strict=True))
     return generated, mutated

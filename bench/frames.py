@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -27,6 +27,9 @@ import pyarrow.parquet as pq
 import skws
 from bench.load import KEY, KEYED, START
 from skws_schema.show import to_yaml
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _WAYS: Final = tuple((form, *way) for form in ("relations", "records") for way in ((1, 1), (2, 1), (2, 2)))
 """How rows come, cores, shards."""
@@ -95,18 +98,22 @@ def on_spark(folder: Path, form: str, cores: int, shards: int) -> tuple[list[flo
     return seconds, found
 
 
-def _run(folder: Path, form: str, cores: int, shards: int) -> tuple[list[float], int]:
+def _session(cores: int, shards: int) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is for its own process
 
-    import skws.spark  # noqa: PLC0415
-
-    spark = (
+    return (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(shards))
         .config("spark.sql.files.maxPartitionBytes", "16m")
         .getOrCreate()
     )
+
+
+def searched(spark: SparkSession, folder: Path, form: str, shards: int) -> tuple[list[float], int]:
+    """What ``on_spark`` gives, on a session whose state has as many partitions."""
+    import skws.spark  # noqa: PLC0415 - Spark is for its own process
+
     if form == "records":
         data = {
             skws.spark.RECORDS: spark.readStream.option("maxFilesPerTrigger", 1).text(f"{folder}/records")
@@ -126,9 +133,7 @@ def _run(folder: Path, form: str, cores: int, shards: int) -> tuple[list[float],
         )
         query.awaitTermination()
         seconds = [progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress]
-        found = spark.read.parquet(f"{kept}/out").count()
-    spark.stop()
-    return seconds, found
+        return seconds, spark.read.parquet(f"{kept}/out").count()
 
 
 def main() -> None:
@@ -141,7 +146,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.run:
         form, cores, shards = given.run.split(",")
-        print(orjson.dumps(_run(given.folder, form, int(cores), int(shards))).decode())
+        spark = _session(int(cores), int(shards))
+        print(orjson.dumps(searched(spark, given.folder, form, int(shards))).decode())
+        spark.stop()
         return
     with TemporaryDirectory() as path:
         folder = Path(path)

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -71,3 +72,30 @@ def spark() -> Iterator[SparkSession]:
     session = start_session("local[2]")
     yield session
     session.stop()
+
+
+@contextmanager
+def partitioned(spark: SparkSession, number: int) -> Iterator[SparkSession]:
+    """The session, with so many partitions of state."""
+    former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
+    spark.conf.set("spark.sql.shuffle.partitions", str(number))
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", former)
+
+
+@pytest.fixture
+def spark_one(spark: SparkSession) -> Iterator[SparkSession]:
+    with partitioned(spark, 1):
+        yield spark
+
+
+@pytest.fixture
+def spark_two(spark: SparkSession) -> Iterator[SparkSession]:
+    with partitioned(spark, 2):
+        yield spark
+
+
+@pytest.fixture
+def spark_four(spark: SparkSession) -> Iterator[SparkSession]:
+    with partitioned(spark, 4):
+        yield spark

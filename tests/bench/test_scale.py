@@ -49,7 +49,9 @@ def test_live_shards_one_by_one(tmp_path: Path, load: Load, spread: Partitioning
     assert min(one.largest, two.largest, one.held, two.held, one.read, two.read) > 0
 
 
+@pytest.mark.slow
 def test_commands_write_the_same(tmp_path: Path) -> None:
+    """Four whole commands, two on Spark; ``tests/parallel`` and ``tests/spark`` compare the hosts."""
     replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
     schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
     HEAVY.write(replay, 60)

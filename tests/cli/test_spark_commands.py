@@ -51,6 +51,7 @@ def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path: Path) -> None:
     cut = tmp_path / "cut.jsonl.gz"
     cut.write_bytes(gzip.compress(REPLAY.read_bytes())[:-1000])  # it begins well, so planning finds no fault

@@ -39,8 +39,8 @@ def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
         started.stop()
 
 
-def test_a_source_is_searched_from_start_to_start(spark: SparkSession, tmp_path: Path) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
+def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_path: Path) -> None:
+    spark = spark_one
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), customer(2, 2, "eve"), order(3, 1, "a lamp"))
     for more in ([], [order(4, 2), order(5.000001, 1)], [order(5.5, 1, op="-"), order(6, 1, "two lamps")]):
@@ -57,9 +57,9 @@ def test_a_source_is_searched_from_start_to_start(spark: SparkSession, tmp_path:
 
 
 def test_the_snapshot_and_the_changes_of_a_database(
-    spark: SparkSession, database: Database, tmp_path: Path
+    spark_one: SparkSession, database: Database, tmp_path: Path
 ) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark = spark_one
     database.run(*TABLES, LAMP)
     changes = {"ANALYZE customer": 1, LAMP.replace("lamp", "green lamp"): 2, 'DELETE FROM "order"': 4}
     for change, rows in changes.items():

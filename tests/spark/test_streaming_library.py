@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +36,6 @@ relations:
   span: {attributes: {trace: string, service: string, text: text}}
 joins: [span.trace = request.trace]
 """
-
-
-@pytest.fixture
-def spark_four(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session with four partitions of state."""
-    former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
-    spark.conf.set("spark.sql.shuffle.partitions", "4")
-    yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", former)
-
-
-@pytest.fixture
-def spark_one(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session with one partition of state."""
-    former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", former)
 
 
 class Stream:

@@ -11,7 +11,7 @@ from skws_schema.errors import StateError
 from tests.jobs.watching import append, customer, order, request
 from tests.spark.streaming.spark_runs import running
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def test_the_only_data_is_the_projects_own() -> None:
 
 def test_no_file_is_large() -> None:
     assert [name for name in tracked() if (ROOT / name).stat().st_size > 1_000_000] == []
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest collects neither: folders of tests are no packages."""
+    names = Counter(Path(name).name for name in tracked() if re.search(r"^tests/.*/test_\w+\.py$", name))
+    assert names.total() > 100
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_page_is_in_the_list_of_pages() -> None:

@@ -20,7 +20,7 @@ Results = list[dict[str, Any]]
 
 
 def test_it_is_consistent_at_every_instant() -> None:
-    command = [sys.executable, PROGRAM, "--transfers", "450", "--seed", "7"]
+    command = [sys.executable, str(PROGRAM), "--transfers", "450", "--seed", "7"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "they are those of brute force" in ran.stdout

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.automata.predicates import Contains
@@ -19,7 +17,6 @@ from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded
 from tests.oracles.run_trees import by_label
 from tests.patterns.texts import contains
-from tests.strategies import examples
 
 
 def relation(name: str, *, table: bool = False) -> Relation:
@@ -209,20 +206,6 @@ def test_a_conjunction_that_is_not_hierarchical_is_refused() -> None:
 def test_a_pattern_too_large_is_refused_at_once() -> None:
     with pytest.raises(PatternError, match="more than 20,000 transitions"):
         automaton(" AND ".join(f"login a{i}" for i in range(12)))
-
-
-_WORDS = """
-login refund l r l.user r.user l.memo l.at * ; AND OR + ( )
-where within = < ~ "x" ' 3 -1.5 true minutes tuples , \\
-"""
-WORDS = [*_WORDS.split(), "\n"]
-
-
-@examples(400)
-@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
-def test_whatever_is_written_is_compiled_or_refused(text: str) -> None:
-    with suppress(PatternError):
-        automaton(text)
 
 
 @pytest.mark.parametrize(

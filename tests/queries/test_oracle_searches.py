@@ -81,7 +81,7 @@ def test_a_search_finds_what_a_new_query_is_given(
 def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
     stream = Stream(STREAMS, TimeWindow(200), max_size=4)
     session, undisturbed = Session(stream), Session(stream)
-    records = random_stream(STREAMS, 1, 400, 3)
+    records = random_stream(STREAMS, 1, 150, 3)
     told, expected = [], []
     for each in (session, undisturbed):
         each.add(asked("alpha beta", "standing", 4))

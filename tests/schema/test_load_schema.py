@@ -193,28 +193,6 @@ def test_random_text_is_a_schema_or_a_schema_error(text: str) -> None:
     only_schema_errors(text)
 
 
-MARKS = r"[ ] { } : \ | > ' ~ % é = . <<: --- ... &a *a !!map !x null true 3 -1.5e9 joins 2026-01-01"
-BLANKS = ("- ", "? ", "&a ", "*a ", "!!map ", "!x ", "\t", "  ", "\n", "on: ", "\ufeff", '"', "#")
-FRAGMENTS = [*CONTRACT.split("\n"), *MARKS.split(), *BLANKS, "{type: integer, min: }"]
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> str:
-    """The contract's example with a few places replaced by, or losing, some of its parts."""
-    text = CONTRACT
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.integers(0, 12)))
-        text = text[:start] + draw(st.sampled_from(["", *FRAGMENTS])) + text[end:]
-    return text
-
-
-@examples(400)
-@given(mutated())
-def test_mutated_yaml_is_a_schema_or_a_schema_error(text: str) -> None:
-    only_schema_errors(text)
-
-
 KEYS = "relations joins attributes a key search time type min max on name window"
 PLAIN = st.recursive(
     st.none()

@@ -187,6 +187,14 @@ def private_folder(path: Path) -> None:
     path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
+def kept_folder(path: Path) -> None:
+    """As ``private_folder``, within a checkpoint. Raises StateError."""
+    try:
+        private_folder(path)
+    except OSError as error:
+        raise StateError(f"{path}: cannot be made: {error.strerror}") from None
+
+
 def synced(folder: Path) -> None:
     """Make creations, renames and removals in ``folder`` durable. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)

@@ -37,6 +37,7 @@ class Upstream:
         self.world = world
         self.time = 1_700_000_000_000_000
         self.truth: dict[str, list[Sent]] = {}
+        self.needed: dict[str, int] = {}  # by part: from which item on it may be read again
         self._bad = 0
 
     @contextmanager
@@ -99,7 +100,7 @@ class Files(Upstream):
         self.truth[part].append(sent)
 
     def act(self, draw: int) -> None:
-        """Write half a line; or rotate a file."""
+        """Write half a line; or rotate a file that is read: several files are read side by side."""
         rng = Random(draw)
         part = rng.choice("ab")
         if rng.random() < 0.6:
@@ -111,8 +112,7 @@ class Files(Upstream):
             cut = rng.randint(1, len(whole) - 3)
             self.world.disk.extend(self._path(part), whole[:cut])
             self._half[part] = sent, whole[cut:]
-        else:
-            self._finish(part)
+        elif part not in self._half and self.needed.get(part, 0) == len(self.truth[part]):
             self._rotated += 1
             with self.world.calm():
                 self.world.disk.replace(self._path(part), f"{self._path(part)}.{1_000 - self._rotated}")

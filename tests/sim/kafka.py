@@ -118,7 +118,7 @@ class Kafka(Upstream):
             case 1:
                 self.moved.add(place)
             case 2:
-                log, gone = self.logs[place], self.gone(_name(place))
+                log, gone = self.logs[place], self.needed.get(_name(place), 0)
                 keep = gone - log.first
                 if keep > 0:
                     del log.messages[:keep]
@@ -126,9 +126,6 @@ class Kafka(Upstream):
 
     def settle(self) -> None:
         self.world.micros += 31_000_000  # until new partitions are looked for
-
-    gone = staticmethod(lambda _part: 0)
-    """Up to which offset the messages of a part are no longer needed; the simulation sets it."""
 
 
 def _name(place: Partition) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
@@ -16,9 +17,11 @@ from unittest.mock import patch
 import orjson
 
 from skws.jobs import journal as journals
+from skws.jobs import local
 from skws.jobs.alerts import Alert, Rate
 from skws.jobs.control import Command, ControlFolder, RunControl
 from skws.jobs.fanout import Routing
+from skws.jobs.intake import BatchSizer
 from skws.jobs.journal import Entry, Journal
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
@@ -36,7 +39,7 @@ from tests.sim.files import Files, Upstream
 from tests.sim.kafka import Kafka
 from tests.sim.model import Batch, Model, check
 from tests.sim.outputs import Database, Expected, Pipe, Tap
-from tests.sim.plan import Action, Options
+from tests.sim.plan import Action, Event, Options
 from tests.sim.postgres import Postgres
 from tests.sim.shop import MORE
 from tests.sim.world import Finding, Killed, SimClock, World
@@ -48,7 +51,10 @@ CONTROL: Final = "/sim/control"
 _WINDOWS: Final[dict[str, Window]] = {"time": TimeWindow(10_000_000), "count": CountWindow(12)}
 _SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "postgres": Postgres}
 _SEGMENT_BYTES: Final = 1_200
+_RECORDS: Final = 3  # in a micro-batch, about
 _SETTLING: Final = 400  # steps that a run without faults may take
+_LAST: Final = 6  # rounds of records in the end, over three windows
+_MOST_BYTES: Final = 40_000
 
 
 class Notes:
@@ -68,6 +74,8 @@ class Notes:
 
 class LocalSimulation:
     """Runs a plan. ``steps``: how many steps were checked. Raises Finding."""
+
+    ahead = 0  # logged micro-batches that may not have been written yet
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -92,12 +100,12 @@ class LocalSimulation:
         self.pipe = Pipe(self.world)
         self.database = Database(self.world, f"sim{id(self)}")
         self.expected = Expected(self.world, self.model, self.pipe, self.database, "bob")
-        self.watch: LocalWatch | None = None
+        self.watch: Any = None
         self._logging: Batch | None = None
         self._sent: list[str] = []
         self._names = 0
         self._committed = 0
-        self._damaged = False
+        self.damaged = False
         self.world.disk.makedirs(outputs.FOLDER)
 
     def _upstream(self) -> Upstream:
@@ -109,7 +117,7 @@ class LocalSimulation:
         append = Journal.append
 
         def logged(journal: Journal, entry: Entry, before: Any) -> None:
-            if self._damaged:  # an entry whose results no sink was sure of is cut off
+            if self.damaged:  # an entry whose results no sink was sure of is cut off
                 self.model.undo(min(len(self.model.batches), entry.number - 1), seen=True)
             self._logging = self.model.log(entry)
             append(journal, entry, before)
@@ -120,6 +128,7 @@ class LocalSimulation:
             self.world.simulated(),
             self.upstream.installed(),
             patch.object(journals, "SEGMENT_BYTES", _SEGMENT_BYTES),
+            patch.object(local, "BatchSizer", partial(BatchSizer, _RECORDS, _RECORDS)),
             patch.object(Journal, "append", logged),
             patch.object(sqlite3, "connect", self.database.connect),
         ):
@@ -225,15 +234,13 @@ class LocalSimulation:
         alert = Alert(Query("bob"), (f"jsonl:{outputs.FOLDER}/own.jsonl",), Rate.of("1 per 7 seconds"))
         control = RunControl(self.job, SimClock(self.world))
         self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
-        self.watch = watch = LocalWatch(
-            self.job,
-            [self.tap, Routing(sinks, {"own": alert})],
-            self.notes.log,
-            control=control,
-            source=self.upstream.source(control),
-        )
-        watch.open()
-        self._opened_at = watch._number
+        self.watch = self._made([self.tap, Routing(sinks, {"own": alert})], control)
+        self.watch.open()
+
+    def _made(self, sinks: list[Any], control: RunControl) -> Any:
+        """The host of the job."""
+        source = self.upstream.source(control)
+        return LocalWatch(self.job, sinks, self.notes.log, control=control, source=source)
 
     def _work(self, steps: int) -> None:
         if self.watch is None:
@@ -257,19 +264,24 @@ class LocalSimulation:
         watch, model = self.watch, self.model
         assert watch is not None
         self.steps += 1
-        last = len(model.batches)
-        check(watch._written == last, "of", last, "micro-batches were written", watch._written)
+        last = watch._written
+        logged = len(model.batches)
+        check(0 <= logged - last <= self.ahead, "of", logged, "micro-batches were written", last)
         committed = watch._committed
         check(committed >= self._committed or not committed, "the committed micro-batch went back", committed)
         self._committed = max(committed, self._committed)
-        check(
-            {one.name: one.text for one in watch.standing}
-            == {name: one.text for name, one in model.state.standing.items()},
-            "it answers", [one.name for one in watch.standing], "and not", list(model.state.standing),
-        )  # fmt: skip
+        self.upstream.needed = model.batches[committed - 1].state.read if committed else {}
+        self._check_standing()
         with self.world.calm():
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
+
+    def _check_standing(self) -> None:
+        """The queries that are answered are those that commands have led to."""
+        assert self.watch is not None
+        found = {one.name: one.text for one in self.watch.standing}
+        wanted = {name: one.text for name, one in self.model.state.standing.items()}
+        check(found == wanted, "it answers", found, "and not", wanted)
 
     def _settle(self) -> None:
         """Without faults everything arrives, and nothing is left."""
@@ -297,7 +309,23 @@ class LocalSimulation:
         self._check_answers()
 
     def _expire(self) -> None:
-        """Long after the last record nothing of it is left: in memory, in the log, in the checkpoint."""
+        """Two windows after a record nothing of it is in the checkpoint, and no file is left over."""
+        for _ in range(_LAST):
+            for number in range(5):
+                self.upstream.publish(Event("order", 1_000_000, (1 + number % 2, "chair")))
+            self.upstream.settle()
+            self._work(2)
+            self.world.micros += 1_100_000
+        self._drain()
+        files = self.world.disk.files(CHECKPOINT)
+        size = sum(map(len, files.values()))
+        check(size < _MOST_BYTES, "the checkpoint has", size, "bytes", sorted(files))
+        left = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]
+        check(not left, "there are files that nobody needs:", left)
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """What is kept beside the checkpoint's files is bounded."""
 
     def _check_answers(self) -> None:
         """Every command in the folder was carried out or refused."""
@@ -324,6 +352,10 @@ class LocalSimulation:
         except (ValueError, KeyError):  # there is none, or a bit of it is flipped
             return 0
 
+    def _save(self) -> Callable[[], None]:
+        """A call that undoes what processes do outside the disk."""
+        return self.upstream.save()
+
     def _flip(self, rng: Random) -> None:
         """A flipped bit in the checkpoint: a start refuses to go on, or goes on as if nothing were."""
         disk, model = self.world.disk, self.model
@@ -335,10 +367,10 @@ class LocalSimulation:
         damaged = bytearray(files[name])
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         kept = deepcopy(disk.top), list(model.batches), set(model.commands), len(self.pipe.read)
-        restore = self.upstream.save()
+        restore = self._save()
         disk.put(name, bytes(damaged))
         self.world.faults["flip"] += 1
-        self._damaged = True
+        self.damaged = True
         try:
             self._open()
             assert self.watch is not None
@@ -349,7 +381,7 @@ class LocalSimulation:
                 "a flipped bit was blamed on the user",
                 error,
             )
-        self.watch, self._damaged = None, False
+        self.watch, self.damaged = None, False
         self.world.end_process()
         self.database.end_process()
         disk.top, model.batches, model.commands, read = kept

@@ -305,6 +305,184 @@ _mutant(
 )
 
 
+_POSTGRES: Final = "skws.sources.postgres"
+_SPARK: Final = "skws.spark.streaming"
+
+_mutant(
+    "shared-publication",
+    "a second run over a database drops the publication of the first",
+    (
+        f"{_POSTGRES}.publication:publication_of",
+        "return address.slot\n    return",
+        "return _SHARED\n    return",
+    ),
+    (f"{_POSTGRES}.publication:publication_of", "!= _OURS else address.slot", "!= _OURS else _SHARED"),
+    (
+        f"{_POSTGRES}.publication:ensure_publication",
+        "elif comments[name] == _OWN and name",
+        "elif False and name",
+    ),
+    (f"{_POSTGRES}.publication:drop_publication", "if not readers:", "if True:"),
+    source="postgres",
+    host="local",
+)
+_mutant(
+    "snapshot-unsorted",
+    "the rows of a snapshot come in the order of their tables, and some count as late",
+    (f"{_POSTGRES}.spool:Spool.sort", "if not any(", "if True or not any("),
+    source="postgres",
+)
+_mutant(
+    "rewrite-unseen",
+    "a table that is rewritten beside a snapshot is missing in it",
+    (f"{_POSTGRES}.locking:check_files", "if changed:", "if False:"),
+    source="postgres",
+)
+_mutant(
+    "confirmed-too-early",
+    "PostgreSQL may forget what is not in the journal yet",
+    (
+        f"{_POSTGRES}.feed:PostgresFeed._from_log",
+        "return items, reader.position",
+        "self._stream.confirm(reader.position.lsn)\n    return items, reader.position",
+    ),
+    source="postgres",
+)
+_mutant(
+    "change-again",
+    "a change of a transaction that was read in part comes again",
+    (f"{_POSTGRES}.changes:LogReader._changed", "self._number <= self._known", "self._number < self._known"),
+    source="postgres",
+)
+_mutant(
+    "message-again",
+    "messages that a broker gives twice are read twice",
+    ("skws.sources.kafka.reader:PartitionReader.fill", "(message.offset() or 0) >= queue.fetched", "True"),
+    source="kafka",
+)
+_mutant(
+    "partition-from-its-end",
+    "a new partition is read from its end",
+    ("skws.sources.kafka.feed:KafkaFeed._with_new", "begin, _ =", "_, begin ="),
+    source="kafka",
+)
+_mutant(
+    "offset-not-kept",
+    "the offset of a partition does not move past what was given",
+    ("skws.sources.kafka.feed:KafkaFeed.poll", "position = replace(position, next=reader.offsets())", "pass"),
+    source="kafka",
+)
+_mutant(
+    "epoch-ignored",
+    "a shard's server works on from a micro-batch that Spark repeats",
+    (f"{_SPARK}.shard_server:ShardServer._work", "if epoch != self.epoch:", "if self.epoch < 0:"),
+    host="spark",
+)
+_mutant(
+    "outbox-not-synced",
+    "Spark holds a micro-batch for done before its results are on the disk",
+    (f"{_SPARK}.output_log:OutputLog.put", "size = self._file.sync()", "size = self._file.size"),
+    host="spark",
+)
+_mutant(
+    "outbox-trimmed",
+    "results go from the outbox before all sinks have them",
+    (f"{_SPARK}.output_log:OutputLog.trim", "if last <= committed and", "if last <= committed + 1 and"),
+    host="spark",
+)
+_mutant(
+    "handed-over-twice",
+    "a micro-batch that Spark repeats is put into the outbox again",
+    (f"{_SPARK}.output_queue:OutputQueue.put", "if output.number == self._outbox.last:", "if False:"),
+    host="spark",
+)
+_mutant(
+    "later-commands",
+    "a micro-batch that is repeated has commands that came later",
+    (
+        f"{_SPARK}.reader:FeedReader.readBetweenOffsets",
+        'self._commands(start["commands"], end["commands"])',
+        'self._commands(start["commands"], None)',
+    ),
+    host="spark",
+)
+_mutant(
+    "chunk-forgotten",
+    "a shard that is made anew is not told the last chunk of its log",
+    (
+        f"{_SPARK}.processor:MeshProcessor._tell_chunks",
+        "range(mark.oldest, mark.next)",
+        "range(mark.oldest, mark.next - 1)",
+    ),
+    host="spark",
+)
+_mutant(
+    "moved-late",
+    "shards that are laid out anew stand where the slowest of the old ones stood",
+    (
+        f"{_SPARK}.moving:_rest",
+        "now=max(one.now for one in marks.values())",
+        "now=min(one.now for one in marks.values())",
+    ),
+    host="spark",
+)
+
+
+# What simulations found in the product, put back.
+_mutant(
+    "journal-trusted",
+    "a run that resumes relies on journal entries whose sync has failed",
+    (f"{_JOURNAL}.repair", "durable=True", "durable=False"),
+)
+_mutant(
+    "removal-escapes",
+    "a file of a checkpoint that cannot be removed ends with a traceback",
+    (f"{_FILES}:removed", "except OSError as error:", "except ZeroDivisionError as error:"),
+)
+_mutant(
+    "parquet-name-not-synced",
+    "a Parquet file that an earlier process renamed is not sure to last",
+    (f"{_SINKS}.files:ParquetSink._opened", "synced(self._folder)", "pass"),
+)
+_mutant(
+    "snapshot-not-synced",
+    "the names of a snapshot's files are not synced before its position counts",
+    (
+        f"{_POSTGRES}.spool:Spool.finish",
+        "part.replace(self.header)\n        synced(self.folder)",
+        "part.replace(self.header)",
+    ),
+    source="postgres",
+)
+_mutant(
+    "slot-unmarked",
+    "that a slot is being made is not on the disk before the slot is there",
+    (f"{_POSTGRES}.spool:Spool.begin", "synced(self.folder)", "pass"),
+    source="postgres",
+)
+_mutant(
+    "outbox-trusted",
+    "a run on Spark that resumes relies on an outbox whose sync has failed",
+    (f"{_SPARK}.output_log:OutputLog._read", "durable=True", "durable=False"),
+    host="spark",
+)
+_mutant(
+    "commands-skipped",
+    "a run on Spark skips commands that came while it was down",
+    (
+        f"{_SPARK}.command_log:CommandLog.begin",
+        "None if control is None else self._inbox.read_to",
+        "register.read_to",
+    ),
+    host="spark",
+)
+_mutant(
+    "parquet-error-hidden",
+    "a failed removal hides why a Parquet file could not be written, and ends with a traceback",
+    (f"{_SINKS}.destination:_whole", "with suppress(OSError):", "if True:"),
+)
+
+
 def applied(mutant: Mutant) -> None:
     """Patch the product in this process. Raises ValueError if it no longer has what a patch replaces."""
     for patch in mutant.patches:

@@ -70,7 +70,9 @@ def options_of(seed: int) -> Options:
     """What to simulate with a seed."""
     rng = Random(~seed)
     return Options(
-        source=rng.choice(("files", "kafka", "postgres")), window=rng.choice(("time", "time", "count"))
+        rng.choice(("local", "local", "spark")),
+        rng.choice(("files", "kafka", "postgres")),
+        rng.choice(("time", "time", "count")),
     )
 
 

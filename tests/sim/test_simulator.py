@@ -19,10 +19,11 @@ from tests.sim.plan import Options, drawn, shrunk
 from tests.sim.world import World
 
 SOURCES = ("files", "kafka", "postgres")
+HOSTS = ("local", "spark")
 
 
-def of(source: str, window: str = "time") -> Options:
-    return Options(source=source, window=window)
+def of(source: str, host: str = "local") -> Options:
+    return Options(host=host, source=source)
 
 
 def test_it_finds_nothing_and_says_how_much_it_did() -> None:
@@ -32,22 +33,24 @@ def test_it_finds_nothing_and_says_how_much_it_did() -> None:
     assert ended.stdout.startswith("first seed 1\n12 simulations, ")
 
 
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_seed_leads_to_the_same_effects_again(source: str) -> None:
+def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
-        made = simulation(of(source))
+        made = simulation(of(source, host))
         made.run(drawn(11, made.options))
         runs.append((made.world.effects, made.steps, made.world.faults, made.world.disk.files()))
     assert runs[0] == runs[1]
     assert runs[0][2].total() > 10
 
 
+@pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_all_kinds_of_faults_come_to_pass(source: str) -> None:
+def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
     faults: Counter[str] = Counter()
-    for seed in range(12):
-        options = of(source)
+    for seed in range(8):
+        options = of(source, host)
         made = simulation(options)
         made.run(drawn(seed, options))
         faults += made.world.faults
@@ -108,25 +111,10 @@ def test_other_files_are_those_of_the_machine(tmp_path: object) -> None:
     assert world.disk.files() == {}
 
 
-REGRESSIONS = {
-    "a new file vanished at a loss of power, though its mark was there for good": (
-        of("files"),
-        1,
-    ),
-    "results left before the journal of an earlier process was synced": (of("files"), 5),
-    "a failed removal in a checkpoint ended with a traceback": (of("files"), 20),
-    "a failed removal hid why a Parquet file could not be written": (of("files"), 927),
-    "the rows of static tables could not be read, and a traceback told so": (of("files", "count"), 1254),
-    "the snapshot of PostgreSQL vanished at a loss of power": (of("postgres"), 3),
-    "a Parquet file vanished that an earlier process could not make last": (of("postgres"), 312),
-    "a slot without its snapshot stayed in the way of the next start": (of("postgres"), 48),
-}
-
-
-@pytest.mark.parametrize("name", REGRESSIONS)
-def test_what_was_found_stays_mended(name: str) -> None:
-    options, seed = REGRESSIONS[name]
-    simulation(options).run(drawn(seed, options))
+@pytest.mark.parametrize("name", ["mark-before-sync", "lost-retraction", "command-twice"])
+def test_a_mutant_is_found_soon(name: str) -> None:
+    caught = hunted_apart(name, 2_000)
+    assert caught.seed is not None, caught
 
 
 def test_every_mutant_patches_the_product_as_it_is() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, private_folder, read
+from skws.durable.files import PRIVATE, GrowingFile, damaged, kept_folder, missing, read, replaced
 from skws.durable.frames import all_frames, checked
 from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.standing import Inbox, StandingQueries
@@ -44,10 +44,10 @@ class CommandLog:
         register = self._register
         if not make_ready(register.standing.after(self._first)):
             return
-        register.take(self._first, register.read_to)
-        self._place.checkpoint.give(self._given)
         control = self._request.control
         self._inbox.open(None if control is None else ControlFolder(control), register.read_to)
+        register.take(self._first, None if control is None else self._inbox.read_to)
+        self._place.checkpoint.give(self._given)
         self._inbox.done((), register.standing)
 
     @property
@@ -121,18 +121,19 @@ class Register:
         self._least = {} if least is None else least
         self.standing = StandingQueries(request)
         self.read_to: int | None = None
-        texts, end = all_frames(self._data(), name_of(run, path))
+        data = self._data()
+        texts, end = all_frames(data, name_of(run, path))
         for text in texts:
             self._heed(text)
         if end < self._least.get(path.name, 0):
             raise damaged(path, f" behind byte {end:,}")
-        with closing(self._opened()) as file:
-            file.cut(end)  # its writer was killed
+        # Its writer may have been killed, or a sync of it have failed.
+        replaced(path, data[:end], durable=True, mode=PRIVATE)
 
     def take(self, commands: Iterable[Command], read_to: int | None) -> None:
         """Keep commands that can be done, all or none; the source finds them. ``read_to``: see the class."""
         entry = {"commands": [asdict(command) for command in commands], "control": read_to}
-        if not entry["commands"]:
+        if not entry["commands"] and read_to == self.read_to:
             return
         text = orjson.dumps(entry)
         try:
@@ -165,5 +166,5 @@ class Register:
 
 def _register_of(place: RunDirectory) -> Register:
     path, checkpoint = place.folder / COMMANDS, place.checkpoint
-    private_folder(path.parent)
+    kept_folder(path.parent)
     return Register(place.request, path, checkpoint.id, checkpoint.least)

@@ -8,12 +8,12 @@ what is left in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, removed
+from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, removed, replaced
 from skws.durable.frames import all_frames, checked
 from skws_schema.errors import StateError
 
@@ -44,7 +44,6 @@ class OutputLog:
         self._segment_bytes = segment_bytes
         self._file: GrowingFile | None = None
         self._lasts: dict[Path, int] = {}
-        self._torn: tuple[Path, int] | None = None
         self.last = 0
         with self._guarded():
             private_folder(folder)
@@ -52,7 +51,7 @@ class OutputLog:
     def open(self) -> Iterator[Output]:
         """What was kept, oldest first; to be read to the end before anything is put in.
 
-        What a broken run left half written at the end is left out, and cut off by the next batch.
+        What a broken run left half written at the end is cut off.
         """
         paths = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         for path in paths:
@@ -94,27 +93,21 @@ class OutputLog:
     def _read(self, path: Path, *, last: bool) -> Iterator[Output]:
         data = read(path)
         texts, end = all_frames(data, self._of(path))
+        if last:  # its writer may have been killed, or a sync of it have failed
+            replaced(path, data[:end], durable=True, mode=PRIVATE)
+        elif end < len(data):
+            raise damaged(path, f" behind byte {end:,}")
         for text in texts:
             output = _unpacked(text)
             if output.number != self.last + 1:
                 raise damaged(path)
             self.last = output.number
             yield output
-        if end < len(data):
-            if not last:
-                raise damaged(path, f" behind byte {end:,}")
-            self._torn = path, end
 
     def _of(self, path: Path) -> str:
         return f"{self._run}/{path.name}"
 
     def _roll(self, number: int) -> GrowingFile:
-        if self._torn is not None:
-            path, end = self._torn
-            with closing(GrowingFile(path)) as torn:
-                torn.cut(end)
-                torn.sync()
-            self._torn = None
         return GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
 
     @contextmanager

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from skws.data.batch import Chunk
 from skws.data.record import Item, Record
-from skws.durable.files import private_folder
+from skws.durable.files import kept_folder
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.intake import Intake
 from skws.sources.addresses import parse_source
@@ -74,7 +74,7 @@ class RunDirectory:
 
     def change_layout(self, layout: Layout) -> None:
         """The shards of the run have another layout from now on."""
-        private_folder(self._state(layout.generation))
+        kept_folder(self._state(layout.generation))
         self.checkpoint.change("layout", layout.shown())
 
     def first_offset(self, layout: Layout) -> Offset:
@@ -89,7 +89,7 @@ class RunDirectory:
                 tables = self._tables(list(feed.tables()))
                 self.checkpoint.begin(tables, offset, {"layout": layout.shown()})
         self.checkpoint.tables()  # which the source reads; they are checked here
-        private_folder(self._state(layout.generation))
+        kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
 
     def outbox(self) -> OutputLog:

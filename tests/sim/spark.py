@@ -1,0 +1,469 @@
+"""The live job on Spark under simulation, without Spark: its reader, shards, state, outbox and commands.
+
+In place of Spark stands ``Spark``: it writes offsets down before a micro-batch runs, runs a task for each
+shard, commits their states, hands over what they gave, and marks the micro-batch as done. A kill may come
+between any two of these, and after each the micro-batch is repeated from the same offsets.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+import orjson
+
+from skws.formats.dead_letters import dead_letter, malformed
+from skws.jobs.control import Command, RunControl
+from skws.jobs.fanout import SinkFanout
+from skws.jobs.journal import Entry
+from skws.jobs.metrics import Gauges
+from skws.jobs.standing import Inbox, StandingQueries
+from skws.queries.kinds import checked
+from skws.sinks.base import Run
+from skws.sources.retry import retry
+from skws.spark.streaming import processor, reader, run_directory, shard
+from skws.spark.streaming.command_log import CommandLog
+from skws.spark.streaming.layout import Layout, Wanted
+from skws.spark.streaming.moving import Blob, divided, planned
+from skws.spark.streaming.output_committer import OutputCommitter
+from skws.spark.streaming.output_log import Output, OutputLog, in_order
+from skws.spark.streaming.output_merger import OutputMerger
+from skws.spark.streaming.prefetch import Polled
+from skws.spark.streaming.processor import MeshProcessor
+from skws.spark.streaming.reader import FeedReader, Reading, beginning
+from skws.spark.streaming.record_log import Chunk
+from skws.spark.streaming.replay_control import ReplayControl
+from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.shard_server import ShardServer
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import NotYetError, SourceError
+from tests.sim.local import LocalSimulation
+from tests.sim.model import check
+from tests.sim.plan import Options
+from tests.sim.world import SimClock, World
+
+Key = tuple[str, str]
+Blobs = dict[Key, tuple[bytes, bytes]]
+_TRIES: Final = 4  # of a task
+_SEGMENT_BYTES: Final = 4_000
+_LAYOUTS: Final = (1, 2, 3)
+_MOST_CHUNKS: Final = 12
+
+
+class TaskError(Exception):
+    """The query ends with an error that passes, and is started again."""
+
+
+@dataclass(slots=True)
+class Generation:
+    """Spark's checkpoint of one layout, which outlives processes. ``states``: of shards behind a batch."""
+
+    offsets: dict[int, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
+    states: dict[int, dict[int, Blobs]] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+
+
+class MapState:
+    """A variable of Spark's state, of one shard in one micro-batch."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self.blobs = dict(blobs)
+
+    def getMapState(self, *_: object) -> MapState:  # noqa: N802 - Spark's name
+        return self
+
+    def updateValue(self, key: Key, value: tuple[bytes, bytes]) -> None:  # noqa: N802 - Spark's name
+        self.blobs[key] = value
+
+    def getValue(self, key: Key) -> tuple[bytes, bytes] | None:  # noqa: N802 - Spark's name
+        return self.blobs.get(key)
+
+    def removeKey(self, key: Key) -> None:  # noqa: N802 - Spark's name
+        self.blobs.pop(key, None)
+
+    def keys(self) -> Iterator[Key]:
+        return iter(sorted(self.blobs))
+
+
+class Spark:
+    """One start of the streaming query. ``planned``: called once the offsets of a micro-batch are kept."""
+
+    def __init__(self, world: World, kept: Generation, reading: Reading, planned: Callable[[], None]) -> None:
+        self._world = world
+        self._kept = kept
+        self._reading = reading
+        self._planned = planned
+        self._servers: dict[int, ShardServer] = {}
+        self._feed = FeedReader(reading)
+
+    def batch(self, put: Callable[[Output], None]) -> None:
+        """One micro-batch, if there is one. Raises TaskError, SkwsError."""
+        try:
+            self._batch(put)
+        except NotYetError:  # the query is started again until the server is there
+            self._world.pass_time(1_000_000)
+            raise TaskError from None
+        except OSError as error:  # of the source's process, which Spark tells of
+            raise SourceError(f"the source's process has failed: {error}") from error
+
+    def _batch(self, put: Callable[[Output], None]) -> None:
+        kept, feed, world = self._kept, self._feed, self._world
+        number = max(kept.offsets, default=-1)
+        if number >= 0 and number not in kept.done:
+            start, end = kept.offsets[number]
+            rows = list(feed.readBetweenOffsets(start, end))
+        else:
+            if number >= 0:
+                feed.commit(kept.offsets[number][1])
+            start = kept.offsets[number][1] if number >= 0 else feed.initialOffset()
+            given, end = feed.read(start)
+            rows = list(given)
+            if end == start:
+                return
+            number += 1
+            world.effect("offsets", "spark")
+            kept.offsets[number] = start, end
+            self._planned()
+        outputs = []
+        states: dict[int, Blobs] = {}
+        for group in self._reading.layout.groups:
+            own = [SimpleNamespace(sequence=at, blob=blob) for to, at, blob in rows if to == group]
+            output, states[group] = self._task(group, own, kept.states.get(number - 1, {}).get(group, {}))
+            outputs += output
+        world.effect("state", "spark")
+        kept.states[number] = states
+        kept.states.pop(number - 2, None)
+        put(Output(self._reading.layout.before + number + 1, in_order(outputs)))
+        world.effect("done", "spark")
+        kept.done.add(number)
+
+    def _task(self, group: int, rows: list[Any], before: Blobs) -> tuple[list[tuple[int, int, bytes]], Blobs]:
+        """What a shard tells, and its state; a task that fails is repeated from the same state."""
+        reading = self._reading
+        for _ in range(_TRIES):
+            state = MapState(before)
+            worker = MeshProcessor(reading.start, reading.request, reading.layout.shares)
+            worker.init(state)  # type: ignore[arg-type]  # all that the processor uses of it
+            try:
+                given = list(worker.handleInputRows((group,), iter(rows), None)) if rows else []  # type: ignore[arg-type]
+            except RuntimeError:
+                continue  # its server has gone
+            return [(row.shard, row.part, bytes(row.output)) for row in given], state.blobs
+        raise TaskError
+
+    def client(self, _run: str, request: Any, share: Any) -> Client:
+        if share.number not in self._servers:
+            self._servers[share.number] = ShardServer(request.read(), share)
+        return Client(self._world, self._servers, share.number)
+
+    def close(self) -> None:
+        pass
+
+
+class Client:
+    """In place of ``ShardClient``: the server may be killed before or after it has answered."""
+
+    def __init__(self, world: World, servers: dict[int, ShardServer], shard: int) -> None:
+        self._world, self._servers, self._shard = world, servers, shard
+
+    def ask(self, *message: Any) -> Any:
+        self._meet()
+        server = self._servers.get(self._shard)
+        if server is None:
+            raise RuntimeError("the server of a shard has gone")
+        answer = server.answer(pickle.loads(pickle.dumps(message)))
+        self._meet()
+        return pickle.loads(pickle.dumps(answer))
+
+    def close(self) -> None:
+        pass
+
+    def _meet(self) -> None:
+        try:
+            self._world.effect("task", "server")
+        except OSError:
+            self._world.failed = False  # Spark repeats the task
+            self._servers.pop(self._shard, None)
+            raise RuntimeError("the server of a shard has gone") from None
+
+
+class Polling:
+    """In place of ``Prefetch``: polls when it is asked, in the same thread."""
+
+    def __init__(self, feed: Any, pack: Any) -> None:
+        self._feed = feed
+        del pack
+
+    def poll(self, start: dict[str, Any], limit: int) -> Any:
+        return Polled(self._feed.poll(start, limit))
+
+    def read_on(self) -> None:
+        pass
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._feed.commit(end)
+
+    def change_schema(self, schema: Any) -> None:
+        self._feed.change_schema(schema)
+
+    def settled(self) -> Any:
+        return self._feed
+
+
+class Driver:
+    """The part of ``SparkWatch`` that is not Spark's, in one thread; names are those of ``LocalWatch``."""
+
+    def __init__(self, simulation: SparkSimulation, sinks: list[Any], control: RunControl) -> None:
+        self.control = control
+        self._simulation = simulation
+        self._world = simulation.world
+        self._sinks = sinks
+        self._job: Job = simulation.job
+        self._log = simulation.notes.log
+        self._held: ReplayControl | None = None
+        self._place: RunDirectory | None = None
+        self._delivery: SinkFanout | None = None
+        self._committer: OutputCommitter | None = None
+        self.spark: Spark | None = None
+
+    @property
+    def standing(self) -> tuple[Query, ...]:
+        return self._command_log.shown()
+
+    @property
+    def _written(self) -> int:
+        return self._merger.delivered
+
+    @property
+    def place(self) -> RunDirectory:
+        assert self._place is not None
+        return self._place
+
+    @property
+    def _committed(self) -> int:
+        return self.place.checkpoint.committed()
+
+    def open(self) -> None:
+        job, control = self._job, self.control
+        place = self._place = RunDirectory(job)
+        self._wanted = Wanted(_LAYOUTS[self._simulation.opens % len(_LAYOUTS)])
+        self._simulation.opens += 1
+        queries = list(place.request.named().values())
+        stream, window = place.request.stream, place.request.plan_window
+        self.layout = place.layout or self._wanted.layout(queries, stream, window)
+        retry(lambda: place.first_offset(self.layout), control.clock, control.wait, lambda _line: None)
+        gauges = Gauges(job, control.clock.now())
+        inbox = Inbox(self._log, control)
+        self._merger = OutputMerger(job, self._log, gauges, self._done)
+        self._command_log = CommandLog(job, place, inbox, checked(job))
+        run = Run(
+            **place.checkpoint.kept_run(),
+            schema=self._command_log.stream.schema,
+            match_names=False,
+            wait=control.wait,
+            tell=lambda _line: None,
+        )
+        self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
+        self._merger.deliver_to(self._delivery)
+        self._merger.table_letters = place.letters
+        self._committer = OutputCommitter(place, self._merger, control.clock, run.held)
+        self._start()
+        self._command_log.begin(self._make_ready)
+
+    def _done(self, commands: tuple[Command, ...]) -> None:
+        self._command_log.done(commands)
+
+    def step(self) -> None:
+        """Micro-batch, delivery, commands, commit."""
+        held = ReplayControl(self.control.pace.paused, self.control.pace.rate)
+        if held != self._held:
+            held.put(self.place.folder)
+            self._held = held
+        self._command_log.take(self._make_ready)
+        self._batch()
+        assert self._committer is not None
+        self._committer.deliver_rest()
+        self._committer.commit_if_due()
+
+    def close(self, *, failed: bool = False) -> None:
+        try:
+            if not failed and self._committer is not None:
+                self._committer.deliver_rest()
+                self._committer.commit()
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            if self._delivery is not None:
+                self._delivery.close(failed=failed)
+            if self._committer is not None:
+                self._committer.close()
+            if self._place is not None:
+                self._place.checkpoint.close()
+
+    def _batch(self) -> None:
+        """A query whose tasks fail is started again."""
+        assert self._committer is not None
+        while True:
+            assert self.spark is not None
+            try:
+                self.spark.batch(self._committer.put)
+            except TaskError:
+                self._start()
+            else:
+                return
+
+    def _make_ready(self, standing: StandingQueries) -> bool:
+        """As ``ShardedJob.make_ready``: another layout, once the state can be read for it."""
+        assert self._committer is not None
+        queries, window = list(standing.shown()), self.place.request.plan_window
+        wanted = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
+        if wanted is self.layout:
+            return True
+        kept = self._simulation.generations[self.layout.generation]
+        if self._committer.last == self.layout.before + 1 and 0 not in kept.done:
+            self._batch()
+        self._committer.deliver_rest()
+        layout = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
+        self.place.change_layout(layout)
+        # A micro-batch whose results nobody has is planned anew.
+        self._simulation.model.undo(self._committer.last, seen=self._simulation.damaged)
+        self.layout = layout
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        """As ``ShardedJob._start``, with the state of the layout before if Spark has none of this one."""
+        assert self._committer is not None
+        place, layout, previous = self.place, self.layout, self.layout.previous
+        generations, last = self._simulation.generations, self._committer.last
+        kept = generations.setdefault(layout.generation, Generation())
+        first = beginning(place.checkpoint.start())
+        if previous is not None and last < layout.before + 2:
+            old, batches = generations[previous.generation], layout.before - previous.before
+            first = old.offsets[batches - 1][1]
+            kept.states.setdefault(-1, moved(old.states[batches - 1], previous, layout))
+        self._simulation.starts += 1
+        name = f"start {self._simulation.starts}"
+        reading = Reading(place.request, place.folder, name, layout, first, place.checkpoint.id)
+        self.spark = Spark(self._world, kept, reading, self._simulation.planned)
+
+
+def moved(states: dict[int, Blobs], before: Layout, layout: Layout) -> dict[int, Blobs]:
+    """As ``moving.moved``, without Spark."""
+    found = [
+        (group, kind, name, head, body)
+        for group, blobs in states.items()
+        for (kind, name), (head, body) in blobs.items()
+    ]
+    rest: list[Blob] = [one for one in found if one[1] != "chunk"]  # type: ignore[misc]  # kinds are texts here
+    chunks = [(Chunk(**orjson.loads(head)), body) for _, kind, _, head, body in found if kind == "chunk"]
+    kept, whole = planned(rest, [chunk for chunk, _ in chunks], before, layout)
+    for number, chunk in whole.items():
+        bodies = [body for one, body in chunks if one.number == number]
+        kept += divided(chunk, bodies, before, layout, 0)
+    made: dict[int, Blobs] = {group: {} for group in layout.groups}
+    for group, kind, name, head, body in kept:
+        made[group][kind, name] = head, body
+    return made
+
+
+class SparkSimulation(LocalSimulation):
+    """``generations``: Spark's checkpoints, by layout."""
+
+    ahead = 1
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.job = replace(self.job, engine=EngineName.SPARK)
+        self.model.job = self.job
+        self.generations: dict[int, Generation] = {}
+        self.starts = self.opens = 0
+        self._proposed: Entry | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        world, given_rows = self.world, FeedReader._rows
+
+        def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *given: Any, **named: Any) -> Any:
+            self._read(end, polled.batch.read, given[0], again=not named.get("left", False))
+            return given_rows(feed, start, end, polled, *given, **named)
+
+        def seconds() -> float:
+            return world.micros / 1e6
+
+        clocks = SimpleNamespace(monotonic=seconds, time=seconds, perf_counter=seconds)
+        with super().running(), ExitStack() as stack:
+            for where, name, double in (
+                (processor, "ShardClient", lambda *given: self._spark().client(*given)),
+                (processor, "freeze_loaded_objects", lambda: None),
+                (reader, "Prefetch", Polling),
+                (reader, "SystemClock", lambda: SimClock(world)),
+                (reader, "time", clocks),
+                (shard, "perf_counter", seconds),  # it is in what a shard gives, as text
+                (FeedReader, "_rows", tapped),
+                (run_directory, "OutputLog", lambda folder, run: OutputLog(folder, run, _SEGMENT_BYTES)),
+            ):
+                stack.enter_context(patch.object(where, name, double))
+            yield
+
+    def planned(self) -> None:
+        """Spark has written the offsets of a micro-batch down: it is what it is from now on."""
+        assert self._proposed is not None
+        self.model.append(self.model.log(self._proposed))
+
+    def _spark(self) -> Spark:
+        assert isinstance(self.watch, Driver)
+        assert self.watch.spark is not None
+        return self.watch.spark
+
+    def _made(self, sinks: list[Any], control: RunControl) -> Any:
+        return Driver(self, sinks, control)
+
+    def _read(self, end: dict[str, Any], read: Any, commands: tuple[Command, ...], *, again: bool) -> None:
+        """A micro-batch as the reader gives it; the same again if Spark repeats it."""
+        bad = malformed(read.bad)
+        letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
+        number, feed, to = end["sequence"], end["feed"], end["commands"]
+        entry = Entry(number, feed, to, commands, read.records, letters, len(bad))
+        if not again:
+            self._proposed = entry
+            return
+        batch = self.model.batches[number - 1]
+        before = batch.entry
+        same = list(before.records.records()) == list(entry.records.records())
+        check(same and before.commands == commands, f"micro-batch {number} was other when it was repeated")
+        raws = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, letters)]
+        check(raws[0] == raws[1], f"micro-batch {number} had other bad records")
+        if batch.lines is None:
+            batch.entry = entry  # a file may have another name by now
+
+    def _journaled(self) -> int:
+        return len(self.model.batches)  # Spark's own checkpoint lasts
+
+    def _save(self) -> Callable[[], None]:
+        kept, restore = deepcopy(self.generations), super()._save()
+
+        def restored() -> None:
+            self.generations = kept
+            restore()
+
+        return restored
+
+    def _check_standing(self) -> None:
+        """Commands are written down before the shards get them."""
+
+    def _check_state(self) -> None:
+        """The state of the shards ends with the window."""
+        newest = self.generations[max(self.generations)]
+        for group, blobs in newest.states[max(newest.states)].items():
+            chunks = sum(kind == "chunk" for kind, _ in blobs)
+            check(chunks <= _MOST_CHUNKS, f"shard {group} keeps", chunks, "chunks of records")

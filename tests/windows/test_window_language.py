@@ -186,6 +186,8 @@ FAULTS = {
     "match (.{1,100}){1,100}": ("more than 500 letters", 6),
     "match .{201}": ("more than 200 repetitions", 6),
     "match (.{100}){100}": ("more than 500 letters", 6),
+    "match .+++++++++": ("more than 500 letters", 6),
+    "match " + "(" * 9 + "[b]+" + " .)+" * 9: ("more than 500 letters", 6),
     "match [x:'a']": ("x is no text", 7),
     "match [s:'!']": ("at least one letter or digit", 9),
     "match [x / 0 > 1]": ("other than 0", 11),

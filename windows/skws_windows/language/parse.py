@@ -115,7 +115,10 @@ class _Reader:
             raise self._fault(f"expected at least {least} as the second number", tree)
         before = self._letters
         inner = self.regular(as_tree(tree.children[0]))
-        self._count((self._letters - before) * (max(least, most or 0, 1) - 1), tree)
+        copies = (
+            least + 1 if most is None else max(most, 1)
+        )  # any number from there on is one more, under a star
+        self._count((self._letters - before) * (copies - 1), tree)
         return r.repeated(inner, least, most)
 
     def _letter(self, guard: g.Guard, tree: Tree[Token]) -> r.Regular:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.__main__ import SIZE
 from tests.fuzz.fuzzing import Language, TooSlowError, fuzz, processor_time, words_and_signs
 from tests.fuzz.languages import LANGUAGES
 from tests.places import ROOT
@@ -66,6 +67,7 @@ def test_an_input_that_takes_too_long_is_stopped() -> None:
         _never_ends()
 
 
+@pytest.mark.skipif(not SIZE.exists(), reason="limits memory by /proc")
 def test_a_process_that_takes_too_much_memory_fails() -> None:
     program = "from tests.fuzz.__main__ import limit_memory; limit_memory(); bytearray(2 << 30)"
     ran = subprocess.run(

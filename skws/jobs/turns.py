@@ -21,6 +21,11 @@ class Turns:
         self._taken = False
         self._waiting: deque[Lock] = deque()  # each locked until its thread has the turn
 
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for their turn."""
+        return len(self._waiting)
+
     @contextmanager
     def turn(self, seconds: float | None = None) -> Iterator[None]:
         """Wait for the turn, at most so long. Raises TimeLimitError."""

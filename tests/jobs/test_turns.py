@@ -13,7 +13,7 @@ from tests.waiting import until
 
 
 def _are_waiting(turns: Turns, many: int) -> bool:
-    return len(turns._waiting) == many
+    return turns.waiting == many
 
 
 def test_turns_come_in_order_also_where_one_thread_always_wants_the_next() -> None:
@@ -41,7 +41,7 @@ def test_one_that_has_waited_too_long_gives_up_and_leaves_its_place() -> None:
     with turns.turn():
         with pytest.raises(TimeLimitError), turns.turn(0.01):
             pass
-        assert not turns._waiting
+        assert not turns.waiting
     with turns.turn(0.0):
         pass
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from skws_schema.errors import SourceError
@@ -31,3 +33,12 @@ def missing_extra(error: ImportError) -> SourceError | None:
         return None
     what, extra, advice = _EXTRAS[module]
     return SourceError(f"{what} needs {module}: pip install 'skws[{extra}]'{advice}")
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """For imports of packages that an extra installs. Raises SourceError that names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 from skws.extensions import SINKS, extension
+from skws.extras import installed
 from skws.sinks.base import Sink
 from skws.sinks.database import PARAMETERS, SqliteSink, Table
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
-from skws.sources.addresses import installed
 from skws.sources.feed import parameters, redacted
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest

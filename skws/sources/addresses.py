@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
 from skws.extensions import SOURCES, extension
-from skws.extras import missing_extra
+from skws.extras import installed
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files.feed import FilesSource
 from skws.sources.replays import ReplaySource
@@ -80,15 +78,6 @@ def is_address(text: str) -> bool:
     scheme, colon, rest = text.partition(":")
     known = scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
     return text == "-" or (bool(colon) and known)
-
-
-@contextmanager
-def installed() -> Iterator[None]:
-    """For imports of packages that an extra installs. Raises SourceError that names the extra."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise missing_extra(error) or error from None
 
 
 def _database(text: str, folder: Path | None, clock: Clock) -> Source:

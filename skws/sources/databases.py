@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from skws.sources.addresses import installed, is_postgres
+from skws.extras import installed
+from skws.sources.addresses import is_postgres
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 

@@ -9,8 +9,7 @@ from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING
 from skws.data.record import BadRecord, Item
-from skws.formats import BadRecordLog
-from skws.formats.dead_letters import dead_letter, malformed
+from skws.formats.dead_letters import BadRecordLog, dead_letter, malformed
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
 from skws.jobs.slots import leave_nothing

@@ -9,14 +9,24 @@ from skws.extensions import KINDS as ADDED
 from skws.extensions import extension
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.kind import KeywordKind
 from skws.queries.operator import QueryKind
-from skws.queries.ranked import TopKind
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import ExpressionWindow, Window
+
+
+def _keywords() -> QueryKind:
+    from skws.queries.keywords.kind import KeywordKind  # noqa: PLC0415 - loads the mesh, for keywords alone
+
+    return KeywordKind()
+
+
+def _top() -> QueryKind:
+    from skws.queries.ranked import TopKind  # noqa: PLC0415 - as above
+
+    return TopKind()
 
 
 def _windowed() -> QueryKind:
@@ -44,11 +54,11 @@ def _selected() -> QueryKind:
 
 
 KINDS: Final[dict[str, Callable[[], QueryKind]]] = {
-    KEYWORDS: KeywordKind,
+    KEYWORDS: _keywords,
     PATTERN: _pattern,
     SELECTED: _selected,
     SQL: _sql,
-    TOP: TopKind,
+    TOP: _top,
     WINDOWED: _windowed,
 }
 

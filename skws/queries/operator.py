@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
@@ -29,6 +29,10 @@ from skws_windows.window import Unbounded, Window
 
 if TYPE_CHECKING:
     from skws.queries.windowed.window_span import WindowSpan
+
+
+SHARED: Final = ""
+"""The name of the results and the state that the queries of a group share; no query has it."""
 
 
 class Operator(ABC):

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, Load
-from skws.queries.keywords.kind import SHARED, KeywordQueries
-from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import kind_of
-from skws.queries.operator import Operator
+from skws.queries.operator import SHARED, Operator
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.queries.results import in_order_of_time
@@ -28,7 +26,9 @@ from skws_schema.evolution import SchemaChange
 from skws_schema.memory import memory_checked
 from skws_windows.window import Window
 
-if TYPE_CHECKING:  # loaded only for window expressions
+if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
+    from skws.queries.keywords.kind import KeywordQueries
+    from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.window_span import WindowSpan
 
 
@@ -55,11 +55,11 @@ class Session:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._queries: dict[str, Query] = {}
         self._placed: dict[str, Hashable] = {}  # by name of a query: the key of its operator, if it has one
-        self._keywords = KeywordQueries(self._state)
+        self.operators: dict[Hashable, Operator] = {}
+        """One for each group of queries, by kind and group; that of keywords stays without queries."""
+        self._keywords: KeywordQueries | None = None
         if keywords:
-            self._keywords.begin()
-        self.operators: dict[Hashable, Operator] = {(KEYWORDS, SHARED): self._keywords}
-        """One for each group of queries, by kind and group; that of keywords is always there."""
+            self._keyword_queries().begin()
 
     @property
     def stream(self) -> Stream:
@@ -147,14 +147,14 @@ class Session:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._queries)}")
         query = self._queries[name]
         if query.kind == KEYWORDS:
-            return self._keywords.alive(name)
+            return self._keyword_queries().alive(name)
         if self._placed.get(name) is None or self.operators[self._placed[name]].keeps is None:
             return []
         return self._new(query).add([query])
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples for searches; True if there are more."""
-        return self._keywords.prepare_searches(most)
+        return self._keyword_queries().prepare_searches(most)
 
     def search(self, query: Query, most: int) -> Searched:
         """The ``most`` best results of keywords that are alive now.
@@ -162,7 +162,7 @@ class Session:
         The query has a ranking, and does not stay. Raises QueryError; UsageError if no live tuples are held;
         TimeLimitError, after which the session goes on as before.
         """
-        return self._keywords.search(query, most)
+        return self._keyword_queries().search(query, most)
 
     def change_schema(self, text: str) -> list[LiveResult]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).
@@ -234,7 +234,8 @@ class Session:
     def expect(self, states: Mapping[str, bytes]) -> None:
         """Take a ``snapshot`` before the log up to it is replayed; ``restore`` it behind the replay."""
         self._state.expected = states
-        self._keywords.expect()
+        if self._keywords is not None:
+            self._keywords.expect()
 
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Inverse of ``snapshot``; queries whose states agree share an operator again."""
@@ -254,7 +255,7 @@ class Session:
             self._place(queries, key, operator)
         self._drop_idle()
         if SHARED in states and self.stream.bounded:
-            self._keywords.restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])
+            self._keyword_queries().restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])
 
     def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""
@@ -271,7 +272,7 @@ class Session:
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind reads the log when it is added now."""
-        return kind != KEYWORDS or self._keywords.adding_needs_log
+        return kind != KEYWORDS or self._keywords is None or self._keywords.adding_needs_log
 
     @property
     def changing_needs_past(self) -> bool:
@@ -283,7 +284,16 @@ class Session:
         group = kind_of(query.kind).group(query, self._state)
         return None if group is None else (query.kind, group)
 
+    def _keyword_queries(self) -> KeywordQueries:
+        if self._keywords is None:
+            from skws.queries.keywords.kind import KeywordQueries  # noqa: PLC0415 - loads the mesh, for keywords alone
+
+            self._keywords = self.operators[KEYWORDS, SHARED] = KeywordQueries(self._state)
+        return self._keywords
+
     def _new(self, query: Query) -> Operator:
+        if query.kind == KEYWORDS:
+            return self._keyword_queries()
         return kind_of(query.kind).operator(query, self._state)
 
     def _place(self, queries: Iterable[Query], key: Hashable, operator: Operator) -> None:

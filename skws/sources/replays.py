@@ -18,8 +18,8 @@ import numpy as np
 
 from skws.data.batch import NO_RECORDS, Chunk, Ints, RecordBatch, together
 from skws.data.record import BadRecord, Item
-from skws.formats import BadRecordLog, Replay
-from skws.formats.replay import MEMORY_RECORDS
+from skws.formats.dead_letters import BadRecordLog
+from skws.formats.replay import MEMORY_RECORDS, Replay
 from skws.sources.feed import (
     Batch,
     Clock,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
@@ -14,7 +14,7 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
-from skws.queries.operator import Operator, QueryKind
+from skws.queries.operator import SHARED, Operator, QueryKind
 from skws.queries.order import Order, counting
 from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
@@ -28,9 +28,6 @@ from skws_windows.window import Window
 
 if TYPE_CHECKING:
     from skws.queries.keywords.bounded_engine import BoundedEngine
-
-SHARED: Final = ""
-"""The name of the results and the state that keyword queries share; no query has it."""
 
 
 class KeywordKind(QueryKind):

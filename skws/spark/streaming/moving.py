@@ -22,7 +22,7 @@ from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch
 from skws.data.packing import rejoined, unpacked
-from skws.queries.keywords.kind import SHARED
+from skws.queries.operator import SHARED
 from skws.queries.order import insertions
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout

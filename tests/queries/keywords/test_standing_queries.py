@@ -142,7 +142,7 @@ def test_names_are_taken_once_and_known() -> None:
     schema, plan = _plan("alpha")
     engine = ColumnarEngine(schema, plan.window)
     engine.add(plan, "one")
-    with pytest.raises(UsageError, match="'one' already"):
+    with pytest.raises(UsageError, match="already a query 'one'"):
         engine.add(plan, "one")
     with pytest.raises(UsageError, match="did you mean 'one'"):
         engine.remove("ones")

@@ -17,6 +17,7 @@ import struct
 import sys
 import termios
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
@@ -30,8 +31,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 CAST: Final = ROOT / "build" / "demo.cast"
 PICTURE: Final = ROOT / "docs" / "images" / "demo.svg"
 MOST_BYTES: Final = 500_000
-COLUMNS: Final = 100
-ROWS: Final = 30
+COLUMNS: Final = 120
+ROWS: Final = 28
 _TYPED: Final = "gerwig robbie\r"
 _TYPE_AT: Final = 58.0
 _END: Final = 66.0
@@ -39,8 +40,8 @@ _EVERY: Final = (0.5, 1.0, 2.0)
 """Seconds between two frames of the picture: the first that keeps it small enough."""
 _LAST: Final = 4.0
 """Seconds that the last frame stays."""
-_CELL: Final = (7.8, 17.0)
-_BASE: Final = 13.0
+_CELL: Final = (7.8, 15.6)
+_BASE: Final = 12.0
 # What programs say to newer terminals, and pyte would show.
 _UNKNOWN: Final = re.compile(
     r"\x1b\[[<>=][\d;]*[a-zA-Z]|\x1b\[\?\d+\$p|\x1b\[\?2026[hl]|\x1bP.*?\x1b\\", re.S
@@ -51,7 +52,6 @@ _ANSI: Final = {
 }  # fmt: skip
 _TEXT: Final = "#d7dae0"
 _PAPER: Final = "#121212"
-"""That of the UI's dark theme: only other backgrounds are drawn."""
 
 
 class Output(NamedTuple):
@@ -62,7 +62,7 @@ class Output(NamedTuple):
 
 
 class Style(NamedTuple):
-    """How a run of characters looks; ``paper`` is empty where it is that of the window."""
+    """How a run of characters looks."""
 
     ink: str
     paper: str
@@ -130,7 +130,9 @@ def frames(outputs: Sequence[Output], every: float) -> list[tuple[float, Frame]]
     for output in outputs:
         while output.at >= due:
             seen = tuple(_line(screen, row) for row in range(ROWS))
-            if any(seen) and (not found or found[-1][1] != seen):
+            if any(text.strip() for line in seen for _, text, _ in line) and (
+                not found or found[-1][1] != seen
+            ):
                 found.append((due, seen))
             due += every
         stream.feed(_UNKNOWN.sub("", output.text))
@@ -143,8 +145,7 @@ def _line(screen: pyte.Screen, row: int) -> Line:
     for style, group in groupby(cells, key=lambda cell: _style(cell[1])):
         characters = list(group)
         text = "".join(character.data for _, character in characters)
-        if text.strip() or style.paper:
-            runs.append((characters[0][0], text, style))
+        runs.append((characters[0][0], text, style))
     return tuple(runs)
 
 
@@ -152,7 +153,7 @@ def _style(cell: pyte.screens.Char) -> Style:
     ink, paper = _color(cell.fg, _TEXT), _color(cell.bg, _PAPER)
     if cell.reverse:
         ink, paper = paper, ink
-    return Style(ink, "" if paper == _PAPER else paper, cell.bold, cell.underscore)
+    return Style(ink, paper, cell.bold, cell.underscore)
 
 
 def _color(name: str, default: str) -> str:
@@ -164,6 +165,7 @@ def _color(name: str, default: str) -> str:
 def picture(shown: Sequence[tuple[float, Frame]]) -> str:
     """The frames as one SVG: a strip of all of them, moved past a window in steps."""
     width, height = COLUMNS * _CELL[0], ROWS * _CELL[1]
+    paper = _usual_paper(shown)
     lines: dict[Line, int] = {}
     styles: dict[Style, int] = {}
     strip = []
@@ -171,7 +173,6 @@ def picture(shown: Sequence[tuple[float, Frame]]) -> str:
         uses = [
             f'<use href="#l{lines.setdefault(line, len(lines))}" y="{row * _CELL[1] + _BASE:g}"/>'
             for row, line in enumerate(frame)
-            if line
         ]
         strip.append(f'<g transform="translate({number * width:g})">{"".join(uses)}</g>')
     first, last = shown[0][0], shown[-1][0] + _LAST
@@ -179,17 +180,27 @@ def picture(shown: Sequence[tuple[float, Frame]]) -> str:
         f"{100 * (at - first) / (last - first):.2f}%{{transform:translateX({-number * width:g}px)}}"
         for number, (at, _) in enumerate(shown)
     )
-    drawn = "".join(f'<g id="l{number}">{_drawn(line, styles)}</g>' for line, number in lines.items())
+    drawn = "".join(f'<g id="l{number}">{_drawn(line, styles, paper)}</g>' for line, number in lines.items())
     looks = "".join(f".s{number}{{{_css(style)}}}" for style, number in styles.items())
     fonts = "ui-monospace,SFMono-Regular,Menlo,Consolas,monospace"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 {width + 20:g} {height + 20:g}">'
         f"<style>rect{{shape-rendering:crispEdges}}text{{font:13px {fonts};white-space:pre}}{looks}"
         f"#s{{animation:a {last - first:g}s step-end infinite}}@keyframes a{{{steps}}}</style>"
-        f'<rect x="-10" y="-10" width="{width + 20:g}" height="{height + 20:g}" rx="8" fill="{_PAPER}"/>'
+        f'<rect x="-10" y="-10" width="{width + 20:g}" height="{height + 20:g}" rx="8" fill="{paper}"/>'
         f'<defs>{drawn}<clipPath id="w"><rect width="{width:g}" height="{height:g}"/></clipPath></defs>'
         f'<g clip-path="url(#w)"><g id="s">{"".join(strip)}</g></g></svg>\n'
     )
+
+
+def _usual_paper(shown: Sequence[tuple[float, Frame]]) -> str:
+    """The background of most cells: that of the window, over which only others are drawn."""
+    counted: Counter[str] = Counter()
+    for _, frame in shown:
+        for line in frame:
+            for _, text, style in line:
+                counted[style.paper] += len(text)
+    return counted.most_common(1)[0][0]
 
 
 def _css(style: Style) -> str:
@@ -197,12 +208,12 @@ def _css(style: Style) -> str:
     return f"fill:{style.ink}{weight}" + (";text-decoration:underline" if style.underlined else "")
 
 
-def _drawn(line: Line, styles: dict[Style, int]) -> str:
+def _drawn(line: Line, styles: dict[Style, int], usual: str) -> str:
     papers = ""
     for paper, runs in groupby(line, key=lambda run: run[2].paper):
         covered = list(runs)
         left, right = covered[0][0], covered[-1][0] + len(covered[-1][1])
-        if paper:
+        if paper != usual:
             across = f'x="{left * _CELL[0]:g}" width="{(right - left) * _CELL[0]:g}"'
             papers += f'<rect {across} y="{-_BASE:g}" height="{_CELL[1]:g}" fill="{paper}"/>'
     inks = "".join(

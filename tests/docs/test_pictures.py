@@ -30,11 +30,12 @@ def test_frames_follow_the_screen() -> None:
     shown = frames(OUTPUTS, every=1.0)
     assert [at for at, _ in shown] == [1.0, 3.0]
     first, second = (frame for _, frame in shown)
-    (red, plain), nothing = first[0], first[1]
-    assert (red[1], red[2].bold, plain[0], plain[1].rstrip(), nothing) == ("red", True, 3, " <plain>", ())
+    red, plain = first[0]
+    assert (red[1], red[2].bold, plain[0], plain[1].rstrip()) == ("red", True, 3, " <plain>")
     column, text, style = second[1][0]
     assert (column, text, style.paper) == (0, "behind", "#010203")
     root = ElementTree.fromstring(picture(shown))
+    assert [rect.get("fill") for rect in root.iter(f"{_SVG}rect") if rect.get("y") == "-12"] == ["#010203"]
     assert {part.text for part in root.iter(f"{_SVG}tspan")} == {"red", "<plain>", "behind"}
 
 

@@ -91,7 +91,7 @@ def test_an_operator_goes_with_its_last_query() -> None:
     live.remove("b")
     assert not live.operators
     live.add(QUERIES[3])
-    assert len(live.operators) == 2
+    assert len(live.operators) == 1
 
 
 def test_a_state_for_one_query_of_a_group() -> None:
@@ -108,7 +108,7 @@ def test_a_state_for_one_query_of_a_group() -> None:
         states = live.snapshot()
         live.restore({name: state for name, state in states.items() if name != "also windowed"})
         assert live.snapshot() == states
-    assert len(live.operators) == 4  # keywords, two of windowed queries, one of patterns
+    assert len(live.operators) == 3  # two of windowed queries, one of patterns
 
 
 def test_results_of_tables_alone_over_windows() -> None:

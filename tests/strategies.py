@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from skws.data.record import Record
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Row, Schema
 
 WORDS = ("alpha", "beta", "gamma")
 COLUMNS = (
@@ -64,6 +65,20 @@ def schemas(draw: st.DrawFn, max_relations: int = 3, keys: bool = True, tables: 
     return Schema("random", tuple(relations), tuple(joins))
 
 
+SYNONYMS = (("alpha", "delta"), ("gamma", "alpha pad"), ("omega", "beta"))
+
+
+@st.composite
+def worded(draw: st.DrawFn, schema: Schema) -> Schema:
+    """The schema with an analyzer for the text of each relation, and perhaps synonyms."""
+    analyzers = st.sampled_from([Analyzer.ENGLISH, Analyzer.SIMPLE, Analyzer.GERMAN, Analyzer.NONE])
+    relations = tuple(
+        replace(each, attributes=(replace(COLUMNS[0], analyzer=draw(analyzers)), *COLUMNS[1:]))
+        for each in schema.relations
+    )
+    return replace(schema, relations=relations, synonyms=draw(st.sampled_from([(), SYNONYMS])))
+
+
 def rows(words: int) -> st.SearchStrategy[Row]:
     """Rows of (text, x, y); texts hold any of the first ``words`` keywords, values sometimes NULL."""
     text = st.lists(st.sampled_from(WORDS[:words]), max_size=2, unique=True).map(
@@ -112,12 +127,25 @@ def cases(draw: st.DrawFn, max_records: int = 14) -> Case:
     return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records))
 
 
-_KEYWORDS = ("alpha", "beta", "gamma", "alhpa~", "gama~", "batta~2", "b*a", "al*", "g?mma", '"alpha pad"')
+_KEYWORDS = (
+    "alpha",
+    "beta",
+    "gamma",
+    "alhpa~",
+    "gama~",
+    "batta~2",
+    "b*a",
+    "al*",
+    "g?mma",
+    '"alpha pad"',
+    "omega",
+    '"delta"',
+)
 _EITHER = ("(alpha OR betta~)", "(gamma OR be*)", "(alpha OR !r0.x=1)", "(g*mma OR !r1.y<1 OR beta)")
 _SCOPED = ("r0:alpha", "t:beta", "r1.t:be?a", "r0:gamm~")
 _WANTED = ("!r0.x=1", "!r1.y<2", "!r0.y:1..", "!r1.x!=0", "!r0.x:(0 OR 2)")
 _RESTRICTING = ("r0.x<2", "r1.y!=0", "r0.x:1..", "(r0.x=0 OR r0.y=1)", "r0.t<b", "r1.t!=pad", "r1.x>=1")
-_EXCLUDING = ("-gamma", "-r0.x>1", "-al?ha", "-(r0:beta OR r1.y=0)", "-gamam~")
+_EXCLUDING = ("-gamma", "-omega", "-r0.x>1", "-al?ha", "-(r0:beta OR r1.y=0)", "-gamam~")
 
 
 @st.composite

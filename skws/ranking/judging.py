@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.ranking.corpus import NAME, Carriers, Keywords, Place, TableTexts
-from skws.ranking.rankings import Evidence, JoinFan, Match, Ranking, ranking_named
+from skws.ranking.rankings import Evidence, Floats, JoinFan, Match, Ranking, ranking_named
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.results.score import Rank, Score
@@ -129,6 +129,18 @@ class Scorer(ABC):
     def bound(self, query: int, size: int) -> Rank | None:  # noqa: ARG002 - windows have no searches
         """No live result of a query with ``size`` tuples or more has a greater rank; None if unknown."""
         return None
+
+    def ceilings(
+        self,
+        query: int,  # noqa: ARG002 - as ``bound``
+        results: Partials,
+        network: Callable[[int], Tree] | None = None,  # noqa: ARG002
+    ) -> Floats:
+        """For each live result of a query a number that its rank of tier 0 does not exceed.
+
+        ``network``: the tree of an operator; given, joins are counted, which takes longer.
+        """
+        return np.full(len(results), np.inf)
 
     @abstractmethod
     def remove(self, query: int) -> None:

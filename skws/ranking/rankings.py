@@ -66,7 +66,8 @@ _SATURATION: Final = 1.2  # k1 and b of BM25, as customary
 _BY_LENGTH: Final = 0.75
 
 
-Number = TypeVar("Number", float, npt.NDArray[np.float64])
+Floats: TypeAlias = npt.NDArray[np.float64]
+Number = TypeVar("Number", float, Floats)
 
 
 class Ranking(Protocol):
@@ -92,9 +93,18 @@ def keyword_weight(match: Match) -> float:
 
     Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009.
     """
-    rarity = log(1 + (match.texts - match.containing + 0.5) / (match.containing + 0.5))
     length = match.length / match.mean_length if match.mean_length else 1.0
-    return rarity * match.occurrences * (_SATURATION + 1) / (match.occurrences + keyword_damping(length))
+    return keyword_rarity(match.texts, match.containing) * keyword_share(float(match.occurrences), length)
+
+
+def keyword_rarity(texts: int, containing: int) -> float:
+    """What a keyword weighs that ``containing`` of some texts contain."""
+    return log(1 + (texts - containing + 0.5) / (containing + 0.5))
+
+
+def keyword_share(occurrences: Number, length: Number) -> Number:
+    """Of its rarity what a keyword weighs in a text, by the text's length as a share of the mean."""
+    return occurrences * (_SATURATION + 1) / (occurrences + keyword_damping(length))
 
 
 def keyword_damping(length: Number) -> Number:
@@ -163,6 +173,14 @@ def specificity_value(fans: Iterable[int], joins: int) -> float:
     return exp(fsum(map(_log_of_fan, fans)) / joins) if joins else 1.0
 
 
+def specificity_of(fans: Floats) -> Floats:
+    """The part ``specificity`` of results, which have a row of fans each; NaN where there is no join."""
+    logs = np.log(1 / (1 + np.log2(np.maximum(fans, 1))))
+    joins = np.maximum(1, np.isfinite(fans).sum(axis=1))
+    found: Floats = np.exp(np.nansum(logs, axis=1) / joins)
+    return found
+
+
 def _of_fan(tuples: int) -> float:
     return 1 / (1 + log2(max(tuples, 1)))
 
@@ -199,6 +217,17 @@ class Product:
     def value(self, weights: Sequence[Sequence[float]], size: int, fans: Sequence[int]) -> float:
         """The score of static tuples, by what each keyword weighs in each, but for the last bits."""
         return prod(_VALUES[part](weights, size, fans) for part in self.of)
+
+    def most(self, weights: Floats, sizes: npt.NDArray[np.int64], specific: Floats | None = None) -> Floats:
+        """What no score exceeds, by the parts ``keywords`` and ``specificity`` and the number of tuples."""
+        found = np.ones(len(sizes))
+        if keywords in self.of:
+            found *= weights
+        if size in self.of:
+            found /= sizes
+        if specificity in self.of and specific is not None:
+            found *= specific
+        return found
 
 
 BUILT_IN: Final = (

@@ -6,7 +6,7 @@ engine, slice and shard sees the whole window, so all give the same score.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf, log2, prod
 from typing import Final
 
@@ -16,11 +16,22 @@ from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.ranking.corpus import Carriers, Corpus, Place, TableTexts
 from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts, fans
-from skws.ranking.rankings import Evidence, JoinFan, Match, keyword_damping, keyword_weight
+from skws.ranking.rankings import (
+    Evidence,
+    Floats,
+    JoinFan,
+    Match,
+    Product,
+    keyword_damping,
+    keyword_rarity,
+    keyword_share,
+    keyword_weight,
+    specificity_of,
+)
 from skws.results.directory import TupleDirectory
 from skws.results.score import Rank
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.columns import Ints, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
@@ -39,6 +50,7 @@ class Scoring(Scorer):
         self._corpus: Corpus | None = None  # until a query asks
         self._stays = False
         self._carriers: Mapping[Place, Carriers] | None = None  # of the search that runs
+        self._weights: Floats | None = None  # of its keywords
         self._latest = ALWAYS
         self._tables: Mapping[int, TableTexts] = {}
 
@@ -107,6 +119,60 @@ class Scoring(Scorer):
             order += int(self._known.times.max(initial=ALWAYS)) / MICROSECOND / ranked.half_life
         return 0, order
 
+    def ceilings(self, query: int, results: Partials, network: Callable[[int], Tree] | None = None) -> Floats:
+        """Where there is a ``bound``: what each keyword weighs in the tuples of the result itself."""
+        ranked = self._queries[query]
+        if self._carriers is None or not isinstance(ranked.ranking, Product):
+            return super().ceilings(query, results, network)
+        if self._weights is None:
+            self._weights = self._weighed(query)
+        there = results.members >= 0
+        weights = self._weights.take(results.members, axis=0).max(axis=1).sum(axis=1)
+        specific = None
+        if network is not None and ranked.ranking.uses_joins:
+            specific = specificity_of(self._fans(results, network))
+        with np.errstate(divide="ignore"):
+            order: Floats = np.log2(ranked.ranking.most(weights, there.sum(axis=1), specific) * _SURE)
+        if ranked.half_life is None:
+            return order
+        streaming = there & (self._live.tuples.start[results.members] != ALWAYS)
+        newest = np.where(streaming, self._known.times[results.members], ALWAYS).max(axis=1)
+        found = order + newest / MICROSECOND / ranked.half_life
+        return np.where(streaming.any(axis=1), found, np.inf)
+
+    def _fans(self, results: Partials, network: Callable[[int], Tree]) -> Floats:
+        """How many live tuples share each join of each result, busier side counted; NaN for no join."""
+        some, kinds = kinds_of(results.operator)
+        trees = [network(operator) for operator in results.operator[some].tolist()]
+        found = np.full(results.members.shape, np.nan)
+        instants = np.maximum(results.start, self._latest)
+        for node in range(1, results.members.shape[1]):
+            edges, above = (
+                np.array([column[node] if node < len(column) else -1 for column in columns], dtype=np.int64)
+                for columns in ([tree.edges for tree in trees], [tree.parents for tree in trees])
+            )
+            rows = np.flatnonzero(edges[kinds] >= 0)
+            edge, parent = edges[kinds[rows]], above[kinds[rows]]
+            out = fans(self._live, edge, results.members[rows, parent], instants[rows])
+            back = fans(self._live, edge ^ 1, results.members[rows, node], instants[rows])
+            found[rows, node] = np.maximum(out, back)
+        return found
+
+    def _weighed(self, query: int) -> Floats:
+        """What each keyword weighs in each live tuple; the last row is of none."""
+        keywords = range(len(self._queries[query].plan.keywords))
+        weighed = np.zeros((len(self._live) + 1, len(keywords)))
+        counts = self._counts(self._latest)
+        for place, (slots, often, lengths) in (self._carriers or {}).items():
+            for keyword in keywords:
+                texts, characters, containing = counts.of(query, place, keyword)
+                if texts:
+                    rarity = keyword_rarity(texts, max(1, containing))
+                    shares = lengths / (characters / texts) if characters else np.ones(len(slots))
+                    counted = often[:, keyword].astype(np.float64)
+                    weighed[slots, keyword] += rarity * keyword_share(counted, shares)
+        return weighed
+
     def _best(self, query: int, keyword: int, counts: TextCounts) -> list[Match]:
         """A keyword as it stands in the attributes of the relation where it weighs most."""
         name = self._queries[query].plan.keywords[keyword]
@@ -135,7 +201,7 @@ class Scoring(Scorer):
 
     def remove(self, query: int) -> None:
         self._queries.pop(query, None)
-        self._carriers = None
+        self._carriers = self._weights = None
         if not (self._queries or self._stays):
             self._corpus = None
 

@@ -18,12 +18,16 @@ from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
 from tests.strategies import seeds
 
-TEXTS = ("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no")
+TEXTS = (
+    *("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no"),
+    *("alhpa~ be?a", "alpha plain.x<2", "!keyed.y=1 beta", "(alpha OR !plain.x=0) b*a -link.y=2"),
+)
+RANKINGS = ("relevance", "relevance", "keywords", "compact", "recency")
 WINDOWS: list[Window] = [TimeWindow(20), TimeWindow(200), CountWindow(15)]
 
 
-def asked(text: str, name: str, size: int) -> Query:
-    return Query(text, options={RANK: "relevance"}).named(name, size)
+def asked(text: str, name: str, size: int, rank: str = "relevance") -> Query:
+    return Query(text, options={RANK: rank}).named(name, size)
 
 
 def pieces(records: list[Record]) -> list[RecordBatch]:
@@ -45,6 +49,7 @@ def test_a_search_finds_what_a_new_query_is_given(
     # Keywords of a small stream are rare; as if they were common, smaller results are looked for first.
     monkeypatch.setattr("skws.queries.keywords.searching._RARE", 64 * (seed % 2))
     rng = random.Random(seed)
+    monkeypatch.setattr("skws.queries.keywords.searching._SCORED", rng.choice((1, 4, 64)))
     records = random_stream(schema, seed, 160, 3)  # type: ignore[arg-type]
     stream = Stream(schema, window, max_size=3)  # type: ignore[arg-type]
     session, undisturbed = Session(stream), Session(stream)
@@ -58,11 +63,12 @@ def test_a_search_finds_what_a_new_query_is_given(
     for batch in pieces(moving):
         told += session.take(batch)
         expected += undisturbed.take(batch)
-        for text in rng.sample(TEXTS, 3):
+        for text in rng.sample(TEXTS, 5):
             size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
-            found, count, reached, complete = session.search(asked(text, "", size), most)
+            rank = rng.choice(RANKINGS)
+            found, count, reached, complete = session.search(asked(text, "", size, rank), most)
             assert complete
-            given = [one for one in session.add(asked(text, "new", size)) if isinstance(one, Result)]
+            given = [one for one in session.add(asked(text, "new", size, rank)) if isinstance(one, Result)]
             session.remove("new")
             alive = [one for one in given if one.op == "+"]
             assert count == sum(len(one.tuples) <= reached for one in alive)

@@ -32,12 +32,13 @@ from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns, kinds_of
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.columnar.operators import OperatorUse
 from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
+from skws_mesh.tree import Tree
 from skws_purging.sweep import Sweep
 from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_schema.graph import edges
@@ -401,11 +402,17 @@ class KeywordOperator:
         if self._values.all_exact:
             return results
         of = formed or self._formed
-        true = np.array([self._agree(of(row[0]), *row[1:]) for row in results.rows()], dtype=bool)
+        networks, which = kinds_of(results.query << 32 | results.operator)
+        trees = [of(query).mesh.network(operator) for query, operator, _ in results.taken(networks).rows()]
+        in_doubt = np.array([not all(map(self._values.exact, tree.edges[1:])) for tree in trees], dtype=bool)
+        doubtful = np.flatnonzero(in_doubt[which])
+        members = results.members[doubtful].tolist()
+        kinds = which[doubtful].tolist()
+        true = np.ones(len(results), dtype=bool)
+        true[doubtful] = [self._agree(trees[kind], slots) for kind, slots in zip(kinds, members, strict=True)]
         return results if true.all() else results.taken(true)
 
-    def _agree(self, query: FormedQuery, operator: int, slots: list[int]) -> bool:
-        tree = query.mesh.network(operator)
+    def _agree(self, tree: Tree, slots: list[int]) -> bool:
         for node in range(1, len(tree.edges)):
             if self._values.exact(tree.edges[node]):
                 continue

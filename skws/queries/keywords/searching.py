@@ -36,7 +36,7 @@ SIZES: Final = (1, 2, 3)
 """The first sizes that are looked for, where keywords are common; then all."""
 _RARE: Final = 64
 """Tuples with a keyword: so few have few results, and are searched at once."""
-_SCORED: Final = 256  # results at a time, between which a time limit is checked
+_SCORED: Final = 64  # results at a time, between which a time limit is checked
 
 TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 
@@ -149,10 +149,33 @@ def best_of(
     for size in distinct(sizes).tolist():
         if none_better(scoring, query, best, most, size):
             break
-        for some in found.taken(np.flatnonzero(sizes == size)).parts(_SCORED):
-            check()
-            new = (event.result for event in emitter.events([some], snapshot=True))
-            best = nsmallest(most, [*best, *(candidate(each) for each in new if each.op == "+")])
+        best = _best_of_size(scoring, query, emitter, found.taken(sizes == size), most, best)
+    return best
+
+
+def _best_of_size(
+    scoring: Scorer, query: int, emitter: ResultEmitter, found: Partials, most: int, best: list[Candidate]
+) -> list[Candidate]:
+    """As ``best_of``; those that can be best come first, so the rest need not be scored."""
+    ceilings = scoring.ceilings(query, found)
+    rows = np.argsort(-ceilings, kind="stable")
+    counted = False
+    while len(rows):
+        check()
+        if len(best) >= most:
+            tier, value, _ = best[-1].order
+            rows = rows[ceilings[rows] >= -value] if tier == 0 else rows
+            if not counted and len(rows) > _SCORED:
+                left = found.taken(rows)
+                ceilings[rows] = scoring.ceilings(
+                    query, left, lambda operator: emitter.tree((query, operator, []))
+                )
+                rows = rows[np.argsort(-ceilings[rows], kind="stable")]
+                counted = True
+                continue
+        some, rows = rows[:_SCORED], rows[_SCORED:]
+        new = (event.result for event in emitter.events([found.taken(some)], snapshot=True))
+        best = nsmallest(most, [*best, *(candidate(each) for each in new if each.op == "+")])
     return best
 
 

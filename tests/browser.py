@@ -107,9 +107,9 @@ async def browser(url: str, folder: Path) -> AsyncIterator[Browser]:
     )
     try:
         async with asyncio.timeout(SECONDS):
-            while not (folder / "DevToolsActivePort").exists():
+            while not (told := _told(folder / "DevToolsActivePort")):
                 await asyncio.sleep(0.05)
-        port = (folder / "DevToolsActivePort").read_text().splitlines()[0]
+        port = told[0]
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{port}/json/list") as listed:
                 page = next(target for target in await listed.json() if target["type"] == "page")
@@ -126,3 +126,8 @@ async def browser(url: str, folder: Path) -> AsyncIterator[Browser]:
         with suppress(ProcessLookupError):
             running.terminate()
         await running.wait()
+
+
+def _told(path: Path) -> list[str]:
+    """The lines of a file, which may not be there, or not be written, yet."""
+    return path.read_text().splitlines() if path.exists() else []

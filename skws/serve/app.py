@@ -154,7 +154,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "found": found.found,
             "complete": found.complete,
             "max_size": found.size,
-            "notes": notes,
+            "notes": [*notes, *found.missing],
             "seconds": round(seconds, 6),
         }
     )

@@ -52,6 +52,18 @@ def test_search_finds_what_is_alive_best_first(client: httpx.Client, folder: Pat
     assert found(client, "grace compiler", max_size=1)["found"] == 0
 
 
+def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Client, folder: Path) -> None:
+    pair(folder, "hopper", "keyboard")
+    until(lambda: found(client, "hopper keyboard")["found"])
+    told = found(client, "hoper keyboard , the")
+    assert told["found"] == 0
+    assert [note.split(":")[0] for note in told["notes"]] == [
+        "not searched, as too common or no words",
+        "0 tuples match 'hoper'; did you mean 'hopper'?",
+    ]
+    assert not found(client, "hopper keyboard")["notes"]
+
+
 def test_a_search_leaves_no_query_behind(client: httpx.Client) -> None:
     found(client, "nobody nothing")
     assert client.get("/queries", params={"owner": "x"}).json() == {"queries": [], "count": 0}

@@ -21,6 +21,7 @@ from skws.keywords.analysis import analyse, chunks, stems
 from skws.keywords.languages import stem, stop_words
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Term
+from skws.keywords.suggest import Vocabulary
 from skws.keywords.table import ChunkMemory, contains
 from skws.ranking.corpus import Carriers, Place
 from skws.results.directory import TupleDirectory
@@ -94,6 +95,14 @@ class LiveWords:
         self._covered = int((slots[: self._covered] >= 0).sum())
         if len(self._slots) > _ANEW * (self._covered + _PIECE):
             self._begin()
+
+    def vocabulary(self) -> Vocabulary:
+        """The words that were learned lately, for suggestions."""
+        words = Vocabulary()
+        for analyzer, terms in self._terms.items():
+            for chunk in terms:
+                words.add(chunk, analyzer)
+        return words
 
     def label(self, query: int, matcher: Matcher, size: int) -> Labelled | None:
         """The tuples with keywords of a query; None if it asks for more than words and phrases."""

@@ -16,6 +16,7 @@ from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
+from skws.queries.diagnosis import why_apart
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
@@ -44,13 +45,15 @@ TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 class Searched(NamedTuple):
     """The best results, best first. ``found``: how many there are, of at most ``size`` tuples.
 
-    Larger ones cannot be better, unless the search is not ``complete``, since time ran out.
+    Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``missing``: a
+    line for each keyword that no tuple has, if nothing was found.
     """
 
     results: list[Result]
     found: int
     size: int
     complete: bool
+    missing: tuple[str, ...] = ()
 
 
 class LiveSearch:
@@ -82,9 +85,14 @@ class LiveSearch:
         """
         try:
             bitmaps = self._labels(query, plan)
-            return self._searched(query, plan, bitmaps, now, most)
+            found = self._searched(query, plan, bitmaps, now, most)
+            return found if found.found else found._replace(missing=self._missing(plan, bitmaps))
         finally:
             self._scoring.remove(query)
+
+    def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> tuple[str, ...]:
+        counts = _carrying(plan, bitmaps)
+        return () if all(counts) else tuple(why_apart(plan, counts, self.words.vocabulary()))
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
         """The tuples with keywords; from now on the results of the query are scored."""
@@ -130,10 +138,15 @@ class LiveSearch:
 
 def _sizes(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
     """The sizes up to which results are looked for, one after the other."""
-    carriers = [int((bitmaps.bitmap >> slot & 1).sum()) for slot in range(len(plan.query.slots))]
-    if min(carriers) <= _RARE:
+    if min(_carrying(plan, bitmaps)) <= _RARE:
         return [plan.max_size]
     return [*(size for size in SIZES if size < plan.max_size), plan.max_size]
+
+
+def _carrying(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
+    """How many tuples have each keyword."""
+    labels = bitmaps.bitmap[bitmaps.bitmap > 0]
+    return [int((labels >> slot & 1).sum()) for slot in range(len(plan.query.slots))]
 
 
 def best_of(

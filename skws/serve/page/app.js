@@ -72,6 +72,8 @@ async function search({ again = false } = {}) {
     if (!again) {
       show([]);
       say("");
+      at("results-title").textContent = "Results";
+      at("empty").textContent = "";
     }
     fault("search-fault", error);
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from whoosh.spelling import ListCorrector
@@ -55,6 +55,17 @@ def similar(slot: Slot, words: Mapping[str, int]) -> str:
     scope, colon, word = slot.text.rpartition(":")
     near = suggest(word, words, limit=1)
     return f"{scope}{colon}{near[0]}" if near else ""
+
+
+def why_apart(
+    slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int], where: str = ""
+) -> list[str]:
+    """A line for each slot that no tuple satisfies, with a similar one of ``words`` (folded)."""
+    near = {slot: similar(slot, words) for slot, count in zip(slots, counts, strict=True) if not count}
+    return [
+        f"0 tuples{where} match {slot.text!r}" + (f"; did you mean {other!r}?" if other else "")
+        for slot, other in near.items()
+    ]
 
 
 def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:

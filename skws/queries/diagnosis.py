@@ -5,7 +5,7 @@ This runs only after a search without results, on a bounded part of the replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -14,8 +14,7 @@ from skws.data.record import BadRecord, Record
 from skws.formats import Replay, read_split
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.keywords.query import Slot
-from skws.keywords.suggest import Vocabulary, similar
+from skws.keywords.suggest import Vocabulary, why_apart
 from skws_schema.errors import SourceError
 from skws_schema.model import Relation, Schema
 from skws_windows.window import Unbounded
@@ -46,7 +45,7 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> li
     except SourceError:  # the files may be on the cluster only
         return []
     where = "" if seen.whole else f" of the {seen.tuples:,} looked at"
-    lines = why_apart(plan, seen.slots, seen.words, where)
+    lines = why_apart(plan.query.slots, seen.slots, seen.words, where)
     lines += [
         f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
         for slot, attribute in seen.unsearched.items()
@@ -93,15 +92,6 @@ def _names(schema: Schema, relations: set[int]) -> str:
     return ", ".join(schema.relations[relation].name for relation in sorted(relations))
 
 
-def why_apart(plan: Plan, counts: Sequence[int], words: Mapping[str, int], where: str = "") -> list[str]:
-    """A line for each slot that no tuple satisfies, with a similar one of ``words`` (folded)."""
-    return [
-        f"0 tuples{where} match {slot.text!r}{_hint(slot, words)}"
-        for slot, count in zip(plan.query.slots, counts, strict=True)
-        if not count
-    ]
-
-
 def _sample(plan: Plan, replay: Replay, records: int) -> Sample:
     seen = Sample([0] * len(plan.query.slots), [set() for _ in plan.query.slots])
     share = max(1, records // max(1, len(replay.splits)))
@@ -146,8 +136,3 @@ def _holding(text: str, relation: Relation, record: Record) -> str | None:
         ):
             return f"{relation.name}.{attribute.name}"
     return None
-
-
-def _hint(slot: Slot, words: Mapping[str, int]) -> str:
-    near = similar(slot, words)
-    return f"; did you mean {near!r}?" if near else ""

@@ -16,7 +16,7 @@ from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
-from skws.queries.diagnosis import why_apart
+from skws.keywords.suggest import why_apart
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
@@ -92,7 +92,7 @@ class LiveSearch:
 
     def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> tuple[str, ...]:
         counts = _carrying(plan, bitmaps)
-        return () if all(counts) else tuple(why_apart(plan, counts, self.words.vocabulary()))
+        return () if all(counts) else tuple(why_apart(plan.query.slots, counts, self.words.vocabulary()))
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
         """The tuples with keywords; from now on the results of the query are scored."""

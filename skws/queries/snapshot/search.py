@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
-from skws.queries.diagnosis import why_apart
+from skws.keywords.suggest import why_apart
 from skws.queries.snapshot.bounds import Bounds
 from skws.queries.snapshot.keyword_rows import KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults
@@ -39,7 +39,7 @@ def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableInd
     for table in tables if not all(counts) else ():
         for word, rows in table.words():
             words[word] += rows
-    return why_apart(plan, counts, dict(words.most_common(_WORDS))) or [
+    return why_apart(plan.query.slots, counts, dict(words.most_common(_WORDS))) or [
         f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
     ]
 

@@ -66,7 +66,7 @@ def test_a_search_finds_what_a_new_query_is_given(
         for text in rng.sample(TEXTS, 5):
             size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
             rank = rng.choice(RANKINGS)
-            found, count, reached, complete = session.search(asked(text, "", size, rank), most)
+            found, count, reached, complete, _ = session.search(asked(text, "", size, rank), most)
             assert complete
             given = [one for one in session.add(asked(text, "new", size, rank)) if isinstance(one, Result)]
             session.remove("new")

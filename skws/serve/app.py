@@ -14,6 +14,7 @@ import orjson
 from fastapi import FastAPI, Header, HTTPException, Request, Response
 from fastapi import Query as Parameter
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response as StarletteResponse
 
@@ -23,7 +24,7 @@ from skws.keywords.highlight import Span, highlight
 from skws.keywords.parse import parse_query
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
-from skws.serve.bodies import SavedBodies, SavedBody, SearchBody
+from skws.serve.bodies import Fault, SavedBodies, SavedBody, SearchBody
 from skws.serve.events import Event, Position
 from skws.serve.guard import error_body
 from skws.serve.job import NotReadyError, ServedJob, marked, ranked
@@ -39,6 +40,20 @@ from skws_schema.yaml.write import to_yaml
 from skws_windows.window import parse_duration
 
 T = TypeVar("T")
+_FAULTS: Final = {
+    400: "It cannot be understood.",
+    401: "The token of the server is missing.",
+    403: "It comes from a page of another origin.",
+    404: "There is none of this name.",
+    409: "It does not go with what is there.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "The Host header names another server.",
+    422: "A field is missing, unknown or out of range.",
+    503: "The job starts or ends, or too much waits.",
+    504: "It took too long.",
+    507: "The memory that --memory gives is used up.",
+}
 _SEARCHES: Final = 64
 """Searches that may wait at once."""
 _ANSWER_SECONDS: Final = 60.0
@@ -59,13 +74,17 @@ class Served:
         return await asyncio.get_running_loop().run_in_executor(self.pool, call)
 
 
-class Json(StarletteResponse):
+class Json(JSONResponse):
     """JSON that is made already, or made by orjson."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return content if isinstance(content, bytes) else orjson.dumps(content)
+
+
+class _Events(StarletteResponse):
+    """Describes event streams; ``EventStream`` answers."""
+
+    media_type = "text/event-stream"
 
 
 def make_app(served: Served) -> FastAPI:
@@ -77,6 +96,7 @@ def make_app(served: Served) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts of others
         redoc_url=None,
         default_response_class=Json,
+        responses={status: {"model": Fault, "description": why} for status, why in _FAULTS.items()},
     )
     _handle_errors(app)
     _add_search(app, served)
@@ -203,8 +223,10 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         for saved, answer in zip(good, answers, strict=True):
             if answer.error:
                 refused[saved.name] = answer.error
-        status = 200 if not refused or len(refused) < len(body.queries) else 400
-        return Json({"saved": len(body.queries) - len(refused), "refused": refused}, status)
+        answer = {"saved": len(body.queries) - len(refused), "refused": refused}
+        if not refused or answer["saved"]:
+            return Json(answer)
+        return Json({"error": f"none could be saved: {next(iter(refused.values()))}", **answer}, 400)
 
     @app.get("/queries/{name}", summary="A saved search")
     async def shown(name: str) -> Response:
@@ -253,14 +275,18 @@ async def _answers(futures: Sequence[Any]) -> list[Any]:
 def _add_events(app: FastAPI, served: Served) -> None:
     job = served.job
 
-    @app.get("/queries/{name}/events", summary="The results of a saved search, as server-sent events")
+    @app.get(
+        "/queries/{name}/events",
+        summary="The results of a saved search, as server-sent events",
+        response_class=_Events,
+    )
     async def events(
         name: str, marks: bool = False, last_event_id: str | None = Header(None), last: str | None = None
     ) -> StarletteResponse:
         _known(job, name)
         return _stream(served, Subscription(name), last_event_id or last, marks=marks)
 
-    @app.get("/events", summary="Those of all saved searches, or of an owner's")
+    @app.get("/events", summary="Those of all saved searches, or of an owner's", response_class=_Events)
     async def all_events(
         owner: str | None = None,
         marks: bool = False,
@@ -387,7 +413,11 @@ def _add_state(app: FastAPI, served: Served) -> None:
             {"status": "ok" if job.ready else "unavailable", "state": state}, 200 if job.ready else 503
         )
 
-    @app.get("/metrics", summary="Metrics of the job and of the server, for Prometheus")
+    @app.get(
+        "/metrics",
+        summary="Metrics of the job and of the server, for Prometheus",
+        response_class=PlainTextResponse,
+    )
     async def metrics() -> Response:
         of_job = text(await served.threaded(job.metrics))
         return Response(

@@ -19,6 +19,12 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class Fault(BaseModel):
+    """Every error."""
+
+    error: str
+
+
 class SearchBody(_Body):
     """A search among what is alive now."""
 

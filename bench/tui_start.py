@@ -1,7 +1,9 @@
 """How soon the terminal UI is there: `python -m bench.tui_start`.
 
-It opens on the built-in films, half a century in two seconds, in a terminal of its own. Prints the seconds,
-and those of the processor, until the first picture and the first result. `--spark` starts it on Spark.
+It opens on the built-in films, half a century in two seconds, or with `--source SOURCE --query WORDS
+--result TEXT` on data that skws has not seen before, in a terminal of its own; TEXT is part of a result.
+Prints the seconds, and those of the processor, until the first picture and the first result. `--spark`
+starts it on Spark.
 """
 
 from __future__ import annotations
@@ -23,24 +25,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from skws.formats.files import KEPT_SCHEMA
 from skws.movie_stream import PAPER_QUERY, movie_files
 
 _SIZE: Final = (36, 120)
 _MOST: Final = 180.0
-_STEPS: Final = {"first picture": "help", "first result": "Travolta"}
+_PICTURE: Final = "help"
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;:?<>=]*[a-zA-Z]|\x1b[()][0-9A-Za-z]|\x1b[=>]")
 
 
-def measure(arguments: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+def measure(arguments: tuple[str, ...], result: str) -> dict[str, tuple[float, float]]:
     """Seconds from the start of ``skws`` to each step, and those that its processes worked by then."""
+    steps = {"first picture": _PICTURE, "first result": result}
     found: dict[str, tuple[float, float]] = {}
     with TemporaryDirectory() as folder, _started(arguments, folder) as (process, terminal):
         began = time.monotonic()
         shown = ""
-        while len(found) < len(_STEPS) and time.monotonic() - began < _MOST:
+        while len(found) < len(steps) and time.monotonic() - began < _MOST:
             shown += _read(terminal)
             text = _ESCAPES.sub("", shown)
-            for step, sign in _STEPS.items():
+            for step, sign in steps.items():
                 if step not in found and sign in text:
                     found[step] = (time.monotonic() - began, _worked(process))
     return found
@@ -50,7 +54,8 @@ def measure(arguments: tuple[str, ...]) -> dict[str, tuple[float, float]]:
 def _started(arguments: tuple[str, ...], folder: str) -> Iterator[tuple[int, int]]:
     process, terminal = pty.fork()
     if not process:
-        home = {"XDG_STATE_HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "xterm-256color"}
+        kept = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+        home = {**dict.fromkeys(kept, folder), "TERM": "xterm-256color"}
         command = [sys.executable, "-m", "skws", *arguments]
         os.execve(sys.executable, command, {**os.environ, **home})
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
@@ -89,13 +94,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--source")
+    parser.add_argument("--query", default="")
+    parser.add_argument("--result", default="Travolta")
     given = parser.parse_args()
     schema, replay = map(str, movie_files())
-    source = ("--schema", schema, "--replay", replay, "--speed", "1e9")
-    engine = ("--engine", "spark") if given.spark else ()
-    arguments = ("tui", *source, *engine, "--fresh", PAPER_QUERY)
+    films = ("--schema", schema, "--replay", replay, "--speed", "1e9", PAPER_QUERY)
+    shown = (given.source, *given.query.split()) if given.source else films
+    arguments = ("tui", "--fresh", *(("--engine", "spark") if given.spark else ()), *shown)
     for _ in range(given.runs):
-        found = measure(arguments)
+        found = measure(arguments, given.result)
+        Path(f"{given.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # not seen before, in the next run, too
         print(
             "  ".join(f"{step} {told:.2f} s ({worked:.2f} worked)" for step, (told, worked) in found.items())
         )

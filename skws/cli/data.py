@@ -55,8 +55,12 @@ class Data(NamedTuple):
         return bool(self.address) and not self.database and not self.address.startswith((_REPLAY, KAFKA, "-"))
 
 
-def live_data(words: Sequence[str], source: str | None, replay: Sequence[Path] | None) -> Data:
-    """The data of a command that follows it. Raises UsageError."""
+def live_data(
+    words: Sequence[str], source: str | None, replay: Sequence[Path] | None, *, needed: bool = True
+) -> Data:
+    """The data of a command that follows it; none, unless it is ``needed``. Raises UsageError."""
+    if not (needed or source is not None or replay or (words and _is_data(words[0]))):
+        return Data("", (), tuple(words))
     address, rest = _given(words, source, replay)
     if address is not None:
         return Data(address, (), rest)
@@ -98,13 +102,17 @@ def _given(
     if not words:
         raise UsageError(f"no data: expected SOURCE: {options.SOURCES}")
     first, *rest = words
-    if is_address(first) or os.path.lexists(first):
+    if _is_data(first):
         return first, tuple(rest)
     hint = " (everything after -- is the query; put options before it)" if _misplaced(words) else ""
     raise UsageError(
         f"{first}: no such file or folder{nearest_file(Path(first))}; expected SOURCE before the query:"
         f" {options.SOURCES}{hint}"
     )
+
+
+def _is_data(word: str) -> bool:
+    return is_address(word) or os.path.lexists(word)
 
 
 def _misplaced(words: Sequence[str]) -> bool:

@@ -75,7 +75,7 @@ def tui(
     from skws_tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
-    data = live_data(query or [], source, replay)
+    data = live_data(query or [], source, replay, needed=schema is None)  # a schema can be shown alone
     if data.address == "-":
         raise UsageError("the source - is standard input, from which the terminal UI reads keys")
     given |= {"source": data.address, "replay": data.replay}

@@ -16,9 +16,9 @@ SCHEMA = str(movie_files()[0])
     ("arguments", "code", "message"),
     [
         ((), 2, "needs a terminal"),
-        (("--source", "a", "--replay", "b"), 2, "mean the same"),
-        (("--source", "-"), 2, "reads keys from standard input"),
-        (("--master", "local[2]"), 2, "--engine spark"),
+        (("--source", "a", "--replay", "b"), 2, "expected one of them"),
+        (("--source", "-"), 2, "from which the terminal UI reads keys"),
+        (("--engine", "local", "--master", "local[2]"), 2, "--engine spark"),
         (("--serve", "--host", "0.0.0.0"), 2, "--open-to-others"),
         (("--export-to", "."), 2, "--serve"),
         (("--serve", "--export-to", "no/such/folder"), 2, "expected a folder that is there"),

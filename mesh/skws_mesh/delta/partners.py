@@ -34,6 +34,7 @@ class Partners:
         self._pairs = pairs
         self._bits = _LEAST_BITS
         self._size = 0
+        self._set = 0  # bits of all rows, about
         self._matrix = self._rows(0)
 
     def extend(self, live: int) -> None:
@@ -46,13 +47,14 @@ class Partners:
         self.renew(np.arange(first, live, dtype=np.int64))
 
     def renew(self, slots: Ints) -> None:
-        """Make some tuples' rows anew; all of them, and wider, where these become crowded."""
+        """Make some tuples' rows anew; all of them, and wider, once rows are crowded on average."""
         for begin in range(0, len(slots), _AT_ONCE):
             some = slots[begin : begin + _AT_ONCE]
             position, words = self._words.of(some)
             of, entries = self._pairs.from_words(words)
-            if len(entries) << _SPARSE > len(some) << self._bits and self._bits < _MOST_BITS:
-                self._bits += 1
+            self._set += len(entries)
+            if self._set << _SPARSE > max(self._size, _AT_ONCE) << self._bits and self._bits < _MOST_BITS:
+                self._bits, self._set = self._bits + 1, 0
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
                 return
@@ -72,6 +74,7 @@ class Partners:
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""
         kept = np.flatnonzero(slots >= 0)
+        self._set = self._set * len(kept) // max(1, self._size)
         self._matrix[: len(kept)] = self._matrix[kept]
         self._size = len(kept)
 

@@ -225,15 +225,24 @@ class ResultEmitter:
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
     def _rows(self, found: Partials) -> Unformed:
-        numbered = np.zeros(len(self._live) + 1, dtype=np.int64)
-        numbered[found.members] = 1  # NO_MEMBER, being -1, takes the last place
-        slots = np.flatnonzero(numbered[:-1])
-        numbered[slots] = np.arange(len(slots))
+        slots, members = self._members(found.members)
         queries = self._shown.places(found.query)
         networks = self._shown.meshes(queries) << 32 | found.operator
         some, kinds = kinds_of(networks)
         which = self._readings.numbers(networks[some].tolist()).take(kinds)
-        return Unformed(which, queries, numbered.take(found.members), self._known.names(slots))
+        return Unformed(which, queries, members, self._known.names(slots))
+
+    def _members(self, members: Ints) -> tuple[Ints, Ints]:
+        """The slots of members, each once, and the members as numbers of these; 0 for NO_MEMBER."""
+        if members.size < len(self._live) >> 4:
+            slots = distinct(members[members != NO_MEMBER])
+            return slots, np.searchsorted(slots, members)
+        numbered = np.zeros(len(self._live) + 1, dtype=np.int64)
+        numbered[members] = 1  # NO_MEMBER, being -1, takes the last place
+        slots = np.flatnonzero(numbered[:-1])
+        numbered[slots] = np.arange(len(slots))
+        numbered[-1] = 0
+        return slots, numbered.take(members)
 
     def _described(self, query: int) -> tuple[KeywordQuery, int]:
         formed = self._queries(query)
@@ -274,15 +283,16 @@ class ResultEmitter:
 
     def retractions(self, gone: Partials) -> list[Event]:
         """The retractions of results one of whose tuples was deleted."""
-        slots = distinct(gone.members[gone.members != NO_MEMBER])
-        deleted = np.full(len(self._live) + 1, FOREVER)  # by slot; NO_MEMBER, being -1, takes the last place
-        for slot in self._known.followed.keys() & slots.tolist():
-            ended_at = self._known.followed[slot].ended_at
-            deleted[slot] = FOREVER if ended_at is None else ended_at
-        ends = np.append(self._live.tuples.end, FOREVER)
-        first = ends.take(gone.members) == gone.end[:, None]
-        times = np.where(first, deleted.take(gone.members), FOREVER).min(axis=1)
-        return self.taken_back(gone, times, gone.end)
+        if not len(gone):
+            return []
+        slots, members = self._members(gone.members)
+        followed = map(self._known.followed.get, slots.tolist())
+        deleted = [None if known is None else known.ended_at for known in followed]
+        times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
+        ends = self._live.tuples.end.take(slots)
+        first = (ends.take(members) == gone.end[:, None]) & (gone.members != NO_MEMBER)
+        ended_at = np.where(first, times.take(members), FOREVER).min(axis=1)
+        return self.taken_back(gone, ended_at, gone.end)
 
     def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their places in the output."""

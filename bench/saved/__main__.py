@@ -1,0 +1,44 @@
+"""Run as ``python -m bench.saved scale`` or ``courts``: one table each; times of one are (median, worst)."""
+
+from __future__ import annotations
+
+import argparse
+
+from bench.saved import courts, scale
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.saved", description=__doc__)
+    tables = parser.add_subparsers(dest="table", required=True)
+    by_number = tables.add_parser("scale", help="queries over the heavy load, by their number")
+    by_number.add_argument("--numbers", default=",".join(map(str, scale.NUMBERS)))
+    dockets = tables.add_parser("courts", help="a day of dockets, beside a percolator")
+    dockets.add_argument("--changes", type=int, default=42_664)
+    dockets.add_argument("--hub", type=int, default=10_000)
+    dockets.add_argument("--alerts", type=int, default=10_000)
+    given = parser.parse_args()
+    if given.table == "scale":
+        print("queries    add s  tuples/s  results/tuple  one more, ms    one less, ms    peak MB")
+        for point in scale.points(tuple(map(int, given.numbers.split(",")))):
+            print(
+                f"{point.queries:9,}  {point.add_seconds:5.1f}  {point.tuples_per_second:8,.0f}"
+                f"  {point.results_per_tuple:13.1f}  {_times(point.one_more)}  {_times(point.one_less)}"
+                f"  {point.peak_bytes / 1e6:7,.0f}",
+                flush=True,
+            )
+        return
+    print("                        morning, s  a change, ms    the large docket, ms (median, worst)")
+    for each in courts.compare(given.changes, given.hub, given.alerts):
+        print(
+            f"{each.name:22}  {each.load_seconds:10.1f}  {_times(each.change)}  {_times(each.hub)}"
+            f"  {each.together:8.3f}",
+            flush=True,
+        )
+
+
+def _times(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:6.2f} {pair[1]:7.2f}"
+
+
+if __name__ == "__main__":
+    main()

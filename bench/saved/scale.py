@@ -1,0 +1,101 @@
+"""Two-keyword queries over the heavy load, by their number: adding, tuples, one more or less, memory.
+
+The queries ask for two of the load's 10,000 words each, so a word is in one tuple of about 1,250.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Final
+
+from bench.load import HEAVY, WORDS, query_texts
+from bench.peers.children.entry import peak_bytes
+from skws.data.batch import RecordBatch, together
+from skws.formats import BadRecordLog, Replay
+from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.queries.session import Session
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+from skws_windows.window import parse_window
+
+NUMBERS: Final = (1_000, 100_000, 1_000_000)
+_WINDOW: Final = 60 * HEAVY.minutes * HEAVY.relations  # tuples
+_AFTER: Final = {1_000: 60_000, 100_000: 20_000}
+_LEAST: Final = 4_000
+_ONE_MORE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One number of queries. Rates are those of a full window; times of one query are (median, worst), ms."""
+
+    queries: int
+    add_seconds: float
+    tuples_per_second: float
+    results_per_tuple: float
+    one_more: tuple[float, float]
+    one_less: tuple[float, float]
+    peak_bytes: int
+
+
+def points(numbers: tuple[int, ...]) -> Iterator[Scale]:
+    """Each number of queries in a process of its own, on one core."""
+    for number in numbers:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            yield pool.submit(measure, number).result()
+
+
+def measure(number: int) -> Scale:
+    """One number of queries, in this process."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    expect_long_lived_objects()
+    schema = HEAVY.schema()
+    session = Session(Stream(schema, parse_window(schema.window), max_size=HEAVY.max_size, finite=True))
+    begun = process_time()
+    session.add_all([Query(text).named(str(place), HEAVY.max_size) for place, text in _texts(number)])
+    added = process_time() - begun
+    after = _AFTER.get(number, _LEAST)
+    before, measured = _load(_WINDOW + after)
+    for _ in session.process(before):
+        pass
+    begun = process_time()
+    results = sum(1 for _ in session.process(measured))
+    spent = process_time() - begun
+    more, less = _one_by_one(session)
+    return Scale(number, added, after / spent, results / after, more, less, peak_bytes())
+
+
+def _texts(number: int) -> Iterator[tuple[int, str]]:
+    return enumerate(query_texts(number + 1)[1:])
+
+
+def _load(tuples: int) -> list[RecordBatch]:
+    """A window of tuples, then the tuples that are measured."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "load.jsonl"
+        HEAVY.write(path, tuples // HEAVY.relations)
+        read = list(Replay.open(path, HEAVY.schema()).batches(BadRecordLog()))
+    return list(together(read).cut(_WINDOW))
+
+
+def _one_by_one(session: Session) -> tuple[tuple[float, float], tuple[float, float]]:
+    rng = random.Random(7)
+    more, less = [], []
+    for place in range(_ONE_MORE):
+        query = Query(" ".join(rng.sample(WORDS, 2))).named(f"one more {place}", HEAVY.max_size)
+        begun = perf_counter()
+        session.add(query)
+        more.append((perf_counter() - begun) * 1e3)
+        begun = perf_counter()
+        session.remove(query.name)
+        less.append((perf_counter() - begun) * 1e3)
+    return (median(more), max(more)), (median(less), max(less))

@@ -141,7 +141,18 @@ def _python_values(column: pa.Array) -> list[Any]:
     if numeric and column.null_count == 0:
         # A sixth of the time of to_pylist.
         return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:  # Arrow does not look into texts when it reads them
+        return [_text_if_valid(value) for value in column.cast(pa.large_binary()).to_pylist()]
+
+
+def _text_if_valid(value: bytes | None) -> str | bytes | None:
+    """A text; its bytes if they are not UTF-8, which no conversion takes."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _instant(kind: pa.DataType) -> Callable[[Any], int] | None:
@@ -422,8 +433,12 @@ def _part(batch: pa.RecordBatch, number: int, relation: Relation) -> _Part:
 
 
 def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
+    """The column in the type that blocks hold. Raises ArrowInvalid for a text that is not UTF-8."""
     wanted = STORED[kind]
-    return column if column.type == wanted else column.cast(wanted)
+    stored = column if column.type == wanted else column.cast(wanted)
+    if wanted == pa.string():
+        stored.validate(full=True)
+    return stored
 
 
 def _integers(time: pa.Array) -> Ints:

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.data.record import BadRecord, Record
+from skws.formats import BadRecordLog, Replay
+from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
-from tests.formats.samples import T, items
+from tests.formats.samples import PLAYS, SCHEMA, T, items
 
 
 def schema_of(kind: AttributeType) -> Schema:
@@ -93,3 +95,20 @@ def test_json_lines_are_read_without_arrow(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["1", "False"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_texts_that_are_not_utf_8_are_told(tmp_path: Path, kind: pa.DataType) -> None:
+    """Arrow writes and reads them unseen."""
+    raw = pa.large_binary() if kind == pa.large_string() else pa.binary()
+    roles = pa.array([b"ok", b"\x90", None], raw).view(kind)
+    table = pa.table(
+        {"mid": [1, 2, 3], "role": roles, "time": pa.array([10**6, 2 * 10**6, 3 * 10**6], pa.timestamp("us"))}
+    )
+    pq.write_table(table, tmp_path / "plays.parquet")
+    first, broken, last = items(tmp_path / "plays.parquet")
+    assert (first, last) == (Record(PLAYS, 1_000_000, (1, "ok")), Record(PLAYS, 3_000_000, (3, None)))
+    assert isinstance(broken, BadRecord)
+    assert broken.reason == "plays.role: expected a text, got b'\\x90'"
+    with pytest.raises(SourceError, match=r"plays\.parquet: cannot read as Parquet: .*UTF"):
+        list(Replay.open(tmp_path / "plays.parquet", SCHEMA).batches(BadRecordLog()))

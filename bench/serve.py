@@ -68,8 +68,8 @@ class Server:
 
     def cpu(self) -> float:
         """Seconds that it has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
     def live(self) -> int:
         lines = self.ask("GET", "/metrics").decode().splitlines()
@@ -138,19 +138,18 @@ def search(folder: Path, schema: Path, count: int, size: int) -> None:
         server.ask("POST", "/search", {"query": " ".join(words[:2]), "time_limit": 30})  # learns the rest
         print(f"{before:,} live tuples, {len(set(words)):,} words; T_max {size}, the best 20")
         for how, texts in queries.items():
-            seconds, answers = [], []
+            seconds, used, answers = [], [], []
             for text in texts:
-                began = time.perf_counter()
+                began, before_it = time.perf_counter(), server.cpu()
                 asked = {"query": text, "max_size": size}
                 told = _tried(partial(server.ask, "POST", "/search", asked))
                 seconds.append(time.perf_counter() - began)
+                used.append(server.cpu() - before_it)
                 answers.append(orjson.loads(told) if told else {"found": 0, "complete": False})
             found = sorted(answer["found"] for answer in answers)
             broken = sum(not answer["complete"] for answer in answers)
-            print(
-                f"{how}: {quantiles(seconds)}; results: median {found[count // 2]:,}, most {found[-1]:,};",
-                end=" ",
-            )
+            print(f"{how}: {quantiles(seconds)}; of the processor {quantiles(used)}", end="; ")
+            print(f"results: median {found[count // 2]:,}, most {found[-1]:,}", end="; ")
             print(f"{broken} of {count} not complete in 5 s")
 
 

@@ -220,6 +220,24 @@ class Replay:
             return parquet.plain(self._streams, self.schema)
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
+    def parts(self) -> Iterator[Replay]:
+        """The splits, each alone, if they follow each other in order of time; else all together."""
+        if not self.in_order or self._columnar:
+            yield self
+            return
+        for split in self.splits:
+            yield self._of((split,))
+
+    def since(self, part: int) -> Replay:
+        """The parts from one on."""
+        return self._of(self.splits[part:]) if part else self
+
+    def _of(self, splits: Sequence[Split]) -> Replay:
+        """Some splits, which are known to be in order of time."""
+        replay = Replay(splits, self.schema)
+        replay.__dict__["in_order"] = True
+        return replay
+
     @property
     def _columnar(self) -> bool:
         return all(s.format is Format.PARQUET and s.relation is not None for s in self.splits)

@@ -33,6 +33,7 @@ from skws_schema.errors import SourceError
 
 if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.record import Record
+    from skws.data.time_buckets import TimeBuckets
     from skws.jobs.metrics import Metrics
     from skws.queries.windowed.window_span import WindowSpan
     from skws.results.model import LiveResult
@@ -147,6 +148,12 @@ class JobListener(Protocol):
     def miss(self) -> None:
         """Some records went by unseen: they came too fast."""
 
+    def moved(self) -> None:
+        """The job has moved to another instant: all that it gave before no longer holds.
+
+        The live records and the live results of that instant follow.
+        """
+
 
 class BatchListener(Protocol):
     """Sees each micro-batch once its results are known, before they are written to sinks.
@@ -220,6 +227,10 @@ def open_host(job: Job, control: RunControl, **options: Any) -> Host:
     return host
 
 
+Move: TypeAlias = int | Literal["next", "previous"]
+"""An instant of a replay, in microseconds; or the next or previous one that has records."""
+
+
 class RunControl:
     """Controls a job from any thread. The job, which acts between two micro-batches, reads from it.
 
@@ -235,6 +246,9 @@ class RunControl:
         self._futures: dict[str, Future[Answer]] = {}
         self._lock = Lock()
         self._status = Status()
+        self._move: Move | None = None
+        self.times: TimeBuckets | None = None
+        """The times of all records, of a replay; None until they are known, and for other sources."""
         self._thread = Thread(target=run, name="skws job", daemon=True)
 
     @property
@@ -270,6 +284,20 @@ class RunControl:
     def set_speed(self, speed: float) -> None:
         """Multiply a replay's own speed; other sources ignore it."""
         self.pace.set_rate(speed)
+
+    def seek(self, move: Move) -> None:
+        """Move a replay to an instant, at which it goes on; the latest of several moves is carried out."""
+        self._move = move
+
+    def take_move(self) -> Move | None:
+        """The move that is wanted; for the job's thread."""
+        move, self._move = self._move, None
+        return move
+
+    @property
+    def moving(self) -> bool:
+        """True if a move is wanted."""
+        return self._move is not None
 
     def status(self) -> Status:
         return replace(self._status, paused=self.pace.paused, speed=self.pace.rate)

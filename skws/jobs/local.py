@@ -11,10 +11,11 @@ from uuid import uuid4
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import Item, Record
+from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, ending_on_signals, paced
-from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, RunControl
+from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BatchSizer, Input, Intake
 from skws.jobs.journal import Entry, Recent
@@ -38,7 +39,7 @@ from skws_purging.retention import LogPart, Retention
 from skws_schema.errors import SourceError, StateError, UsageError
 from skws_schema.memory import explain_refusals
 from skws_schema.model import Schema
-from skws_windows.window import MICROSECOND
+from skws_windows.window import MICROSECOND, TimeWindow
 
 if TYPE_CHECKING:
     from skws.queries.windowed.window_span import WindowSpan
@@ -204,6 +205,8 @@ class LocalWatch:
         """Take one micro-batch through all stages; False if there was nothing to do."""
         if self._start is not None:
             return self._poll_tables(self._start)
+        if (move := self.control.take_move()) is not None:
+            self._move(move)
         commands, polled = self._poll()
         busy = bool(commands or len(polled.read) or (polled.ended and self.worker.live.waits))
         with self.turns.turn():
@@ -227,6 +230,7 @@ class LocalWatch:
         began = perf_counter()
         polled = self._input.poll(self._offset, self.sizer.limit)
         self.gauges.spent("read", perf_counter() - began)
+        self.control.times = self._input.feed.times
         return commands, polled
 
     def _take(self, commands: list[Command], polled: Batch) -> None:
@@ -245,6 +249,57 @@ class LocalWatch:
         self.gauges.worked(seconds)
         if commands:
             self._inbox.done(commands, self.worker.standing)
+
+    def _move(self, move: Move) -> None:
+        """Move a replay to an instant. A micro-batch under way is complete before."""
+        times, feed, now = self.control.times, self._input.feed, self.event_time
+        if times is None or times.first is None or times.last is None or not self._may_move:
+            self._log.warning("source", "this job cannot move in time: only replays without a checkpoint can")
+            return
+        if isinstance(move, str):
+            following = feed.next_time if move == "next" else None if now is None else now - 1
+            if following is None:
+                return
+            move = following
+        time = min(max(move, times.first), times.last)
+        start = self._needed_from(time)
+        with self.turns.turn():
+            self._state = "running"
+            if now is None or time < now or start > now:
+                self._rebuild(start, time)
+            else:
+                for batch in feed.seek(None, time):
+                    self._take([], batch)
+                    self._offset = batch.end
+
+    @property
+    def _may_move(self) -> bool:
+        return self._checkpoint is None and self._listener is None
+
+    def _needed_from(self, time: int) -> int:
+        """The time of the first records that the state at ``time`` depends on."""
+        operators = self.worker.live.operators.values()
+        windows = {self.request.plan_window, *self.worker.live.keeps}
+        lengths = [window.length for window in windows if isinstance(window, TimeWindow)]
+        if len(lengths) < len(windows) or any(each.keeps is None for each in operators):
+            return EARLIEST
+        # As in logs, since the number of a tuple among equal ones depends on those alive at its start.
+        return time - 2 * max(lengths) - self.request.stream.lateness
+
+    def _rebuild(self, start: int, time: int) -> None:
+        """Begin anew from the records since ``start``; queries then find what is alive at ``time``."""
+        standing = self.standing
+        self._prepare(replace(self.request, schema=self.schema, queries={}))
+        self.worker.load_tables(self._tables)
+        if self._onlooker is not None:
+            self._onlooker.moved()
+            self._onlooker.load_tables(self._tables)
+        for batch in self._input.feed.seek(start, time):
+            self._take([], batch)
+            self._offset = batch.end
+            if self.control.moving:
+                break  # to another instant: the queries are added in any case
+        self._take([Command.adding(one) for one in standing], Batch(NOTHING, self._offset))
 
     def _logged(self, commands: list[Command], polled: Batch) -> Entry:
         """The micro-batch, appended to the log."""
@@ -410,6 +465,7 @@ class LocalWatch:
         offset, items = begun
         if not self._input.tables_pending:
             tables = self._good_rows(items)
+            self._tables = list(tables)
             if self._checkpoint is not None:
                 self._checkpoint.begin(tables, offset)
             self.worker.load_tables(tables)

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from skws.data.batch import Chunk
 from skws.data.record import Item
+from skws.data.time_buckets import TimeBuckets
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.model import Schema
 
@@ -81,6 +82,23 @@ class Feed(Protocol):
     def lag(self, offset: Offset) -> str:  # noqa: ARG002 - most sources cannot tell
         """How much of the source comes after ``offset``, as a line for the user; empty if unknown."""
         return ""
+
+    @property
+    def times(self) -> TimeBuckets | None:
+        """The times of all records, of a source that can ``seek``; None until they are known."""
+        return None
+
+    @property
+    def next_time(self) -> int | None:
+        """The time of the next record, of a source that can ``seek``; None at its end."""
+        return None
+
+    def seek(self, start: int | None, now: int) -> Iterator[Batch]:  # noqa: ARG002 - most sources cannot
+        """The records from the time ``start`` to ``now``; later polls go on from there at the source's pace.
+
+        ``start``: None continues where the feed stands. There is at least one batch, perhaps an empty one.
+        """
+        raise SourceError(f"{type(self).__name__}: only a replay can be sought")
 
     def change_schema(self, schema: Schema) -> None:
         """Read records by a later schema of the same search, from the next poll on.

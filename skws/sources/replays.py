@@ -4,13 +4,17 @@ Offsets count items, bad records first (they have no time), and the records of
 the latest time. So they stay valid when a new schema changes which records are
 bad. Only when an item comes out depends on the clock; the items between two
 offsets do not.
+
+To seek an instant, records are read from the part of the files that holds the
+first one wanted: the first reading notes the earliest time of each part.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +22,7 @@ import numpy as np
 
 from skws.data.batch import NO_RECORDS, Chunk, Ints, RecordBatch, together
 from skws.data.record import BadRecord, Item
+from skws.data.time_buckets import TimeBuckets
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.replay import MEMORY_RECORDS, Replay
 from skws.sources.feed import (
@@ -33,6 +38,10 @@ from skws.spec.enums import OnError
 from skws_schema.model import Schema
 
 _LATEST: Final = (1 << 62) - 1  # later than any time of a record
+_PART_BYTES: Final = 1 << 20
+"""Of files in order of time: so much is read in vain at most to seek an instant."""
+_SOUGHT: Final = 16_384
+"""Records of a batch on the way to an instant."""
 
 
 class Timeline:
@@ -103,10 +112,16 @@ class _BadRecords(BadRecordLog):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """The result of a first reading of files in order of time. ``kept``: all records, if they are few."""
+    """The result of a first reading.
+
+    ``kept``: all records, if they are few. ``starts``: the earliest time from each part of the files on, if
+    these are in order of time.
+    """
 
     bad: list[BadRecord]
     kept: list[RecordBatch] | None
+    times: TimeBuckets
+    starts: list[int]
 
 
 class ReplayFeed(Feed):
@@ -151,6 +166,27 @@ class ReplayFeed(Feed):
         notices, self._notices = self._notices, ()
         return Batch(Chunk(taken, bad), self._position.offset(), notices, ended=ended)
 
+    @property
+    def times(self) -> TimeBuckets | None:
+        return None if self._scan is None else self._scan.times
+
+    @property
+    def next_time(self) -> int | None:
+        return self._records.next_time
+
+    def seek(self, start: int | None, now: int) -> Iterator[Batch]:
+        if start is not None:
+            self._position = _Position(0, start)
+            self._bad, self._records = self._items_after(self._position)
+            self._open = True
+        self._origin = (now, self._clock.now())
+        while True:
+            taken = self._records.take(_SOUGHT, now)
+            self._position = self._position.after(0, taken.time)
+            yield Batch(Chunk(taken), self._position.offset())
+            if len(taken) < _SOUGHT:
+                return
+
     def replay(self, start: Offset, end: Offset) -> Chunk:
         bad, records = self._items_after(_Position.of(start))
         count = _Position.of(end).items - _Position.of(start).items
@@ -169,7 +205,7 @@ class ReplayFeed(Feed):
 
     def _items_after(self, position: _Position) -> tuple[list[BadRecord], Timeline]:
         """The items after ``position``: found by its time, or by the number of bad records alone."""
-        bad, batches = self._all()
+        bad, batches = self._all(position.time)
         records = Timeline(batches)
         if position.time is None:
             records.take(max(0, position.items - len(bad)))
@@ -184,27 +220,37 @@ class ReplayFeed(Feed):
         first, began = self._origin or (0, now)
         return min(_LATEST, first + int((now - began) * self._speed))
 
-    def _all(self) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
+    def _all(self, since: int | None = None) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
         """The bad records, and the others in order of time; all are read before the first comes out.
 
-        Files in order of time are then read a second time, unless they hold few
-        records; others are sorted.
+        They are then read a second time, unless they are few: of files in order of time only the parts with
+        records of the time ``since`` or later, others are sorted again.
         """
-        log = _BadRecords()
-        if not self._replay.in_order:
-            batches = self._replay.batches(log)
-            first = list(islice(batches, 1))
-            return log.all, chain(first, batches)
-        if self._scan is None:
-            kept: list[RecordBatch] = []
-            count = 0
-            for batch in self._replay.batches(log):
+        scan = self._scan = self._scan or self._scanned()
+        bad = list(scan.bad)
+        if scan.kept is not None:
+            return bad, iter(scan.kept)
+        part = 0 if since is None else max(bisect_left(scan.starts, since) - 1, 0)
+        return bad, self._replay.since(part).batches(_BadRecords())
+
+    def _scanned(self) -> _Scan:
+        log, times = _BadRecords(), TimeBuckets()
+        kept: list[RecordBatch] = []
+        starts: list[int] = []
+        count = 0
+        for part in self._replay.parts():
+            start = _LATEST
+            for batch in part.batches(log):
                 count += len(batch)
+                times.add(batch.time)
+                if len(batch):
+                    start = min(start, batch.time.item(0))
                 if count <= MEMORY_RECORDS:
                     kept.append(batch)
-            self._scan = _Scan(log.all, kept if count <= MEMORY_RECORDS else None)
-        found = self._scan.kept
-        return list(self._scan.bad), self._replay.batches(_BadRecords()) if found is None else iter(found)
+            starts.append(start)
+        # A part without records is as late as the next one.
+        starts = list(accumulate(reversed(starts), min))[::-1]
+        return _Scan(log.all, kept if count <= MEMORY_RECORDS else None, times, starts)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -418,3 +419,38 @@ async def test_a_pattern_is_asked_for_behind_its_prefix_and_shows_labels() -> No
         await driver.press("f4")
         assert "automaton: 2 states" in driver.text()
         assert "plays [:'vincent'] / p--> q1" in driver.text()
+
+
+@scenario
+async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
+    async with opened(movies(QUERY), size=(120, 36)) as driver:
+        await driver.press("escape")
+        await driver.advance(0.3)
+        assert "tuples" in driver.text()
+        assert "from 1971-12-23" in driver.text()
+        assert "to   2023-10-20" in driver.text()
+        await driver.press("at")
+        driver.app.screen.query_one(Input).value = "1994-10-14"
+        await driver.press("enter")
+        assert driver.metrics.event_time == datetime(1994, 10, 14, tzinfo=UTC).timestamp()
+        assert len(driver.search.results.listed) == 2
+        await driver.press("comma")
+        assert driver.metrics.state == "paused"
+        assert (driver.metrics.event_time or 0) < datetime(1994, 10, 14, tzinfo=UTC).timestamp()
+        assert driver.search.results.listed == []
+        await driver.press("full_stop")
+        assert len(driver.search.results.listed) == 2
+        before = driver.metrics.event_time or 0
+        await driver.press("right", "right", "right")
+        assert (driver.metrics.event_time or 0) > before
+        await driver.press("left", "left", "left", "left")
+        assert (driver.metrics.event_time or 0) < before
+        await driver.pilot.click("TimeLine", offset=(60, 0))
+        await driver.press("space")
+        await driver.advance(3)
+        assert driver.metrics.state == "ended"
+        assert len(driver.search.results.listed) == 2
+        await driver.press("at")
+        driver.app.screen.query_one(Input).value = "yesterday"
+        await driver.press("enter")
+        assert "expected a day or time" in driver.app.view.log[-1].text

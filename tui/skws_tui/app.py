@@ -13,7 +13,10 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
+from skws.data.values import EARLIEST
+from skws.jobs.control import Move
 from skws.jobs.log import Level
+from skws.jobs.metrics import Metrics
 from skws.results.model import LiveResult
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import SkwsError
@@ -36,6 +39,7 @@ from skws_tui.services.user_files import (
 )
 from skws_tui.services.view import View
 from skws_tui.themes import THEMES, default_theme
+from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
     from skws_tui.services.job import LiveJob
@@ -89,6 +93,8 @@ class SkwsApp(FencedApp):
         self._drawn_at = float("-inf")
         self._gap = _LEAST_GAP
         self._waiting: Timer | None = None
+        self._sought: int | None = None
+        self._sought_at: Metrics | None = None
         self.job: LiveJob | None = None
         if new_job is not None:
             self.job = new_job(self._restored(request), self.events)
@@ -226,6 +232,25 @@ class SkwsApp(FencedApp):
         paused = control.status().paused
         (control.resume if paused else control.pause)()
         self.notify("running" if paused else "paused", timeout=1)
+
+    def seek(self, move: Move) -> None:
+        """Move a replay to an instant; a step pauses it."""
+        if self.job is None or self.job.control.times is None:
+            self.notify("only a replay can be moved in time")
+            return
+        if isinstance(move, str):
+            self.job.control.pause()
+        self._sought, self._sought_at = None if isinstance(move, str) else move, self.view.metrics
+        self.job.control.seek(move)
+        self._redraw()
+
+    @property
+    def position(self) -> int | None:
+        """Where a replay stands, in microseconds: at its latest record, or past it where none followed."""
+        now, sought = self.view.event_time, self._sought
+        if now is None or (sought is not None and self._sought_at is self.view.metrics):
+            return sought
+        return max(round(now * MICROSECOND), sought if sought is not None else EARLIEST)
 
     def action_faster(self, step: int) -> None:
         if self.job is not None:

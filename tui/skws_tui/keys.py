@@ -17,6 +17,7 @@ ACTIONS: Final = frozenset(
         *("trees", "filter-relation", "next-result", "previous-result", "follow", "oldest-result"),
         *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
         *("save-schema", "apply-schema", "infer-schema", "undo"),
+        *("seek-back", "seek-on", "step-back", "step-on", "go-to"),
     }
 )
 """Ids of bindings; a test compares them to the bindings that exist."""

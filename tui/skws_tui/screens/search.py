@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from rich.cells import cell_len
 from textual import events, work
@@ -14,12 +14,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from skws.data.values import MalformedError, timestamp
 from skws.results.model import LiveResult
 from skws.sinks.text import visible
 from skws_schema.plural import counted
+from skws_tui.fence import Failed
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
-from skws_tui.services.drawing import Columns, Drawer, plain_text
+from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
 from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.typed import parse_typed, text_of
 from skws_tui.widgets.line_input import FilterBox
@@ -27,6 +29,7 @@ from skws_tui.widgets.query_bar import QueryBar
 from skws_tui.widgets.result_list import ResultList
 from skws_tui.widgets.result_pane import WIDE, ResultPane, why_empty
 from skws_tui.widgets.search_box import QueryBox, SearchBox
+from skws_tui.widgets.time_line import TimeLine
 from skws_tui.widgets.window_lines import WindowLines
 
 _SHORT: Final = 20
@@ -43,6 +46,11 @@ class SearchScreen(FilteredScreen):
         Binding("u", "undo_remove", "undo", id="undo-remove"),
         Binding("o", "order", "sort", id="order"),
         Binding("space", "app.pause", "pause", id="pause"),
+        Binding("left", "seek(-1)", "seek", key_display="←→", id="seek-back"),
+        Binding("right", "seek(1)", "Seek on", show=False, id="seek-on"),
+        Binding("comma", "step('previous')", "Step back", show=False, id="step-back"),
+        Binding("full_stop", "step('next')", "step", id="step-on"),
+        Binding("at", "go_to", "Go to a time", show=False, id="go-to"),
         Binding("t", "trees", "trees", id="trees"),
         Binding("e", "ended", "ended", id="keep-ended"),
         Binding("r", "relation", "relation", id="filter-relation"),
@@ -70,6 +78,7 @@ class SearchScreen(FilteredScreen):
         yield FilterBox("results")
         yield ResultPane(Drawer(self.skws.view, self.palette))
         yield WindowLines()
+        yield TimeLine(self.skws.job, self.palette)
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -98,12 +107,16 @@ class SearchScreen(FilteredScreen):
     def bar(self) -> QueryBar:
         return self.query_one(QueryBar)
 
+    @property
+    def time_line(self) -> TimeLine:
+        return self.query_one(TimeLine)
+
     def refresh_view(self) -> None:
         view, session = self.skws.view, self.skws.session
         if self._drawn_theme != self.app.theme or self.results.drawer.schema is not view.schema:
             self._drawn_theme = self.app.theme
             self.results.redraw(Drawer(view, self.palette))
-            self.query_one(SearchBox).palette = self.bar.palette = self.palette
+            self.query_one(SearchBox).palette = self.bar.palette = self.time_line.palette = self.palette
             self.query_one(SearchBox).draw()
         if self._wanted and self._wanted in view.queries:
             selected, self._wanted = self._wanted, ""
@@ -114,6 +127,9 @@ class SearchScreen(FilteredScreen):
         self._show_list()
         self.pane.draw_detail()
         self.query_one(WindowLines).show(view, self.bar.selected, self.palette)
+        self.time_line.query_text = self._selected().query
+        self.time_line.position = self.skws.position
+        self.time_line.refresh()
 
     def _show_list(self) -> None:
         """Bring the list up to date, only if it has changed."""
@@ -224,8 +240,12 @@ class SearchScreen(FilteredScreen):
         self.pane.set_class(event.size.height < _SHORT, "short")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Undo is there once a query was removed."""
-        return bool(self._removed) if action == "undo_remove" else True
+        """Undo is there once a query was removed, and moves in time over a replay."""
+        if action == "undo_remove":
+            return bool(self._removed)
+        if action in {"seek", "step", "go_to"}:
+            return self.skws.job is not None and self.skws.job.control.times is not None
+        return True
 
     def action_back(self) -> None:
         """Leave the filter, then the network and the relation."""
@@ -294,6 +314,32 @@ class SearchScreen(FilteredScreen):
         self.app.push_screen(
             PickScreen("Results whose keywords were found in", choices), self._relation_picked
         )
+
+    def on_time_line_sought(self, message: TimeLine.Sought) -> None:
+        self.skws.seek(message.time)
+
+    def action_seek(self, columns: int) -> None:
+        """Move by some columns of the time line."""
+        now, span = self.skws.position, self.time_line.span
+        if now is not None and span is not None:
+            self.skws.seek(min(max(now + columns * self.time_line.step, span[0]), span[1]))
+
+    def action_step(self, to: Literal["next", "previous"]) -> None:
+        """Pause at the next or previous instant that has records."""
+        self.skws.seek(to)
+
+    def action_go_to(self) -> None:
+        now = self.skws.view.event_time
+        question = "Go to the day or time, such as 1994-10-14 or 2024-05-01 12:30:00:"
+        self.app.push_screen(PromptScreen(question, day_or_time(now or 0)), self._go_to)
+
+    def _go_to(self, text: str | None) -> None:
+        if not text:
+            return
+        try:
+            self.skws.seek(timestamp(text.strip()))
+        except MalformedError:
+            self.skws.post_message(Failed(f"{text}: expected a day or time, such as 1994-10-14 12:30:00"))
 
     def action_pick(self) -> None:
         session = self.skws.session

@@ -35,13 +35,15 @@ class LogLine:
 class JobEvents:
     """Everything new since the app last looked; None means unchanged.
 
-    ``dropped``: results that the app was too slow for. ``queries``: names of all standing queries.
+    ``dropped``: results that the app was too slow for. ``restarted``: the job has moved in time, and the
+    results are those alive there. ``queries``: names of all standing queries.
     ``observed``: the mesh of a query, by its name. ``windows``: the windows of queries over an expression, by
     their names. ``failure``: why the job broke.
     """
 
     results: list[LiveResult] = field(default_factory=list)
     dropped: int = 0
+    restarted: bool = False
     lines: list[LogLine] = field(default_factory=list)
     metrics: Metrics | None = None
     queries: tuple[str, ...] | None = None
@@ -86,6 +88,15 @@ class EventQueue:
             events.observed.update(observed or {})
             events.windows = events.windows if windows is None else windows
             events.failure = failure or events.failure
+            first, self._announced = not self._announced, True
+        if first:
+            self.on_events()
+
+    def restart(self) -> None:
+        """The results so far no longer hold."""
+        with self._lock:
+            self._results.clear()
+            self._events.restarted, self._events.dropped = True, 0
             first, self._announced = not self._announced, True
         if first:
             self.on_events()

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.data.record import Record
+from skws.data.time_buckets import TimeBuckets
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host
 from skws.jobs.log import Level, Log
@@ -29,7 +30,7 @@ from skws_tui.services.events import EventQueue, LogLine
 from skws_tui.services.request import UiRequest
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
-from skws_windows.window import CountWindow, ExpressionWindow
+from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:  # they load behind the first picture
     from skws.keywords.plan import Plan
@@ -67,6 +68,12 @@ class LiveJob:
         """Names of the queries that stand, or will once the host is there."""
         self.networks: Counter[tuple[str, str]] = Counter()
         """Results so far by query and network."""
+        self.found: dict[str, TimeBuckets] = {}
+        """When results began, by the texts of their queries."""
+        # Since the last move, and before it: in part they are the same results.
+        self._found_again: dict[str, TimeBuckets] = {}
+        self._found_before: dict[str, TimeBuckets] = {}
+        self._arrived = TimeBuckets()
         self._new_host = new_host or partial(LiveJob.host_with, lasting=True)
         self._host: Host | None = None
         self._calendar = calendar
@@ -114,6 +121,11 @@ class LiveJob:
         """Change to the schema of a YAML text and keep the live tuples."""
         if not self._refuses():
             self._submit(Command("schema", "", schema=text), self._schema_applied)
+
+    @property
+    def arrivals(self) -> TimeBuckets:
+        """When records arrived; of a replay also those to come."""
+        return self.control.times or self._arrived
 
     def observe(self, name: str) -> None:
         """Report the state of a query's mesh after the next step."""
@@ -178,11 +190,21 @@ class LiveJob:
         left = [record for record in records if record.relation not in gone]
         if not isinstance(self.request.job.plan_window, CountWindow):
             left.sort(key=attrgetter("time"))  # in a source of many files, each has its own order
+        self._arrived.add([record.time for record in left])
         self._live_rows.add(left, host.event_time or 0)
 
     def miss(self) -> None:
         """As a listener of the job."""
         self._live_rows.cut = True
+
+    def moved(self) -> None:
+        """As a listener of the job."""
+        from skws_tui.services.live_rows import LiveRows  # noqa: PLC0415 - loads behind the first picture
+
+        self.rows = LiveRows(self._running.schema, self.request.job.plan_window)
+        self.networks.clear()
+        self._found_before, self._found_again = dict(self.found), {}
+        self.events.restart()
 
     @property
     def _running(self) -> Host:
@@ -223,6 +245,8 @@ class LiveJob:
             return  # it was added again with another prefix
         for key in [key for key in self.networks if key[0] == text]:
             del self.networks[key]
+        for known in (self.found, self._found_again, self._found_before):
+            known.pop(text, None)
         self._running.forget(text)
 
     def _schema_applied(self, answer: Answer) -> None:
@@ -238,7 +262,20 @@ class LiveJob:
 
     def _report_results(self, results: Sequence[LiveResult]) -> None:
         self.networks.update((r.query, r.network) for r in results if isinstance(r, Result) and r.op == "+")
+        self._note_times(results)
         self.events.put(results=results)
+
+    def _note_times(self, results: Sequence[LiveResult]) -> None:
+        """Count results by the time at which they began. After a move some of them come once more."""
+        times: dict[str, list[int]] = {}
+        for result in results:
+            if result.op == "+" and result.start is not None:
+                times.setdefault(result.query, []).append(round(result.start * MICROSECOND))
+        for text, some in times.items():
+            again = self._found_again.setdefault(text, TimeBuckets())
+            again.add(some)
+            before = self._found_before.get(text)
+            self.found[text] = again if before is None else again.larger(before)
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
         """The windows of queries over an expression, by their names."""

@@ -67,6 +67,9 @@ class View:
             self.schema = events.schema
             self.results.folding = parallel_joins(self.schema)
             self._analyzer = None
+        if events.restarted:
+            self.results.clear()
+            self.skipped = 0
         if events.queries is not None:
             self._change_queries(events.queries)
         texts = {text_of(name) for name in self.queries}

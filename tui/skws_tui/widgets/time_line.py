@@ -1,0 +1,115 @@
+"""The time line: how many tuples arrived and how many results were found when, and where the job stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widget import Widget
+
+from skws.sinks.text import instant
+from skws_tui.services.drawing import Palette
+from skws_windows.window import MICROSECOND
+
+if TYPE_CHECKING:
+    from skws_tui.services.job import LiveJob
+
+_LEFT: Final = 9
+_RIGHT: Final = 16
+BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+class TimeLine(Widget):
+    """Two rows of bars, each on a scale of its own; over a replay a click moves to its time.
+
+    ``query_text``: of the query whose results are shown, None for all. ``position``: where the job stands,
+    in microseconds.
+    """
+
+    DEFAULT_CSS = "TimeLine { height: 2; padding: 0 1; }"
+
+    class Sought(Message):
+        """A time was clicked, in microseconds."""
+
+        def __init__(self, time: int) -> None:
+            self.time = time
+            super().__init__()
+
+    def __init__(self, job: LiveJob | None, palette: Palette) -> None:
+        super().__init__()
+        self.palette = palette
+        self.query_text: str | None = None
+        self.position: int | None = None
+        self._job = job
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The times at both ends, in microseconds; None before the first record."""
+        arrivals = None if self._job is None else self._job.arrivals
+        if arrivals is None or arrivals.first is None or arrivals.last is None:
+            return None
+        return arrivals.first, arrivals.last
+
+    @property
+    def step(self) -> int:
+        """The length of a column in microseconds."""
+        first, last = self.span or (0, 0)
+        return max((last - first) // self._columns, 1)
+
+    @property
+    def _columns(self) -> int:
+        return max(self.size.width - _LEFT - _RIGHT, 1)
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.x - 1 - _LEFT
+        if self.span is not None and 0 <= at < self._columns:
+            self.post_message(self.Sought(self.span[0] + at * self.step + self.step // 2))
+
+    def render(self) -> Text:
+        job, span = self._job, self.span
+        if job is None or span is None:
+            return Text("no records yet", self.palette.dim)
+        first, last = span
+        cursor = self._cursor(first, last)
+        arrivals = bars(job.arrivals.columns(self._columns, first, last))
+        results = self._results(job, first, last)
+        since, until = edges(first, last)
+        lines = [
+            self._row("tuples", arrivals, f"from {since}", cursor),
+            self._row("results", results, f"to   {until}", cursor),
+        ]
+        return Text("\n").join(lines)
+
+    def _results(self, job: LiveJob, first: int, last: int) -> str:
+        texts = list(job.found) if self.query_text is None else [self.query_text]
+        counts = [job.found[text].columns(self._columns, first, last) for text in texts if text in job.found]
+        return bars([sum(each) for each in zip(*counts, strict=True)] or [0] * self._columns)
+
+    def _cursor(self, first: int, last: int) -> int:
+        """The column of the position."""
+        if self.position is None:
+            return 0
+        at = (self.position - first) * self._columns // max(last - first, 1)
+        return min(max(at, 0), self._columns - 1)
+
+    def _row(self, left: str, bars: str, right: str, cursor: int) -> Text:
+        dim = self.palette.dim
+        row = Text(no_wrap=True).append(f"{left:<{_LEFT}}", dim).append(bars[:cursor])
+        row.append("│", self.palette.accent).append(bars[cursor + 1 :], dim)
+        return row.append(f" {right}", dim)
+
+
+def edges(first: int, last: int) -> tuple[str, str]:
+    """Both ends of the line, in microseconds, as days; as times if they are of one day."""
+    days, times = zip(*(instant(time // MICROSECOND)[:19].split("T") for time in (first, last)), strict=True)
+    return days if days[0] != days[1] else times
+
+
+def bars(counts: list[int], most: float | None = None) -> str:
+    """A bar for each count, from nothing for 0 to a full one for the largest, or for ``most``."""
+    largest = most or max(counts, default=0)
+    return "".join(
+        BARS[min(int(count / largest * len(BARS)), len(BARS) - 1)] if count else " " for count in counts
+    )

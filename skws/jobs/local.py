@@ -31,7 +31,7 @@ from skws.queries.kinds import checked
 from skws.queries.stream_state import LoggedBatch, changed
 from skws.sinks.base import NONE, Run, Sink
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Offset, Source
+from skws.sources.feed import Batch, Offset, Seekable, Source
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
@@ -230,7 +230,8 @@ class LocalWatch:
         began = perf_counter()
         polled = self._input.poll(self._offset, self.sizer.limit)
         self.gauges.spent("read", perf_counter() - began)
-        self.control.times = self._input.feed.times
+        feed = self._input.feed
+        self.control.times = feed.times if isinstance(feed, Seekable) else None
         return commands, polled
 
     def _take(self, commands: list[Command], polled: Batch) -> None:
@@ -253,7 +254,14 @@ class LocalWatch:
     def _move(self, move: Move) -> None:
         """Move a replay to an instant. A micro-batch under way is complete before."""
         times, feed, now = self.control.times, self._input.feed, self.event_time
-        if times is None or times.first is None or times.last is None or not self._may_move:
+        if (
+            not isinstance(feed, Seekable)
+            or self._checkpoint is not None
+            or self._listener is not None
+            or times is None
+            or times.first is None
+            or times.last is None
+        ):
             self._log.warning("source", "this job cannot move in time: only replays without a checkpoint can")
             return
         if isinstance(move, str):
@@ -266,15 +274,11 @@ class LocalWatch:
         with self.turns.turn():
             self._state = "running"
             if now is None or time < now or start > now:
-                self._rebuild(start, time)
+                self._rebuild(feed, start, time)
             else:
                 for batch in feed.seek(None, time):
                     self._take([], batch)
                     self._offset = batch.end
-
-    @property
-    def _may_move(self) -> bool:
-        return self._checkpoint is None and self._listener is None
 
     def _needed_from(self, time: int) -> int:
         """The time of the first records that the state at ``time`` depends on."""
@@ -286,7 +290,7 @@ class LocalWatch:
         # As in logs, since the number of a tuple among equal ones depends on those alive at its start.
         return time - 2 * max(lengths) - self.request.stream.lateness
 
-    def _rebuild(self, start: int, time: int) -> None:
+    def _rebuild(self, feed: Seekable, start: int, time: int) -> None:
         """Begin anew from the records since ``start``; queries then find what is alive at ``time``."""
         standing = self.standing
         self._prepare(replace(self.request, schema=self.schema, queries={}))
@@ -294,11 +298,13 @@ class LocalWatch:
         if self._onlooker is not None:
             self._onlooker.moved()
             self._onlooker.load_tables(self._tables)
-        for batch in self._input.feed.seek(start, time):
+        for batch in feed.seek(start, time):
             self._take([], batch)
             self._offset = batch.end
             if self.control.moving:
                 break  # to another instant: the queries are added in any case
+        if self.event_time is None:
+            self.gauges.event_time = start  # all records before have expired, and none followed
         self._take([Command.adding(one) for one in standing], Batch(NOTHING, self._offset))
 
     def _logged(self, commands: list[Command], polled: Batch) -> Entry:

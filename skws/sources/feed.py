@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -83,23 +84,6 @@ class Feed(Protocol):
         """How much of the source comes after ``offset``, as a line for the user; empty if unknown."""
         return ""
 
-    @property
-    def times(self) -> TimeBuckets | None:
-        """The times of all records, of a source that can ``seek``; None until they are known."""
-        return None
-
-    @property
-    def next_time(self) -> int | None:
-        """The time of the next record, of a source that can ``seek``; None at its end."""
-        return None
-
-    def seek(self, start: int | None, now: int) -> Iterator[Batch]:  # noqa: ARG002 - most sources cannot
-        """The records from the time ``start`` to ``now``; later polls go on from there at the source's pace.
-
-        ``start``: None continues where the feed stands. There is at least one batch, perhaps an empty one.
-        """
-        raise SourceError(f"{type(self).__name__}: only a replay can be sought")
-
     def change_schema(self, schema: Schema) -> None:
         """Read records by a later schema of the same search, from the next poll on.
 
@@ -109,6 +93,27 @@ class Feed(Protocol):
     def close(self) -> None:
         """Close files and connections. Items that were not committed can be read again."""
         return
+
+
+class Seekable(ABC):
+    """A feed that can go to any instant of its records."""
+
+    @property
+    @abstractmethod
+    def times(self) -> TimeBuckets | None:
+        """The times of all records; None until they are known."""
+
+    @property
+    @abstractmethod
+    def next_time(self) -> int | None:
+        """The time of the next record; None at the end."""
+
+    @abstractmethod
+    def seek(self, start: int | None, now: int) -> Iterator[Batch]:
+        """The records from the time ``start`` to ``now``; later polls go on from there at the feed's pace.
+
+        ``start``: None continues where the feed stands. There is at least one batch, perhaps an empty one.
+        """
 
 
 class Source(Protocol):

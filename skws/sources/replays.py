@@ -30,6 +30,7 @@ from skws.sources.feed import (
     Clock,
     Feed,
     Offset,
+    Seekable,
     Source,
     SystemClock,
     parse_offset,
@@ -124,7 +125,7 @@ class _Scan:
     starts: list[int]
 
 
-class ReplayFeed(Feed):
+class ReplayFeed(Feed, Seekable):
     """The records of replay files in order of time; ``speed`` seconds of them a second, None: all at once."""
 
     def __init__(self, path: Path, schema: Schema, speed: float | None, clock: Clock) -> None:

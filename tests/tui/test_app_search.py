@@ -435,7 +435,7 @@ async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
         assert driver.metrics.event_time == datetime(1994, 10, 14, tzinfo=UTC).timestamp()
         assert len(driver.search.results.listed) == 2
         await driver.press("comma")
-        assert driver.metrics.state == "paused"
+        assert "paused" in driver.text()
         assert (driver.metrics.event_time or 0) < datetime(1994, 10, 14, tzinfo=UTC).timestamp()
         assert driver.search.results.listed == []
         await driver.press("full_stop")

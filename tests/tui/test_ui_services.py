@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from skws.data.record import Record
-from skws.jobs.metrics import Metrics, StageMetrics
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
@@ -23,7 +22,7 @@ from skws_schema.errors import SchemaError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.keys import ACTIONS
-from skws_tui.screens.metrics import figures, sparkline
+from skws_tui.screens.metrics import resampled
 from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.drawing import Columns, Drawer, duration, plain_text, when
 from skws_tui.services.editing import change_text, read_draft
@@ -36,6 +35,7 @@ from skws_tui.services.typed import completed, last_word
 from skws_tui.services.user_files import Session, load_keymap, load_session, save_session, session_file
 from skws_tui.services.view import View
 from skws_tui.themes import default_theme, palette
+from skws_tui.widgets.time_line import bars
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.strategies import examples
 from tests.tui.ui import movies
@@ -340,47 +340,13 @@ def test_drafts_tell_problems_or_draw_the_graph() -> None:
     assert less.warnings
 
 
-def test_sparklines_scale_to_their_largest_point() -> None:
-    assert sparkline([0, 1, 2, 4], 10) == "▁▃▅█"
-    assert sparkline([0, 0], 10) == "▁▁"
-    assert sparkline([1, 2, 3], 2) == "▆█"
-    assert sparkline([], 10) == sparkline([1], 0) == ""
-
-
-def test_the_metrics_tell_how_busy_each_stage_is() -> None:
-    view = View(movies())
-    stages = (StageMetrics("read", 12.34, 0.051), StageMetrics("engine", 1.5, 1.0))
-    metrics = Metrics(
-        at=0,
-        state="running",
-        engine="local",
-        source="replay:r?speed=10",
-        uptime=1,
-        batches=1,
-        batch_seconds=1,
-        tuples=1,
-        deletions=0,
-        late=0,
-        bad=0,
-        rate=1,
-        live_tuples=1,
-        operators=1,
-        waiting=0,
-        results=0,
-        retractions=0,
-        event_time=None,
-        behind="",
-        latency_p50=None,
-        latency_p99=None,
-        stages=stages,
-    )
-    view.absorb(JobEvents(metrics=metrics))
-    lines = figures(view, palette(_theme("textual-dark")), 80, speed=4).plain.splitlines()
-    assert any("local, replay:r ×40" in line for line in lines)
-    told = lines[lines.index("time by stage") + 1 :]
-    read, engine = (line.split()[:4] for line in told)
-    assert (read, engine) == (["read", "5%", "12.3", "s"], ["engine", "100%", "1.5", "s"])
-    assert told[1].endswith("█")
+def test_bars_scale_to_the_largest_and_a_minute_is_resampled() -> None:
+    assert bars([0, 1, 2, 4]) == " ▃▅█"
+    assert bars([1, 2], 4.0) == "▃▅"
+    assert bars([]) == ""
+    assert resampled([1, 5, 2, 3], 2, 4) == [5, 3]
+    assert resampled([1, 5], 4, 4) == [0, 0, 1, 5]
+    assert resampled([7], 6, 3) == [0, 0, 0, 0, 7, 7]
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,10 @@ class SkwsApp(FencedApp):
     def on_failed(self, message: Failed) -> None:
         self.tell("error", message.text, toast=True)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The screen that is shown cannot be gone to."""
+        return not (action == "go" and parameters == (self.current_mode,))
+
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
 

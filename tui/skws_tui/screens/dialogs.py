@@ -18,9 +18,22 @@ from skws_tui.keys import GOING
 from skws_tui.widgets.line_input import LineInput
 
 HELP: Final = """\
+[b]Results[/b]
+  ↑ ↓ or k j      move                  Enter     every value
+  g or Home       the newest, follow    t         whole trees
+  /               filter by words       r         by relation
+  o               sort                  e         hide ended ones
+  y   Y           copy, as JSON         Ctrl+O    export the list
+  [ ]             query left, right     a         add a query
+  x               remove the query      u         undo that
+
+[b]Time[/b]
+  Space pauses and plays on, + and - change the speed of a replay
+  ← → move a replay, . and , step through its instants, @ goes to a time
+
 [b]Screens[/b]
-  F2 search   F3 schema   F4 networks   F5 metrics   F6 log   F1 or ? help
-  Ctrl+P every command   Ctrl+Q quit
+  s or F3 schema   n or F4 networks   m or F5 metrics   l or F6 log
+  Esc or F2 search   ? or F1 help   Ctrl+P every command   q or Ctrl+Q quit
 
 [b]Keywords[/b]
   tarantino travolta       joined tuples that contain both
@@ -37,25 +50,14 @@ HELP: Final = """\
   pattern select a.x, b.y: ...       attributes of its matches, no window
   window open when ... close when ...: ...   windows that the data defines
   Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
-  Tab completes, Up and Down walk the history, Ctrl+R picks from it
-  Ctrl+S saves a query, Ctrl+D takes the suggested correction
-
-[b]Results[/b]
-  j k or arrows   next, previous        g or Home   newest, and follow
-  Enter           whole rows            /           filter
-  y   Y           copy, as JSON         Ctrl+O      export the list
-  [ ]             query left, right     x           remove the query
-  e               keep ended results    i           back to the keywords
-  s               best or newest first
-
-[b]The run[/b]
-  Space pauses and resumes, + and - change the speed of a replay
+  Tab completes or corrects, ↑ and ↓ walk the history, Ctrl+R picks from it
+  Ctrl+S saves a query
 
 [b]Schema[/b]
   Ctrl+S saves, Ctrl+Z undoes, Ctrl+T infers from the source
   Ctrl+J or Ctrl+Enter applies it to the running job
 
-Keys can be changed in keys.yaml, see docs/tui.md.
+Keys can be changed in keys.yaml, see the guide to the terminal UI.
 """
 
 AnswerT = TypeVar("AnswerT")
@@ -175,7 +177,9 @@ class HelpScreen(Dialog[None]):
         Binding("escape,f1,q,question_mark", "close", "Back"),
         *GOING,
     ]
-    DEFAULT_CSS = "HelpScreen #box { width: 84; max-width: 100%; max-height: 100%; }"
+    DEFAULT_CSS = (
+        "HelpScreen #box { width: 80; max-width: 100%; max-height: 100%; scrollbar-size-vertical: 1; }"
+    )
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="box") as box:

@@ -1,36 +1,38 @@
-"""Metrics of the job as lines: a name, the number now, and a sparkline of the last minute."""
+"""Metrics of the job in groups: each on one scale of its own, over the last minute."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rich.cells import set_cell_size
-from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
-from skws.sinks.text import instant, visible
+from skws.sinks.text import visible
 from skws_tui.screens.live import LiveScreen
-from skws_tui.services.drawing import Palette, duration
+from skws_tui.services.drawing import Palette, day_or_time, duration
 from skws_tui.services.view import View
+from skws_tui.widgets.time_line import bars
 
 _STATM: Final = Path("/proc/self/statm")
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_NAME: Final = 24
-_VALUE: Final = 14
+_NAME: Final = 22
+_NUMBER: Final = 12
+_MOST: Final = 100
+"""The longest line of bars."""
 
 
 class MetricsScreen(LiveScreen):
-    """One line a number."""
+    """Rates, counts and delays."""
 
     name_shown = "metrics"
-    CSS = "MetricsScreen VerticalScroll { padding: 0 1; }"
+    CSS = "MetricsScreen VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,12 +53,23 @@ class MetricsScreen(LiveScreen):
         self._lines = lines
 
 
-class _Figure(NamedTuple):
-    """``history``: the name of the numbers over time, empty for none."""
+class _Row(NamedTuple):
+    """``history``: the name of the numbers over time; ``value`` now, ``total`` so far, empty for none."""
 
     name: str
     value: str
-    history: str = ""
+    total: str
+    history: str
+
+
+class _Group(NamedTuple):
+    """Rows on one scale, from 0 to the largest of their numbers or to ``most``; ``unit`` names it."""
+
+    title: str
+    unit: str
+    rows: Sequence[_Row]
+    most: float | None = None
+    total: str = ""
 
 
 def figures(
@@ -75,69 +88,86 @@ def figures(
     metrics = view.metrics
     if metrics is None:
         return Text("The engine has not started yet.", palette.dim)
-    sections = {
-        "stream": _stream(metrics),
-        "relations": [_Figure(r.name, f"{r.rate:,.1f}/s", f"relation {r.name}") for r in metrics.relations],
-        "queries": [
-            _Figure(q.name, f"{q.results:,}  {q.rate:,.1f}/s", f"query {q.name}") for q in metrics.queries
-        ],
-        "engine": _engine(metrics, memory, speed),
-    }
-    if stages and metrics.stages:
-        sections["time by stage"] = [
-            _Figure(s.name, f"{s.busy:4.0%}  {s.seconds:,.1f} s", f"stage {s.name}") for s in metrics.stages
-        ]
-    lines = []
-    for title, section in sections.items():
-        lines.append(Text(title, "bold"))
-        lines += [_line(figure, view, palette, width) for figure in section]
-        if title == "queries" and not metrics.queries:
-            lines.append(Text("  none stands", palette.dim))
+    room = max(min(width - _NAME - 2 * _NUMBER - 4, _MOST), 1)
+    lines = list(_facts(metrics, palette, memory, speed))
+    for group in _groups(metrics, stages=stages):
+        lines.append(Text())
+        lines += _drawn(group, view, palette, room)
     return Text("\n").join(lines)
 
 
-def _stream(metrics: Metrics) -> Iterator[_Figure]:
-    yield _Figure("tuples/s", f"{metrics.rate:,.0f}", "tuples/s")
-    yield _Figure("tuples", f"{metrics.tuples:,}")
-    yield _Figure("deletions", f"{metrics.deletions:,}")
-    yield _Figure("late", f"{metrics.late:,}")
-    yield _Figure("bad", f"{metrics.bad:,}")
-    when = "none yet" if metrics.event_time is None else instant(int(metrics.event_time))
-    yield _Figure("event time", when)
-    yield _Figure("lag", metrics.behind or "none known")
-
-
-def _engine(metrics: Metrics, memory: int | None, speed: float) -> Iterator[_Figure]:
+def _groups(metrics: Metrics, *, stages: bool) -> Iterator[_Group]:
+    rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{metrics.tuples:,}", "tuples/s")]
+    rows += [_Row(r.name, f"{r.rate:,.1f}", f"{r.tuples:,}", f"relation {r.name}") for r in metrics.relations]
+    yield _Group("tuples arriving", "a second", rows, total="so far")
+    found = [_Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries]
+    yield _Group("results found", "a second", found, total="so far")
     # Ended tuples that are not purged yet are held; queries of several kinds hold the same tuples.
-    yield _Figure("tuples held", f"{metrics.live_tuples:,}", "live tuples")
-    yield _Figure("waiting partials", f"{metrics.waiting:,}", "waiting partials")
-    yield _Figure("operators used", f"{metrics.operators:,}")
-    yield _Figure("results/s", f"{sum(query.rate for query in metrics.queries):,.1f}", "results/s")
-    yield _Figure("latency p50", _milliseconds(metrics.latency_p50))
-    yield _Figure("latency p99", _milliseconds(metrics.latency_p99), "latency p99")
+    held = [
+        _Row("tuples", f"{metrics.live_tuples:,}", "", "live tuples"),
+        _Row("partial results", f"{metrics.waiting:,}", "", "waiting partials"),
+    ]
+    yield _Group("held in memory", "now", held)
+    delays = [
+        _Row("half of the results", _milliseconds(metrics.latency_p50), "", "latency p50"),
+        _Row("99 % of the results", _milliseconds(metrics.latency_p99), "", "latency p99"),
+    ]
+    yield _Group("delay from tuple to result", "at most", delays)
+    if stages and metrics.stages:
+        work = [
+            _Row(s.name, f"{s.busy:.0%}", f"{s.seconds:,.1f} s", f"stage {s.name}") for s in metrics.stages
+        ]
+        yield _Group("work", "of the time", work, 1.0, "so far")
+
+
+def _facts(metrics: Metrics, palette: Palette, memory: int | None, speed: float) -> Iterator[Text]:
+    """Numbers without a history, in lines."""
+    counts = [(metrics.deletions, "deleted"), (metrics.late, "late"), (metrics.bad, "bad")]
+    when = "none yet" if metrics.event_time is None else day_or_time(int(metrics.event_time))
+    facts = [
+        ("source", visible(_source(metrics.source, speed))),
+        ("engine", f"{metrics.engine}, up {duration(metrics.uptime)}"),
+        ("event time", when),
+        ("backlog", visible(metrics.behind) or "not known"),
+        ("tuples", ", ".join([f"{metrics.tuples:,} read", *(f"{n:,} {what}" for n, what in counts)])),
+    ]
     if memory is not None:
-        yield _Figure("memory", f"{memory / 1e6:,.0f} MB")
-    yield _Figure("up", duration(metrics.uptime))
-    yield _Figure("engine", f"{metrics.engine}, {_source(metrics.source, speed)}")
+        facts.append(("memory", f"{memory / 1e6:,.0f} MB"))
+    for name, value in facts:
+        yield Text.assemble((f"{name:<12}", palette.dim), value, no_wrap=True, overflow="ellipsis")
 
 
-def _line(figure: _Figure, view: View, palette: Palette, width: int) -> Text:
-    line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(f"  {set_cell_size(visible(figure.name), _NAME)} ")
-    line.append(f"{visible(figure.value):<{_VALUE}}  ", Style(bold=True))
-    history = view.histories.get(figure.history)
-    if history is not None:
-        line.append(sparkline(list(history), width - line.cell_len - 1), palette.accent)
-    return line
+def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[Text]:
+    """A heading with the scale, the rows, the axis of time."""
+    histories = [list(view.histories.get(row.history, ())) for row in group.rows]
+    points = [resampled(history, room, view.points) for history in histories]
+    most = group.most or max((point for some in points for point in some), default=0.0)
+    scale = f"0 to {_scale(most, group)}" if most else ""
+    heading = Text.assemble((f"{group.title:<{_NAME}}", "bold"))
+    heading.append(f"{group.unit:>{_NUMBER}}{group.total:>{_NUMBER}}    {scale}", palette.dim)
+    yield heading
+    for row, some in zip(group.rows, points, strict=True):
+        line = Text(f"  {set_cell_size(visible(row.name), _NAME - 2)}")
+        line.append(f"{row.value:>{_NUMBER}}").append(f"{row.total:>{_NUMBER}}", palette.dim)
+        yield line.append("    " + bars(some, most or 1.0))
+    if not group.rows:
+        yield Text("  no query yet", palette.dim)
+    elif most:
+        axis = "a minute ago" + "now".rjust(room - 12) if room > 18 else "now".rjust(room)
+        yield Text(" " * (_NAME + 2 * _NUMBER + 4) + axis, palette.dim)
 
 
-def sparkline(points: Sequence[float], width: int) -> str:
-    """The latest points as bars, one a column, scaled from zero to their maximum."""
-    shown = list(points)[-width:] if width > 0 else []
-    most = max(shown, default=0.0)
-    if not most:
-        return _BARS[0] * len(shown)
-    return "".join(_BARS[min(int(point / most * len(_BARS)), len(_BARS) - 1)] for point in shown)
+def _scale(most: float, group: _Group) -> str:
+    if group.most is not None:
+        return f"{most:.0%}"
+    return _milliseconds(most) if group.unit == "at most" else f"{most:,.4g}"
+
+
+def resampled(history: Sequence[float], columns: int, points: int) -> list[float]:
+    """The largest number in each of ``columns`` equal parts of the last ``points``, 0 before the first."""
+    padded = [0.0] * (points - len(history)) + list(history)[-points:]
+    edges = [at * points // columns for at in range(columns + 1)]
+    return [max(padded[start : max(end, start + 1)]) for start, end in pairwise(edges)]
 
 
 def resident_bytes() -> int | None:

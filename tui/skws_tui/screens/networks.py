@@ -59,7 +59,8 @@ class NetworksScreen(FilteredScreen):
     ]
     CSS = """
     #query { padding: 0 1; height: auto; }
-    Tree { padding: 0 1; }
+    Tree { padding: 0 1; background: $background; scrollbar-size: 1 1; }
+    Tree:focus { background-tint: $background 0%; }
     """
 
     def __init__(self) -> None:

@@ -39,8 +39,9 @@ class YamlEditor(TextArea, inherit_bindings=False):
         if not (isinstance(binding, Binding) and binding.action in {"select_line", "undo"})
     ]
     DEFAULT_CSS = """
-    YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size-horizontal: 1; }
-    YamlEditor:focus { border: none !important; }
+    YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size: 1 1; }
+    YamlEditor, YamlEditor:focus { border: none !important; background: $background; }
+    YamlEditor:focus { background-tint: $background 0%; }
     """
 
     def __init__(self, text: str) -> None:

@@ -316,7 +316,7 @@ class SearchScreen(FilteredScreen):
         )
 
     def on_time_line_sought(self, message: TimeLine.Sought) -> None:
-        self.skws.seek(message.time)
+        self.skws.seek(message.instant)
 
     def action_seek(self, columns: int) -> None:
         """Move by some columns of the time line."""
@@ -337,7 +337,7 @@ class SearchScreen(FilteredScreen):
         if not text:
             return
         try:
-            self.skws.seek(timestamp(text.strip()))
+            self.skws.seek(int(timestamp(text.strip())))
         except MalformedError:
             self.skws.post_message(Failed(f"{text}: expected a day or time, such as 1994-10-14 12:30:00"))
 

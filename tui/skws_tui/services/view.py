@@ -35,7 +35,10 @@ def parallel_joins(schema: Schema) -> bool:
 
 
 class View:
-    """``queries``: the names of the standing ones. ``histories``: by the names of the numbers."""
+    """``queries``: the names of the standing ones.
+
+    ``histories``: the last ``points`` of each number, a minute, by its name.
+    """
 
     def __init__(self, request: UiRequest) -> None:
         self.request = request
@@ -49,6 +52,7 @@ class View:
         self.observed: dict[str, Observed] = {}
         self.windows: Mapping[str, Sequence[WindowSpan]] = {}
         self.histories: dict[str, History] = {}
+        self.points = _HISTORY
         self.skipped = 0
         self.failure = ""
         self.waited = 0.0
@@ -139,9 +143,9 @@ class View:
             self.results.expire(metrics.event_time)
         numbers: dict[str, float | None] = {
             "tuples/s": metrics.rate,
-            "results/s": sum(query.rate for query in metrics.queries),
             "live tuples": metrics.live_tuples,
             "waiting partials": metrics.waiting,
+            "latency p50": metrics.latency_p50,
             "latency p99": metrics.latency_p99,
         }
         numbers |= {f"relation {r.name}": r.rate for r in metrics.relations}

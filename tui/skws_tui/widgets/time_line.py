@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -33,8 +34,8 @@ class TimeLine(Widget):
     class Sought(Message):
         """A time was clicked, in microseconds."""
 
-        def __init__(self, time: int) -> None:
-            self.time = time
+        def __init__(self, instant: int) -> None:
+            self.instant = instant
             super().__init__()
 
     def __init__(self, job: LiveJob | None, palette: Palette) -> None:
@@ -107,7 +108,7 @@ def edges(first: int, last: int) -> tuple[str, str]:
     return days if days[0] != days[1] else times
 
 
-def bars(counts: list[int], most: float | None = None) -> str:
+def bars(counts: Sequence[float], most: float | None = None) -> str:
     """A bar for each count, from nothing for 0 to a full one for the largest, or for ``most``."""
     largest = most or max(counts, default=0)
     return "".join(

@@ -236,6 +236,12 @@ class LocalSimulation:
         self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
         self.watch = self._made([self.tap, Routing(sinks, {"own": alert})], control)
         self.watch.open()
+        self._counted_from = self._counting_from()
+
+    def _counting_from(self) -> int:
+        """The micro-batch behind which a process that has just begun counts."""
+        committed: int = self.watch._checkpoint.committed()
+        return committed
 
     def _made(self, sinks: list[Any], control: RunControl) -> Any:
         """The host of the job."""
@@ -272,6 +278,7 @@ class LocalSimulation:
         self._committed = max(committed, self._committed)
         self.upstream.needed = model.batches[committed - 1].state.read if committed else {}
         self._check_standing()
+        self._check_counts(last)
         with self.world.calm():
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
@@ -282,6 +289,16 @@ class LocalSimulation:
         found = {one.name: one.text for one in self.watch.standing}
         wanted = {name: one.text for name, one in self.model.state.standing.items()}
         check(found == wanted, "it answers", found, "and not", wanted)
+
+    def _check_counts(self, last: int) -> None:
+        """Tuples, deletions and late records add up to the records that the process has worked on."""
+        counters = self.watch.gauges.counters
+        counted = counters["tuples"] + counters["deletions"] + counters["late"]
+        batches = self.model.batches[self._counted_from : last]
+        read = sum(len(batch.entry.records) for batch in batches)
+        check(counted == read, "of", read, "records were counted", counted)
+        late = sum(len(batch.late) for batch in batches)
+        check(counters["late"] == late, "of", late, "late records were counted", counters["late"])
 
     def _settle(self) -> None:
         """Without faults everything arrives, and nothing is left."""

@@ -54,7 +54,7 @@ class Mutant:
 MUTANTS: Final[list[Mutant]] = []
 
 
-def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: str) -> None:
+def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: Any) -> None:
     MUTANTS.append(Mutant(name, fault, tuple(Patch(*one) for one in patches), settings))
 
 
@@ -69,6 +69,8 @@ _mutant(
     (f"{_FILES}:GrowingFile.append", "self.cut(before)", "pass"),
     (f"{_FILES}:GrowingFile.append", "self._broken, self._synced = True, False", "self._synced = False"),
     (f"{_SINKS}.base:WholeSink._whole", "self._broken = True", "self._broken = False"),
+    host="local",
+    kinds=("full", "short", "interrupt"),
 )
 _mutant(
     "no-checksums",
@@ -127,6 +129,8 @@ _mutant(
     "sync-failure-forgotten",
     "a file whose sync failed counts as synced",
     (f"{_FILES}:GrowingFile.sync", "self._broken = True", "self._synced = True"),
+    host="local",
+    kinds=("error", "power"),
 )
 _mutant(
     "commit-before-flush",
@@ -155,11 +159,6 @@ _mutant(
     (f"{_SINKS}.base:BatchSink.write", "batch > self._done", "batch >= self._done"),
 )
 _mutant(
-    "letters-repeated",
-    "dead letters of a batch that is repeated are written again",
-    ("skws.jobs.fanout:SinkFanout.write", "and not self._letters.has(batch)", ""),
-)
-_mutant(
     "tail-kept",
     "what a broken run wrote behind its mark stays in the file",
     (f"{_SINKS}.files:AppendedFile._cut", "self._file.cut(length)", "pass"),
@@ -168,11 +167,7 @@ _mutant(
     "journal-tail-kept",
     "an unfinished entry stays in the journal, and others come behind it",
     (f"{_JOURNAL}.repair", "read(path)[: self._end(path)]", "read(path)"),
-)
-_mutant(
-    "segment-dropped",
-    "a segment of the journal goes though its last entry is not committed",
-    (f"{_JOURNAL}.first_to_keep", "<= committed + 1", "<= committed + 2"),
+    host="local",
 )
 _mutant(
     "retention-of-one-window",
@@ -201,6 +196,7 @@ _mutant(
         " self._transaction(lambda cursor: [self._execute_many(cursor, s, r)"
         " for s, r in self._statements.of(results)]))",
     ),
+    host="local",
 )
 _mutant(
     "limits-forgotten",
@@ -269,11 +265,13 @@ _mutant(
     "command-not-durable",
     "a command is answered before it is in the journal for good",
     (f"{_LOCAL}._write", "results or letters or entry.commands", "results or letters"),
+    host="local",
 )
 _mutant(
     "schema-forgotten",
     "the journal's segments do not keep the schemas before them",
     ("skws.jobs.worker:Worker.before", "standing.schemas", "()"),
+    host="local",
 )
 _mutant(
     "queries-forgotten",
@@ -293,6 +291,8 @@ _mutant(
         "return Part(Chunk.of(read_split(split, schema)), end)",
         "return Part(Chunk.of(read_split(split, schema)), max(at, end - 1))",
     ),
+    host="local",
+    source="files",
 )
 _mutant(
     "bad-not-counted",
@@ -371,115 +371,6 @@ _mutant(
     "the offset of a partition does not move past what was given",
     ("skws.sources.kafka.feed:KafkaFeed.poll", "position = replace(position, next=reader.offsets())", "pass"),
     source="kafka",
-)
-_mutant(
-    "epoch-ignored",
-    "a shard's server works on from a micro-batch that Spark repeats",
-    (f"{_SPARK}.shard_server:ShardServer._work", "if epoch != self.epoch:", "if self.epoch < 0:"),
-    host="spark",
-)
-_mutant(
-    "outbox-not-synced",
-    "Spark holds a micro-batch for done before its results are on the disk",
-    (f"{_SPARK}.output_log:OutputLog.put", "size = self._file.sync()", "size = self._file.size"),
-    host="spark",
-)
-_mutant(
-    "outbox-trimmed",
-    "results go from the outbox before all sinks have them",
-    (f"{_SPARK}.output_log:OutputLog.trim", "if last <= committed and", "if last <= committed + 1 and"),
-    host="spark",
-)
-_mutant(
-    "handed-over-twice",
-    "a micro-batch that Spark repeats is put into the outbox again",
-    (f"{_SPARK}.output_queue:OutputQueue.put", "if output.number == self._outbox.last:", "if False:"),
-    host="spark",
-)
-_mutant(
-    "later-commands",
-    "a micro-batch that is repeated has commands that came later",
-    (
-        f"{_SPARK}.reader:FeedReader.readBetweenOffsets",
-        'self._commands(start["commands"], end["commands"])',
-        'self._commands(start["commands"], None)',
-    ),
-    host="spark",
-)
-_mutant(
-    "chunk-forgotten",
-    "a shard that is made anew is not told the last chunk of its log",
-    (
-        f"{_SPARK}.processor:MeshProcessor._tell_chunks",
-        "range(mark.oldest, mark.next)",
-        "range(mark.oldest, mark.next - 1)",
-    ),
-    host="spark",
-)
-_mutant(
-    "moved-late",
-    "shards that are laid out anew stand where the slowest of the old ones stood",
-    (
-        f"{_SPARK}.moving:_rest",
-        "now=max(one.now for one in marks.values())",
-        "now=min(one.now for one in marks.values())",
-    ),
-    host="spark",
-)
-
-
-# What simulations found in the product, put back.
-_mutant(
-    "journal-trusted",
-    "a run that resumes relies on journal entries whose sync has failed",
-    (f"{_JOURNAL}.repair", "durable=True", "durable=False"),
-)
-_mutant(
-    "removal-escapes",
-    "a file of a checkpoint that cannot be removed ends with a traceback",
-    (f"{_FILES}:removed", "except OSError as error:", "except ZeroDivisionError as error:"),
-)
-_mutant(
-    "parquet-name-not-synced",
-    "a Parquet file that an earlier process renamed is not sure to last",
-    (f"{_SINKS}.files:ParquetSink._opened", "synced(self._folder)", "pass"),
-)
-_mutant(
-    "snapshot-not-synced",
-    "the names of a snapshot's files are not synced before its position counts",
-    (
-        f"{_POSTGRES}.spool:Spool.finish",
-        "part.replace(self.header)\n        synced(self.folder)",
-        "part.replace(self.header)",
-    ),
-    source="postgres",
-)
-_mutant(
-    "slot-unmarked",
-    "that a slot is being made is not on the disk before the slot is there",
-    (f"{_POSTGRES}.spool:Spool.begin", "synced(self.folder)", "pass"),
-    source="postgres",
-)
-_mutant(
-    "outbox-trusted",
-    "a run on Spark that resumes relies on an outbox whose sync has failed",
-    (f"{_SPARK}.output_log:OutputLog._read", "durable=True", "durable=False"),
-    host="spark",
-)
-_mutant(
-    "commands-skipped",
-    "a run on Spark skips commands that came while it was down",
-    (
-        f"{_SPARK}.command_log:CommandLog.begin",
-        "None if control is None else self._inbox.read_to",
-        "register.read_to",
-    ),
-    host="spark",
-)
-_mutant(
-    "parquet-error-hidden",
-    "a failed removal hides why a Parquet file could not be written, and ends with a traceback",
-    (f"{_SINKS}.destination:_whole", "with suppress(OSError):", "if True:"),
 )
 
 

@@ -458,6 +458,12 @@ class SparkSimulation(LocalSimulation):
 
         return restored
 
+    def _counting_from(self) -> int:
+        return 0
+
+    def _check_counts(self, last: int) -> None:
+        """Shards count for the driver, which counts what they tell: ``tests/spark/streaming``."""
+
     def _check_standing(self) -> None:
         """Commands are written down before the shards get them."""
 

@@ -82,6 +82,7 @@ class World:
         self._armed: list[list[Any]] = []
         self._away_until = 0
         self._repeats = False
+        self._limited: set[str] = set()
         self._entropy = Random(0)
 
     @contextmanager
@@ -108,6 +109,7 @@ class World:
         """What has not come does not come any more; the disk has room again."""
         self._armed = []
         self._full = False
+        self._limited.clear()
 
     def end_process(self) -> None:
         self._dead = self.failed = False
@@ -131,13 +133,14 @@ class World:
         self.effects += 1
         self.micros += 20
         part = None
+        limited = path in self._limited
         for armed in tuple(self._armed):
             meets = armed[2]
             if meets is None or name in meets:
                 armed[0] -= 1
                 if armed[0] == 0:
                     part = self._meet(armed[1], name, path) or part
-        if self._full and name in _WRITES:
+        if name in _WRITES and (self._full or limited):
             self.failed = True
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         return part
@@ -155,9 +158,12 @@ class World:
                 self._armed.append([fault.after, fault, _MEETS["short"]])
                 return fault.part
             case "full":
-                if name == "write" and fault.part < 0.7:
-                    self._armed.append([1, Fault("full", 1, 1.0), _WRITES])
-                    self.faults["full"] -= 1
+                if name == "write" and fault.part < 0.7:  # a part of this write has room yet
+                    if fault.part < 0.35:
+                        self._armed.append([1, Fault("full", 1, 1.0), _WRITES])
+                        self.faults["full"] -= 1
+                    else:
+                        self._limited.add(path)  # the file reaches its limit, and the disk does not
                     return fault.part
                 self._full = True
             case "error":

@@ -132,6 +132,16 @@ async def test_the_page_is_for_who_has_the_token(served: Served) -> None:
 
 
 @scenario
+async def test_the_page_has_a_title_and_loads_nothing_from_other_sites(served: Served) -> None:
+    await until_up(served)
+    async with aiohttp.ClientSession() as session, session.get(served.address) as answer:
+        page = await answer.text()
+    assert "<title>skws</title>" in page
+    assert "googleapis" not in page
+    assert not re.search(r"(src|href)=.https?://(?!127\.0\.0\.1)", page)
+
+
+@scenario
 async def test_a_name_that_was_rebound_to_this_machine_is_refused(served: Served) -> None:
     await until_up(served)
     script = served.address.origin() / "static" / "js" / "textual.js"

@@ -9,6 +9,7 @@ socket and in no cookie, since a browser sends cookies to every port of a host.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from hmac import compare_digest
 from secrets import token_urlsafe
@@ -34,6 +35,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_FONT: Final = re.compile(r"<link[^>]*fonts\.googleapis\.com[^>]*>")
 _REFUSED: Final = "Not allowed: open the whole address that skws printed, in a browser of its own.\n"
 
 
@@ -87,7 +89,10 @@ class GuardedServer(Server):
             "config": {"static": {"url": "/static/"}},
             "application": {"name": self.title},
         }
-        return aiohttp_jinja2.render_template("app_index.html", request, context)
+        page = aiohttp_jinja2.render_template("app_index.html", request, context)
+        # The page of textual-serve loads a font from another site, and has no title.
+        page.text = _FONT.sub("", page.text or "").replace("</head>", f"<title>{self.title}</title></head>")
+        return page
 
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()

@@ -24,7 +24,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.sim --seconds 30
+	$(BIN)/python -m tests.sim --seed $$((0x$$(git rev-parse HEAD | cut -c 1-7))) --runs 100
 	$(PYTEST) -m "not slow"
 
 ## All tests, the long ones too, with three times as many random examples

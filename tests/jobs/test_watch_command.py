@@ -133,7 +133,7 @@ def test_queries_are_added_and_removed_while_it_runs(
     at = ("--control", str(control))
     for code, told_of, words in (
         (0, "", ("add", "lamps", "ada", "lamp", "--wait", "30")),
-        (2, "'lamps' already", ("add", "lamps", "other")),
+        (2, "already a query 'lamps'", ("add", "lamps", "other")),
         (2, "did you mean 'lamps'", ("remove", "lmps")),
         (2, "", ("add", "wrong", "--pattern", "customer c ; ; order o")),
         (2, "", ("add", "wrong", "lamp", "--pattern", ORDERED)),

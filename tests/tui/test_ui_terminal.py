@@ -82,10 +82,10 @@ def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> No
     terminal.send("Escape")
     terminal.shows("open", "quit")
     terminal.send("F5")
-    terminal.shows("movies › metrics", "tuples held")
+    terminal.shows("films › metrics", "tuples arriving")
     terminal.send("q")
     terminal.shows("ended with 0")
-    assert "movies › metrics" not in terminal.screen()
+    assert "films › metrics" not in terminal.screen()
 
 
 @needs_tmux

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from pyspark.sql import functions as sf
 
 from skws.data.record import Record
 from skws.jobs.control import Command
-from skws.spark.streaming.layout import keys_for, spark_hash
+from skws.queries.partitioning import Partitioning
+from skws.spark.streaming.layout import Wanted, keys_for, spark_hash
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws_patterns.evaluation.evaluator import Evaluator
@@ -80,6 +82,26 @@ def test_automata_find_on_spark_what_the_mesh_finds_in_one_process(
     assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
     assert _fed_to_automata(monkeypatch, by_automata) > 0
     assert _fed_to_automata(monkeypatch, asked) == 0
+
+
+@pytest.mark.slow
+def test_delta_joins_find_on_spark_what_meshes_find_in_one_process(tmp_path: Path) -> None:
+    """Queries are divided over shards; each shard answers its own together."""
+    words = ("alpha", "beta", "no", "pad", "al*")
+    limits = ("", f" {NAME}.x<3")
+    texts = [" ".join(pair) + limit for pair in permutations(words, 2) for limit in limits]
+    queries = {f"q{number}": text for number, text in enumerate(texts)}
+    asked = Job(queries, SCHEMA, replayed(tmp_path, 5), window=TimeWindow(20), max_size=3)
+    divided = Wanted(2, Partitioning.QUERIES)
+    local = Collected()
+    watch = opened(asked, local)
+    steps(watch)
+    watch.close()
+    with running(replace(asked, evaluator=EvaluatorName.DELTA), divided) as run:
+        run.end()
+    assert len(local.results) > 1000
+    assert any(result.op == "-" for result in local.results)
+    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
 
 
 def _fed_to_automata(monkeypatch: pytest.MonkeyPatch, asked: Job) -> int:

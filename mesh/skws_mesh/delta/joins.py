@@ -280,13 +280,17 @@ class DeltaJoins:
             yield from self._around(live)
             return
         yield from self._alone(distinct(self._words.carriers(distinct(first))[0]))
+        # Walks to the other tuples complete only queries that were there before.
+        ending = np.zeros(len(live), dtype=bool)
+        ending[self._words.carriers(distinct(second[second >= 0]))[0]] = True
         for begin in range(0, len(slots), 512):
             walks = self._walker.begun(slots[begin : begin + 512])
             owners = walks
             for joins in range(1, self._width):
-                to = self._words.any if joins == self._width - 1 else None
+                to = ending if joins == self._width - 1 else None
                 walks = self._walker.further(walks, earlier=False, to=to)
-                for ends in self._matched(owners, np.searchsorted(owners.owner, walks.owner), walks):
+                done = walks.taken(np.flatnonzero(ending.take(walks.ends)))
+                for ends in self._matched(owners, np.searchsorted(owners.owner, done.owner), done):
                     mine = self._by_query.among(self._pairs.query(ends.entry), numbers)
                     # Else the path is found from its other end as well.
                     forward = np.flatnonzero(mine & ~self._pairs.turned(ends.entry))

@@ -387,6 +387,20 @@ def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     assert drawer.countdown(row) == "expired, 1970-01-01 00:01:00"
 
 
+def test_a_keyword_far_into_a_long_value_is_seen_in_a_narrow_tree() -> None:
+    view = View(movies())
+    view.queries = ("travolta",)
+    long = f"{'some words ' * 20}Travolta {'and more ' * 20}"
+    shown_tuple = ResultTuple.given("actor", "actor:1", ("travolta",), {"aid": 1, "name": long})
+    view.results.take([Result("+", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())])
+    (row,) = view.results.listed()
+    drawer = Drawer(view, palette(_theme("textual-dark")))
+    for width in range(30, 100):
+        first = drawer.detail(row, width, whole=False).plain.splitlines()[0]
+        assert "Travolta" in first
+        assert cell_len(first) <= width
+
+
 @pytest.mark.parametrize(
     ("seconds", "now", "text"),
     [

@@ -31,6 +31,9 @@ _GAP: Final = "  "
 _LABEL: Final = 9
 _VALUE: Final = 60
 """Cells of a value in a tree."""
+_NARROW: Final = 12
+"""Cells of a value where there is less room."""
+_WIDE: Final = 10_000
 _WHOLE: Final = 2_000
 _DAY: Final = 86_400
 
@@ -94,18 +97,21 @@ class Drawer:
             line.append(f"  {row.ending or '':<{columns.badge}}")
         return _dimmed(line, dim) if row.ending else line
 
-    def tree(self, row: ListedResult) -> list[Text]:
-        """The tuples of a result, a line each; of other kinds of results than keywords' with labels."""
+    def tree(self, row: ListedResult, width: int = _WIDE) -> list[Text]:
+        """The tuples of a result, a line each; of other kinds of results than keywords' with labels.
+
+        Lines may be wider than ``width``, but keywords are within it if they fit.
+        """
         result = row.result
         if isinstance(result, Result):
-            lines = [self._branch(result, branch) for branch in tree(result)]
+            lines = [self._branch(result, branch, width) for branch in tree(result)]
         else:
-            lines = list(self._members(result))
+            lines = list(self._members(result, width))
         return [_dimmed(line, self._palette.dim) for line in lines] if row.ending else lines
 
     def detail(self, row: ListedResult, width: int, *, whole: bool) -> Text:
         """A result with its lifespan, its score and its network; ``whole``: with every value."""
-        tuples = list(self._whole_rows(row.result)) if whole else self.tree(row)
+        tuples = list(self._whole_rows(row.result)) if whole else self.tree(row, width)
         for line in () if whole else tuples:
             line.truncate(width, overflow="ellipsis")
         return Text("\n").join([*tuples, Text(), *self._facts(row, max(width - _LABEL, 10))])
@@ -169,11 +175,11 @@ class Drawer:
         values = [f"{name} {value_text(v)}" for name, v in shown.row.items() if v is not None]
         return visible(" ".join([shown.relation, *values[:2]]))
 
-    def _branch(self, result: Result, branch: Branch) -> Text:
+    def _branch(self, result: Result, branch: Branch, width: int) -> Text:
         shown = result.tuples[branch.node]
         line = Text().append(branch.lead.replace("─ ", " "), self._palette.dim)
         line.append(visible(shown.relation) + _GAP, self._palette.dim)
-        line.append_text(self._values(result, shown))
+        line.append_text(self._values(result, shown, width - line.cell_len))
         if branch.join is not None and branch.join in self._ambiguous:
             line.append(f"  [{visible(branch.join)}]", self._palette.dim)
         return line
@@ -186,24 +192,28 @@ class Drawer:
             pairs.setdefault(frozenset((join.left, join.right)), []).append(join.name)
         return frozenset(name for names in pairs.values() if len(names) > 1 for name in names)
 
-    def _members(self, result: LiveResult) -> Iterator[Text]:
+    def _members(self, result: LiveResult, width: int) -> Iterator[Text]:
         """Tuples of a pattern match in order, with their labels."""
         for shown in result.tuples:
             labels = ", ".join(getattr(shown, "labels", ()))
             line = Text(f"{visible(labels)}: " if labels else "")
             line.append(visible(shown.relation) + _GAP, self._palette.dim)
-            line.append_text(self._values(result, shown))
+            line.append_text(self._values(result, shown, width - line.cell_len))
             yield line
 
-    def _values(self, result: LiveResult, shown: TupleShown) -> Text:
-        """Searched values, those with keywords first; then others with their names, those of joins last."""
+    def _values(self, result: LiveResult, shown: TupleShown, width: int) -> Text:
+        """Searched values, those with keywords first; then others with their names, those of joins last.
+
+        The first keyword of each is within ``width``, or close to the start of its value.
+        """
         searched, times = self._searched(shown.relation), self._times(shown.relation)
         joining = self._joining(shown.relation)
         texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
         for name, value in shown.row.items():
             if value is None:
                 continue
-            drawn = self._value(result, shown.relation, name, value_text(value), _VALUE)
+            room = max(_NARROW, min(_VALUE, width - cell_len(name) - 1))
+            drawn = self._value(result, shown.relation, name, value_text(value), room)
             if drawn.spans or name in searched:
                 several = len(searched) > 1
                 named = Text.assemble((f"{visible(name)} " if several else "", self._palette.dim), drawn)

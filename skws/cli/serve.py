@@ -52,7 +52,7 @@ def serve(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help=f"File with the token that requests must bring; made if it is missing. Or {TOKEN}.",
+            help=f"File with the token that requests must carry; created if it is missing. Or {TOKEN}.",
             readable=False,
         ),
     ] = None,
@@ -158,7 +158,7 @@ def _token_of(file: Path, notes: Log) -> str:
     except FileNotFoundError:
         token = secrets.token_urlsafe(32)
         replaced(file, token.encode() + b"\n", mode=PRIVATE)
-        notes.info("token", f"requests must bring the token that was written to {file}", file=str(file))
+        notes.info("token", f"requests must carry the token in {file}", file=str(file))
         return token
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--token-file {file}: cannot read: {error}") from None

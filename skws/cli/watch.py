@@ -142,7 +142,7 @@ def watch(
 def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:
     if output is None:
         if output_format is OutputFormat.PARQUET:
-            raise UsageError("--format parquet needs --output FOLDER: results come as files in it")
+            raise UsageError("--format parquet needs --output FOLDER: results are written as files in it")
         return tuple(sinks) or (f"stdout:{output_format}",)
     if output_format is OutputFormat.PARQUET:
         return (f"parquet:{output}", *sinks)

@@ -218,7 +218,7 @@ class RowReader:
         time, and only without one at that of the row.
         """
         if self.relation.source is not None:
-            raise MalformedError(f"rows of {self.relation.name} come from its source alone")
+            raise MalformedError(f"rows of {self.relation.name} come only from its source")
         if self.table:
             return 0
         if self.time_column is None or (delete and given is not None):

@@ -86,6 +86,12 @@ def replay_rate(request: Job) -> float:
     return request.speed
 
 
+def at_rate(source: str, rate: float) -> str:
+    """The name of a source; a replay's with ``rate`` times its own speed."""
+    name, own, speed = source.rpartition("?speed=")
+    return f"{name}{own}{float(speed) * rate:.10g}" if own and source.startswith(_REPLAY) else source
+
+
 def paced(source: str, request: Job) -> str:
     """The name of a source for the log; a replay's includes its pace."""
     if not request.source.startswith(_REPLAY) or "speed=" in request.source.partition("?")[2]:

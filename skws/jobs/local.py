@@ -14,7 +14,7 @@ from skws.data.record import Item, Record
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.clock import Rest, ending_on_signals, paced
+from skws.jobs.clock import Rest, at_rate, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BatchSizer, Input, Intake
@@ -114,8 +114,8 @@ class LocalWatch:
 
     @property
     def source_name(self) -> str:
-        """The source without its password."""
-        return self._input.source.name
+        """The source without its password; a replay with its speed."""
+        return at_rate(self._input.source.name, self.control.pace.rate)
 
     @property
     def event_time(self) -> int | None:

@@ -43,14 +43,14 @@ T = TypeVar("T")
 _FAULTS: Final = {
     400: "It cannot be understood.",
     401: "The token of the server is missing.",
-    403: "It comes from a page of another origin.",
-    404: "There is none of this name.",
-    409: "It does not go with what is there.",
+    403: "The request comes from a page of another origin.",
+    404: "Nothing has this name.",
+    409: "The request conflicts with the current state.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     421: "The Host header names another server.",
     422: "A field is missing, unknown or out of range.",
-    503: "The job starts or ends, or too much waits.",
+    503: "The job is starting or ending, or too many requests wait.",
     504: "It took too long.",
     507: "The memory that --memory gives is used up.",
 }
@@ -144,10 +144,10 @@ def _status(error: Exception) -> int:
 
 
 def _add_search(app: FastAPI, served: Served) -> None:
-    @app.post("/search", summary="What is alive now, best first")
+    @app.post("/search", summary="Search the live tuples, best results first")
     async def search(body: SearchBody) -> Response:
         if served.waiting >= _SEARCHES:
-            raise HTTPException(503, "too many searches wait already", {"retry-after": "1"})
+            raise HTTPException(503, "too many searches are waiting", {"retry-after": "1"})
         served.waiting += 1
         try:
             return Json(await served.threaded(partial(_searched, served, body)))
@@ -269,7 +269,7 @@ async def _answers(futures: Sequence[Any]) -> list[Any]:
         async with asyncio.timeout(_ANSWER_SECONDS):
             return [await asyncio.wrap_future(future) for future in futures]
     except TimeoutError:
-        raise TimeLimitError("the job is busy: whether it will carry this out is not known") from None
+        raise TimeLimitError("the job is busy: the request may still be carried out") from None
 
 
 def _add_events(app: FastAPI, served: Served) -> None:
@@ -286,7 +286,11 @@ def _add_events(app: FastAPI, served: Served) -> None:
         _known(job, name)
         return _stream(served, Subscription(name), last_event_id or last, marks=marks)
 
-    @app.get("/events", summary="Those of all saved searches, or of an owner's", response_class=_Events)
+    @app.get(
+        "/events",
+        summary="The results of all saved searches, or of those of one owner",
+        response_class=_Events,
+    )
     async def all_events(
         owner: str | None = None,
         marks: bool = False,

@@ -28,21 +28,21 @@ class Fault(BaseModel):
 class SearchBody(_Body):
     """A search among what is alive now."""
 
-    query: str = Field(min_length=1, max_length=MOST_TEXT, description="Keywords, as of skws search.")
+    query: str = Field(min_length=1, max_length=MOST_TEXT, description="Keywords, as in skws search.")
     limit: int = Field(20, ge=1, le=MOST_RESULTS, description="The most results.")
     max_size: int | None = Field(None, ge=1, le=MOST_SIZE, description="Most tuples of a result (T_max).")
     rank: str = Field("relevance", max_length=MOST_NAME, description="The ranking.")
     half_life: str | None = Field(None, max_length=MOST_NAME, description="Time in which freshness halves.")
     explain_score: bool = Field(False, description="Show the parts of each score.")
     time_limit: float = Field(5.0, gt=0, le=MOST_SECONDS, description="Seconds.")
-    marks: bool = Field(False, description="Give the places of keywords in texts.")
+    marks: bool = Field(False, description="Return the positions of keywords in texts.")
 
 
 class SavedBody(_Body):
     """A saved search: one of query, pattern and sql, and options as in a file of queries."""
 
     query: str | None = Field(None, description="Keywords.")
-    pattern: str | None = Field(None, description="A pattern, as of skws search --pattern.")
+    pattern: str | None = Field(None, description="A pattern, as in skws search --pattern.")
     sql: str | None = Field(None, description="SQL that needs only constant memory.")
     select: str | list[str] | None = Field(None, description="Attributes that matches of a pattern show.")
     max_size: int | None = Field(None, ge=1, le=MOST_SIZE, description="Most tuples of a result (T_max).")
@@ -56,7 +56,7 @@ class SavedBody(_Body):
     window: str | None = Field(None, description="A window expression; with top, a window of its own.")
     owner: str = Field("", description="Whose search it is.")
     metadata: dict[str, Any] = Field(default_factory=dict, description="Comes back with results.")
-    every: str = Field("", description="Give results together, such as every '1 day'.")
+    every: str = Field("", description="Collect results and send them together, such as every '1 day'.")
 
     def told(self) -> dict[str, Any]:
         """What was given."""

@@ -150,7 +150,7 @@ async def _whole_body(scope: Scope, receive: Receive) -> Receive:
                 if not message.get("more_body", False):
                     break
     except TimeoutError:
-        raise RefusedError(408, f"the body did not come within {_BODY_SECONDS:g} seconds") from None
+        raise RefusedError(408, f"the body did not arrive within {_BODY_SECONDS:g} seconds") from None
     body: Message | None = {"type": "http.request", "body": b"".join(parts), "more_body": False}
 
     async def again() -> Message:

@@ -99,7 +99,7 @@ class ServedJob:
 
     @property
     def source(self) -> str:
-        """The source without its password."""
+        """The source without its password; a replay with its speed."""
         return self._watch.source_name
 
     def metrics(self) -> Metrics:

@@ -95,7 +95,7 @@ def persistently(run: Run, name: str, call: Callable[[], T]) -> T:
     except SourceError as error:
         raise SinkError(str(error)) from None
     if done is None:
-        raise SinkError(f"{name}: the server is away, and the run was ended meanwhile")
+        raise SinkError(f"{name}: the run ended while the server was away")
     return done[0]
 
 

@@ -25,7 +25,7 @@ class SnapshotFeed(Feed):
         streams = [relation.name for relation in schema.relations if not relation.table]
         if streams:
             raise SourceError(
-                f"{self._database.name}: it tells no changes; expected table: true of {streams[0]}"
+                f"{self._database.name}: its changes cannot be followed; expected table: true of {streams[0]}"
             )
         self._schema = schema
 

@@ -230,7 +230,7 @@ def test_rows_of_the_table_in_the_stream_are_bad_records(skws: Skws, tmp_path: P
     schema, sales = shop(tmp_path, "p.csv")
     sales.write_text('{"relation": "product", "row": {"pid": 1, "name": "x"}}\n')
     done = skws("search", "lamp", "gift", "-s", schema, "-r", sales, "--engine", "local")
-    assert (done.code, "rows of product come from its source alone" in done.err) == (5, True)
+    assert (done.code, "rows of product come only from its source" in done.err) == (5, True)
 
 
 def test_only_a_table_has_a_source(skws: Skws, tmp_path: Path) -> None:

@@ -31,6 +31,9 @@ def test_the_documented_requests(tmp_path: Path) -> None:
     with serving(f"replay:{replay}", *options, "--speed", "1e12") as one, one.client() as client:
         body = {"query": "tarantino travolta"}
         until(lambda: client.post("/search", json=body).json()["found"])
+        source = f"replay:{replay}?speed=1e+12"
+        assert client.get("/schema").json()["source"] == source
+        assert f'source="{source}"' in client.get("/metrics").text
         for command in commands:
             url = next(word for word in command if word.startswith("localhost:8080"))
             path = url.removeprefix("localhost:8080")

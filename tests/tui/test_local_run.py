@@ -205,7 +205,7 @@ def test_a_run_that_broke_says_what_to_do_and_takes_no_queries(tmp_path: Path) -
     queue = EventQueue()
     run = new_job(with_job(movies(), source=str(tmp_path / "nowhere")), queue)
     run.run()
-    assert any("start anew" in line.text for line in queue.take().lines)
+    assert any("start again" in line.text for line in queue.take().lines)
     run.add_query("nolan bale")
     events = queue.take()
     assert [line.level for line in events.lines] == ["error"]

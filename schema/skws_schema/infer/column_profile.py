@@ -219,7 +219,7 @@ def _number(name: str, written: Sequence[str], few: float) -> tuple[AttributeTyp
     if any(int(w).bit_length() > _INTEGER_BITS for w in written):
         return AttributeType.STRING, 0.8 - few, "more digits than an integer can hold"
     if _NUMERALS & set(tokens(name)):
-        return AttributeType.STRING, 0.8 - few, "numbers that identify, by the name"
+        return AttributeType.STRING, 0.8 - few, "identifiers, by the name"
     if is_time_name(name) and all(int(w) in _EPOCH_SECONDS for w in written):
         return AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name"
     return AttributeType.INTEGER, 0.98 - few, "whole numbers"

@@ -23,7 +23,7 @@ from skws_schema.yaml.write import attribute_text, head, join_lines, names, scal
 
 SAMPLE_ROWS = 50_000
 
-_TIMELESS: Final = "no attribute says when rows happen"
+_TIMELESS: Final = "no attribute gives the time of a row"
 _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
 

@@ -143,7 +143,7 @@ class JoinDocument(_Level):
     """A named or a composite join."""
 
     name: Text | None = Field(default=None, examples=["cast_of"])
-    """What networks and results call it (default: its condition)."""
+    """Its name in networks and results (default: its condition)."""
     on: Conditions = Field(examples=["movie.mid = plays.mid", ["a.x = b.x", "a.y = b.y"]])
     """One condition, or all those of a composite key."""
 
@@ -161,7 +161,7 @@ class Document(_Level):
     version: Literal[1] = 1
     """Version of this format."""
     name: Text | None = Field(default=None, examples=["movies"])
-    """What the schema is called (default: the name of its file)."""
+    """The name of the schema (default: the name of its file)."""
     window: Text = Field(default="none", examples=["20 minutes", "1000 tuples", "none"])
     """How long tuples live: a duration, a number of tuples, none, or a window expression."""
     synonyms: Synonyms | None = Field(default=None, examples=["synonyms.txt", ["car, automobile"]])

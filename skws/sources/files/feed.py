@@ -135,7 +135,7 @@ class FilesFeed(Feed):
             except (OSError, SourceError) as error:
                 if all(found.path.exists() for found in listed.files):
                     raise self._failure(error) from None
-        raise SourceError(f"{self._root}: its files come and go faster than they can be read")
+        raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
     def _polled(self, listed: Listing, start: Offset, limit: int) -> Batch:
         notices = [

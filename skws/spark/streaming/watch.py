@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from skws.jobs.clock import ending_on_signals, paced
+from skws.jobs.clock import at_rate, ending_on_signals, paced
 from skws.jobs.control import Command, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
@@ -81,7 +81,7 @@ class SparkWatch:
         warn_by(partial(log.warning, "memory"))
         self._source = parse_source(request.source)
         if self._source.local_only:
-            raise UsageError(f"{self._source.name} can be read once only: it needs --engine local")
+            raise UsageError(f"{self._source.name} cannot be re-read after a failure; use --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
         self._wanted = wanted
         self._inbox = Inbox(log, self.control)
@@ -98,8 +98,8 @@ class SparkWatch:
 
     @property
     def source_name(self) -> str:
-        """Fit to be shown."""
-        return self._source.name
+        """The source without its password; a replay with its speed."""
+        return at_rate(self._source.name, self.control.pace.rate)
 
     @property
     def event_time(self) -> int | None:

@@ -45,9 +45,7 @@ class MetricsScreen(LiveScreen):
     def refresh_view(self) -> None:
         width = self.query_one(VerticalScroll).scrollable_content_region.width or self.size.width - 4
         memory = resident_bytes() if self.skws.show_machine else None
-        job = self.skws.job
-        speed, stages = 1.0 if job is None else job.control.status().speed, self.skws.show_machine
-        drawn = figures(self.skws.view, self.palette, width, memory, speed, stages=stages)
+        drawn = figures(self.skws.view, self.palette, width, memory, stages=self.skws.show_machine)
         lines = drawn.plain.count("\n")
         self.query_one("#figures", Static).update(drawn, layout=lines != self._lines)
         self._lines = lines
@@ -73,23 +71,14 @@ class _Group(NamedTuple):
 
 
 def figures(
-    view: View,
-    palette: Palette,
-    width: int,
-    memory: int | None = None,
-    speed: float = 1.0,
-    *,
-    stages: bool = True,
+    view: View, palette: Palette, width: int, memory: int | None = None, *, stages: bool = True
 ) -> Text:
-    """All metrics of a view; ``stages`` False leaves out the time of stages.
-
-    ``memory``: of the process, in bytes; ``speed``: multiplies a replay's.
-    """
+    """All metrics of a view; ``memory``: of the process, in bytes; ``stages``: with the time of stages."""
     metrics = view.metrics
     if metrics is None:
         return Text("The engine has not started yet.", palette.dim)
     room = max(min(width - _NAME - 2 * _NUMBER - 4, _MOST), 1)
-    lines = list(_facts(metrics, palette, memory, speed))
+    lines = list(_facts(metrics, palette, memory))
     for group in _groups(metrics, stages=stages):
         lines.append(Text())
         lines += _drawn(group, view, palette, room)
@@ -120,12 +109,12 @@ def _groups(metrics: Metrics, *, stages: bool) -> Iterator[_Group]:
         yield _Group("work", "of the time", work, 1.0, "so far")
 
 
-def _facts(metrics: Metrics, palette: Palette, memory: int | None, speed: float) -> Iterator[Text]:
+def _facts(metrics: Metrics, palette: Palette, memory: int | None) -> Iterator[Text]:
     """Numbers without a history, in lines."""
     counts = [(metrics.deletions, "deleted"), (metrics.late, "late"), (metrics.bad, "bad")]
     when = "none yet" if metrics.event_time is None else day_or_time(int(metrics.event_time))
     facts = [
-        ("source", visible(_source(metrics.source, speed))),
+        ("source", visible(_source(metrics.source))),
         ("engine", f"{metrics.engine}, up {duration(metrics.uptime)}"),
         ("event time", when),
         ("backlog", visible(metrics.behind) or "not known"),
@@ -178,10 +167,10 @@ def resident_bytes() -> int | None:
         return None
 
 
-def _source(source: str, speed: float) -> str:
-    """The name of a source; for a replay with its speed, ``speed`` times its own."""
-    name, of_its_own, own = source.rpartition("?speed=")
-    return f"{name} ×{float(own) * speed:,.10g}" if of_its_own else source
+def _source(source: str) -> str:
+    """The name of a source; the speed of a replay as a factor."""
+    name, replayed, speed = source.rpartition("?speed=")
+    return f"{name} ×{float(speed):,.10g}" if replayed else source
 
 
 def _milliseconds(seconds: float | None) -> str:

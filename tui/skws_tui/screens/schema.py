@@ -117,12 +117,15 @@ class SchemaScreen(LiveScreen):
 
     @work(group="draft", exclusive=True)
     async def _read(self, text: str) -> None:
+        draft = await self._checked(text)
+        self.call_later(self._show_draft, draft)  # dropped if the screen is closed by now
+
+    async def _checked(self, text: str) -> Draft:
         path = self.skws.request.schema_path
         try:
-            draft = await self._checks.run(partial(read_draft, text, path))
+            return await self._checks.run(partial(read_draft, text, path))
         except TooLongError as error:
-            draft = Draft(text, None, (Problem(str(path), 1, 1, str(error)),))
-        self.call_later(self._show_draft, draft)  # dropped if the screen is closed by now
+            return Draft(text, None, (Problem(str(path), 1, 1, str(error)),))
 
     def _show_draft(self, draft: Draft) -> None:
         if draft.text != self.editor.text:
@@ -165,7 +168,11 @@ class SchemaScreen(LiveScreen):
 
     def action_apply(self) -> None:
         """Continue the running job with the schema in the editor."""
-        draft = read_draft(self.editor.text, self.skws.request.schema_path)
+        # A worker of the app: it also ends its work if the screen is closed meanwhile.
+        self.skws.run_worker(self._apply(self.editor.text), group="apply", exclusive=True)
+
+    async def _apply(self, text: str) -> None:
+        draft = await self._checked(text)
         if draft.schema is None:
             self.skws.post_message(Failed(f"not applied: {draft.problems[0].message}"))
         elif self.skws.job is None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # they load behind the first picture
     from skws_tui.services.live_rows import LiveRows
 
 _METRICS_EVERY: Final = 0.25  # seconds
-_FAILED: Final = "the search has failed: quit with ctrl+q and start anew for other queries"
+_FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
 
 
 class LiveJob:
@@ -330,7 +330,7 @@ class LiveJob:
     def _fail(self, text: str) -> None:
         self.control.end(_FAILED)
         self.events.put(lines=[LogLine(self._calendar(), "error", text)], failure=text)
-        self.log("info", "what was found stays; quit with ctrl+q and start anew to search on")
+        self.log("info", "the results so far stay; quit with ctrl+q and start again to continue")
 
 
 class CallSink:

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.docs.blocks import Block, blocks, files, matches
 from tests.places import ROOT
 from tests.postgres import Database
+from tests.tui.ui import free_port
 from tests.waiting import until
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+SERVE = ROOT / "docs" / "serve.md"
 SLACK = ROOT / "docs" / "recipes" / "postgresql-to-slack.md"
 
 
@@ -59,10 +63,10 @@ class Shell:
         self._live.append(live)
         return shown
 
-    def interrupt(self) -> None:
-        """Ctrl-C to the live search that began last."""
-        self._live[-1].send_signal(signal.SIGINT)
-        assert self._live[-1].wait(30) == 130
+    def interrupt(self, which: int = -1) -> None:
+        """Ctrl-C to a live command, the one that began last if no other is given."""
+        self._live[which].send_signal(signal.SIGINT)
+        assert self._live[which].wait(30) == 130
 
     def close(self) -> None:
         for live in self._live:
@@ -85,7 +89,8 @@ def _steps(page: Path, folder: Path) -> list[Block]:
 
 
 def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
-    create, search, watch, insert, delete, alert, complain, missed, again, drop = _steps(TUTORIAL, tmp_path)
+    steps = _steps(TUTORIAL, tmp_path)
+    create, search, watch, insert, delete, alert, complain, missed, again, drop, *served = steps
     shell.run(create)
     assert search.output is not None
     found = shell.run(search)
@@ -113,6 +118,37 @@ def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
     shell.interrupt()
     assert len(alerts.read_text().splitlines()) == 2
     shell.run(drop)
+    _serve_it(shell, served)
+
+
+def _serve_it(shell: Shell, steps: list[Block]) -> None:
+    port = str(free_port())
+    serve, save, follow, smoke, drop = [
+        replace(step, commands=tuple(line.replace("8080", port) for line in step.commands)) for step in steps
+    ]
+    serve = replace(serve, commands=tuple(f"{line} --port {port}" for line in serve.commands))
+    (shell.folder / "follow.py").write_text(files(SERVE)["follow.py"])
+    shell.start(serve)
+    until(lambda: _healthy(port))
+    shell.run(save)
+    shown = shell.start(follow)
+    until(lambda: shown.read_text().count("smokes") == 2)
+    shell.run(smoke)
+    until(lambda: "third time" in shown.read_text())
+    shell.interrupt(-2)
+    shell.start(serve)
+    (again,) = smoke.commands
+    shell.run(replace(smoke, commands=(again.replace("(5,", "(6,").replace("third", "fourth"),)))
+    until(lambda: "fourth time" in shown.read_text())
+    shell.interrupt()
+    shell.run(drop)
+
+
+def _healthy(port: str) -> bool:
+    try:
+        return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def _text(path: Path) -> str:

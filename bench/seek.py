@@ -1,0 +1,80 @@
+"""Moves of a replay to random instants: until the results that are alive there are found.
+
+Run as ``python -m bench.seek``. A million JSON lines, one a second, with a window of 10,000 seconds and
+three queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time, sleep
+
+from skws.jobs.control import Command, RunControl
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.yaml.load import parse_schema
+
+SCHEMA = """
+name: shop
+window: 10000 seconds
+relations:
+  item: {attributes: {id: integer, name: text}, key: [id]}
+  visit: {attributes: {id: integer, note: text}}
+joins: [item.id = visit.id]
+"""
+START = 1_700_000_000
+WORDS = tuple(f"w{number}" for number in range(3_000))
+QUERIES = ("w1 w2", "w5 w9", "w77")
+
+
+def lines(number: int, rng: random.Random) -> Iterator[str]:
+    for place in range(number):
+        relation, name, words = ("visit", "note", 6) if place % 2 else ("item", "name", 3)
+        row = {"id": rng.randrange(5_000), name: " ".join(rng.choices(WORDS, k=words))}
+        yield json.dumps({"relation": relation, "time": START + place, "row": row}) + "\n"
+
+
+def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[tuple[float, float]]:
+    """Milliseconds of each move, waited and of the processor; the first loads what all need, and is left out."""
+    job = Job({}, parse_schema(SCHEMA), f"replay:{path}?speed=1")
+    control = RunControl(job)
+    watch = LocalWatch(job, [], Log(), control=control, lasting=True)
+    watch.open()
+    for text in QUERIES:
+        control.submit(Command.new(text, Query(text)))
+    watch.step()
+    while control.times is None:  # they are read beside the job
+        sleep(0.1)
+    for move in range(number + 1):
+        control.seek((START + rng.randrange(tuples // 50, tuples)) * 1_000_000)
+        begun, worked = perf_counter(), process_time()
+        watch.step()
+        if move:
+            yield (perf_counter() - begun) * 1e3, (process_time() - worked) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tuples", type=int, default=1_000_000)
+    parser.add_argument("--moves", type=int, default=20)
+    given = parser.parse_args()
+    rng = random.Random(3)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "replay.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(lines(given.tuples, rng))
+        found = list(moves(path, given.tuples, given.moves, rng))
+    for what, times in zip(("waited", "of the processor"), zip(*found, strict=True), strict=True):
+        print(f"{given.moves} moves: {what}, median {median(times):.0f} ms, worst {max(times):.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

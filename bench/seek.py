@@ -43,7 +43,7 @@ def lines(number: int, rng: random.Random) -> Iterator[str]:
 
 
 def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[tuple[float, float]]:
-    """Milliseconds of each move, waited and of the processor; the first loads what all need, and is left out."""
+    """Milliseconds of each move, waited and of the processor; the first, which loads code, is left out."""
     job = Job({}, parse_schema(SCHEMA), f"replay:{path}?speed=1")
     control = RunControl(job)
     watch = LocalWatch(job, [], Log(), control=control, lasting=True)

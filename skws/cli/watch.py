@@ -150,5 +150,5 @@ def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -
         return (f"jsonl:{output}", *sinks)
     raise UsageError(
         f"--format {output_format} is for standard output; {output} takes --format jsonl or parquet,"
-        " which endings .jsonl and .parquet stand for"
+        " chosen by its suffix if --format is left out"
     )

@@ -161,7 +161,7 @@ class LineReader:
                 raise error
             records = self._changes.records(item)
         if not records and not self.of_changes:
-            raise MalformedError("a tombstone, where no change events are") if item is not None else error
+            raise MalformedError("a tombstone, but no change events") if item is not None else error
         return records
 
     @property

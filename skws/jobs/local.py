@@ -383,7 +383,7 @@ class LocalWatch:
             raise
         finally:
             self._state = "ended"
-            self.control.end("the job has ended: start it again for other queries")
+            self.control.end("the job has ended: restart it to change queries")
             if self._out is not None:
                 # After a failure the sinks keep only what the journal holds for good.
                 self._out.close(failed=failed and self._journal_synced())

@@ -59,7 +59,9 @@ class AppendedFile:
         if self.size > length:
             self._file.cut(length)
         elif self.size < length:
-            tell(f"{self._path} is shorter than it was left: what was in it is not written again")
+            tell(
+                f"{self._path} is shorter than when it was last written: the lost results are not written again"
+            )
 
 
 class BatchFile:

@@ -198,7 +198,7 @@ def _layout(spark: SparkSession, job: Job, shards: int | None) -> Layout:
     if partitions > max(number, _FEW):
         warnings.warn(
             f"stateful tasks of the search: {number}, and {_SHUFFLE} is {partitions}: set it to {number}, or"
-            " every micro-batch looks after so many states",
+            " each micro-batch maintains as many states as partitions",
             stacklevel=4,
         )
     groups = keys_for(partitions)[:number]

@@ -96,7 +96,7 @@ class AttributeDocument(_Level):
     """An attribute with more than a type."""
 
     type: AttributeType
-    """What values it holds; only text is searched for keywords."""
+    """The type of its values; only text is searched for keywords."""
     min: Bound | None = Field(default=None, examples=[0, "2026-01-01T00:00:00Z"])
     """Smallest value there can be. For integer, number and timestamp."""
     max: Bound | None = Field(default=None, examples=[10, "2026-12-31T23:59:59Z"])

@@ -168,7 +168,7 @@ class SparkWatch:
                     self._run(stack, publishing)
             finally:
                 self._state = "ended"
-                self.control.end("the job has ended: start it again for other queries")
+                self.control.end("the job has ended: restart it to change queries")
                 self._report_bad()
                 publishing.publish(self.metrics)
         metrics = self.metrics()

@@ -60,7 +60,7 @@ class AppendedFile:
             self._file.cut(length)
         elif self.size < length:
             tell(
-                f"{self._path} is shorter than when it was last written: the lost results are not written again"
+                f"{self._path} is shorter than when it was last written: lost results are not repeated"
             )
 
 

@@ -59,9 +59,7 @@ class AppendedFile:
         if self.size > length:
             self._file.cut(length)
         elif self.size < length:
-            tell(
-                f"{self._path} is shorter than when it was last written: lost results are not repeated"
-            )
+            tell(f"{self._path} is shorter than when it was last written: lost results are not repeated")
 
 
 class BatchFile:

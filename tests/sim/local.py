@@ -184,6 +184,9 @@ class LocalSimulation:
         if not self.model.batches:
             return  # a run skips the commands that were there before it
         with self.world.calm():
+            if action.draw % 4 == 2:  # another user lost power within a command
+                path = f"{CONTROL}/commands.jsonl"
+                self.world.disk.put(path, self.world.disk.content(path) + b'{"op": "remo')
             self._sent.append(ControlFolder(Path(CONTROL)).send(command))
 
     def _attempt(self, action: Action, work: Callable[[], None]) -> None:
@@ -346,9 +349,9 @@ class LocalSimulation:
 
     def _check_answers(self) -> None:
         """Every command in the folder was carried out or refused."""
-        answers = self.world.disk.content(f"{CONTROL}/answers.jsonl")
+        answered = {answer.id for answer in ControlFolder(Path(CONTROL)).answers()}
         for sent in self._sent:
-            check(sent.encode() in answers or sent in self.model.commands, "a command was lost", sent)
+            check(sent in answered or sent in self.model.commands, "a command was lost", sent)
 
     def _journaled(self) -> int:
         """The number of the last whole entry in the journal, read without the product's code."""

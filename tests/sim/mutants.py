@@ -27,7 +27,7 @@ from tests.places import ROOT
 from tests.sim.hosts import simulation
 from tests.sim.plan import drawn, options_of
 
-MOST_STEPS: Final = 1_000_000
+MOST_STEPS: Final = 50_000
 PAGE: Final = Path("docs/architecture/simulation.md")
 _FROM: Final = "<!-- mutants -->"
 
@@ -268,12 +268,6 @@ _mutant(
     host="local",
 )
 _mutant(
-    "schema-forgotten",
-    "the journal's segments do not keep the schemas before them",
-    ("skws.jobs.worker:Worker.before", "standing.schemas", "()"),
-    host="local",
-)
-_mutant(
     "queries-forgotten",
     "the journal's segments do not keep the standing queries before them",
     ("skws.jobs.worker:Worker.before", "standing.shown()", "()"),
@@ -371,6 +365,91 @@ _mutant(
     "the offset of a partition does not move past what was given",
     ("skws.sources.kafka.feed:KafkaFeed.poll", "position = replace(position, next=reader.offsets())", "pass"),
     source="kafka",
+)
+
+_mutant(
+    "epoch-ignored",
+    "a shard's server works on from a micro-batch that Spark repeats",
+    (f"{_SPARK}.shard_server:ShardServer._work", "if epoch != self.epoch:", "if self.epoch < 0:"),
+    host="spark",
+)
+_mutant(
+    "outbox-not-synced",
+    "Spark holds a micro-batch for done before its results are on the disk",
+    (f"{_SPARK}.output_log:OutputLog.put", "size = self._file.sync()", "size = self._file.size"),
+    host="spark",
+)
+_mutant(
+    "handed-over-twice",
+    "a micro-batch that Spark repeats is put into the outbox again",
+    (f"{_SPARK}.output_queue:OutputQueue.put", "if output.number == self._outbox.last:", "if False:"),
+    host="spark",
+)
+_mutant(
+    "later-commands",
+    "a micro-batch that is repeated has commands that came later",
+    (
+        f"{_SPARK}.reader:FeedReader.readBetweenOffsets",
+        'self._commands(start["commands"], end["commands"])',
+        'self._commands(start["commands"], None)',
+    ),
+    host="spark",
+)
+_mutant(
+    "chunk-forgotten",
+    "a shard that is made anew is not told the last chunk of its log",
+    (
+        f"{_SPARK}.processor:MeshProcessor._send_chunks",
+        "range(mark.oldest, mark.next)",
+        "range(mark.oldest, mark.next - 1)",
+    ),
+    host="spark",
+)
+
+
+# What simulations found in the product, put back.
+_mutant(
+    "journal-trusted",
+    "a run that resumes relies on journal entries whose sync has failed",
+    (f"{_JOURNAL}.repair", "durable=True", "durable=False"),
+)
+_mutant(
+    "removal-escapes",
+    "a file of a checkpoint that cannot be removed ends with a traceback",
+    (f"{_FILES}:removed", "except OSError as error:", "except ZeroDivisionError as error:"),
+)
+_mutant(
+    "snapshot-not-synced",
+    "the names of a snapshot's files are not synced before its position counts",
+    (
+        f"{_POSTGRES}.spool:Spool.finish",
+        "part.replace(self.header)\n        synced(self.folder)",
+        "part.replace(self.header)",
+    ),
+    (f"{_POSTGRES}.spool:Spool.finish", "synced(self.folder)  # the rows", "pass  # the rows"),
+    source="postgres",
+)
+_mutant(
+    "outbox-trusted",
+    "a run on Spark that resumes relies on an outbox whose sync has failed",
+    (f"{_SPARK}.output_log:OutputLog._read", "durable=True", "durable=False"),
+    host="spark",
+)
+_mutant(
+    "commands-skipped",
+    "a run on Spark skips commands that came while it was down",
+    (
+        f"{_SPARK}.command_log:CommandLog.begin",
+        "None if control is None else self._inbox.read_to",
+        "register.read_to",
+    ),
+    host="spark",
+)
+
+_mutant(
+    "torn-command",
+    "half a line, left by a loss of power, hides the next command or answer",
+    ("skws.jobs.control:ControlFolder._append", '(b"\\n" if _is_torn(path) else b"")', 'b""'),
 )
 
 

@@ -28,7 +28,7 @@ from tests.sim.disk import Disk, Raw, installed
 Kind = Literal["kill", "power", "interrupt", "short", "full", "error", "away", "repeat"]
 _WRITES: Final = frozenset({"write", "create", "rename", "mkdir", "sql"})
 _CALLS: Final = frozenset(
-    {"write", "sync", "rename", "create", "truncate", "unlink", "read", "sql", "commit"}
+    {"write", "sync", "rename", "create", "truncate", "unlink", "read", "sql", "commit", "task"}
 )
 _NETWORK: Final = frozenset({"fetch", "ask"})
 _MEETS: Final[dict[str, frozenset[str] | None]] = {

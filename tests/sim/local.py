@@ -387,7 +387,7 @@ class LocalSimulation:
         damaged = bytearray(files[name])
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         kept = deepcopy(disk.top), list(model.batches), set(model.commands), len(self.pipe.read)
-        restore = self._save()
+        restore, restore_database = self._save(), self.database.save()
         disk.put(name, bytes(damaged))
         self.world.faults["flip"] += 1
         self.damaged = True
@@ -406,6 +406,7 @@ class LocalSimulation:
         self.database.end_process()
         disk.top, model.batches, model.commands, read = kept
         del self.pipe.read[read:]
+        restore_database()
         restore()
 
 

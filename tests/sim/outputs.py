@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -98,6 +98,17 @@ class Database:
     def close(self) -> None:
         self.end_process()
         self._kept.close()
+
+    def save(self) -> Callable[[], None]:
+        """A call that puts back what is committed now."""
+        twin = _connect(":memory:")
+        self._kept.backup(twin)
+
+        def restore() -> None:
+            twin.backup(self._kept)
+            twin.close()
+
+        return restore
 
     def rows(self) -> set[tuple[str, str]]:
         try:

@@ -175,7 +175,7 @@ def test_a_source_that_goes_away_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "why"),
-    [("-", "needs --engine local"), ("kafka://joe:secret@host/topic", "no user or password")],
+    [("-", "use --engine local"), ("kafka://joe:secret@host/topic", "no user or password")],
 )
 def test_sources_that_are_not_for_it(source: str, why: str) -> None:
     with pytest.raises((SourceError, UsageError), match=why):

@@ -76,8 +76,9 @@ def is_sqlite(text: str) -> bool:
 def is_address(text: str) -> bool:
     """True if ``text`` has the form of a source other than a path."""
     scheme, colon, rest = text.partition(":")
-    known = scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
-    return text == "-" or (bool(colon) and known)
+    if not colon:  # as most words: what other packages add is not looked for
+        return text == "-"
+    return scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
 
 
 def _database(text: str, folder: Path | None, clock: Clock) -> Source:

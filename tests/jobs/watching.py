@@ -17,26 +17,8 @@ from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from tests.sim.shop import SCHEMA as SCHEMA
 
-SCHEMA: Final = Schema(
-    "shop",
-    (
-        Relation(
-            "customer",
-            (Attribute("cid", AttributeType.INTEGER), Attribute("name", AttributeType.TEXT)),
-            key=("cid",),
-            search=("name",),
-        ),
-        Relation(
-            "order",
-            (Attribute("cid", AttributeType.INTEGER), Attribute("item", AttributeType.TEXT)),
-            search=("item",),
-        ),
-    ),
-    (Join("customer.cid = order.cid", "customer", "order", (("cid", "cid"),)),),
-    "10 seconds",
-)
 YAML: Final = """\
 version: 1
 name: shop

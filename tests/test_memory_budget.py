@@ -11,10 +11,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
 from skws.memory import LEAST, MemoryShare, free, read_size
+from skws.queries.keywords.columnar import ColumnarEngine
 from skws_schema import memory
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_schema.memory import Held, MemoryBudget
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 
 SCHEMA = """\
 window: 20 hours
@@ -77,6 +82,13 @@ def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
     with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as ended:
         memory.check(memory.used())
     assert "--max-size" in str(ended.value)
+
+
+def test_queries_that_hold_no_rows_are_counted() -> None:
+    schema = parse_schema(SCHEMA, "s.yaml")
+    engine = ColumnarEngine(schema, Unbounded())
+    engine.add_all({word: Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")})
+    assert engine.held().text.startswith("2 queries hold")
 
 
 def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:

@@ -479,10 +479,8 @@ def _largest(queries: Mapping[int, MeshedQuery], plans: Mapping[int, Plan], rows
             among[code >> 32, code & 0xFFFFFFFF] += count
     found = next((key for key, _ in among.most_common() if key[0] in queries), None)
     if found is None:
-        names = [repr(plan.query.text) for plan in plans.values()]
-        return (
-            f"query {names[0]} holds" if len(names) == 1 else f"{counted(len(names), 'query')[:-1]}ies hold"
-        )
+        texts = [repr(plan.query.text) for plan in plans.values()]
+        return f"query {texts[0]} holds" if len(texts) == 1 else f"{len(texts):,} queries hold"
     number, operator = found
     tree = queries[number].mesh.network(operator)
     plan = plans[number]

@@ -14,9 +14,8 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 from skws_mesh.columnar.store import Table
 
 _WORD: Final = (1 << 32) - 1
-_SIGNED: Final = np.uint64(0x9E3779B97F4A7C15)
 _FEW: Final = 8
-_TOP: Final = np.uint64(58)  # leaves six bits: a place in a signature
+_BITS: Final = 64  # of a signature
 
 
 class CarriedWords:
@@ -83,6 +82,10 @@ class CarriedWords:
         carrying: Flags = self._tuples.columns()[1] != 0
         return carrying
 
+    def signatures(self, slots: Ints) -> Ints:
+        """A bit for each word of a tuple; several words share one."""
+        return self._tuples.columns()[1].take(slots)
+
     def counts(self, slots: Ints) -> Ints:
         """How many words each tuple contains."""
         first, ends = self._span(slots)
@@ -141,6 +144,5 @@ def _any_of(known: Ints, words: Ints) -> Flags:
 
 
 def _signature(words: Ints) -> Ints:
-    """One of 64 bits for each word."""
-    bits: Ints = (np.uint64(1) << ((words.view(np.uint64) * _SIGNED) >> _TOP)).view(np.int64)
-    return bits
+    """The bit of each word, of as many as a signature has: that of its last digits."""
+    return 1 << (words & (_BITS - 1))

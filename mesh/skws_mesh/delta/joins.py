@@ -9,7 +9,7 @@ on its neighbourhood, and hardly on the number of queries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from skws_mesh.columnar.hash_index import PAIRS
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.neighbours import NeighbouringWords
 from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.paths import PathNetworks
 from skws_mesh.delta.walks import Walker, Walks
@@ -54,6 +55,7 @@ class DeltaJoins:
         self._words = CarriedWords()
         self._pairs = WordPairs()
         self._partners = Partners(self._words, self._pairs)
+        self._behind = NeighbouringWords(self._words, self._walker)
         self._networks = PathNetworks(schema)
         self._width = 1  # the most nodes of a network
         self._by_query = _ByQuery()
@@ -64,6 +66,11 @@ class DeltaJoins:
     def __len__(self) -> int:
         """The number of queries."""
         return len(self._queries)
+
+    @property
+    def _walks(self) -> bool:
+        """Whether there are queries whose results have joins."""
+        return len(self._pairs) > 0 and self._width > 1
 
     def network(self, operator: int) -> Tree:
         """The candidate network of a result."""
@@ -79,6 +86,7 @@ class DeltaJoins:
         live = len(self._live)
         self._words.append(slots, words, live)
         self._partners.extend(live)
+        self._behind.extend(live)
         return self._results(self._around(np.arange(first, live, dtype=np.int64)))
 
     def add(self, queries: Mapping[int, PairQuery], slots: Ints, words: Ints) -> Partials:
@@ -87,6 +95,7 @@ class DeltaJoins:
         if not self._queries:  # nothing was taken in since there was one
             self._words, self._pairs = CarriedWords(), WordPairs()
             self._partners = Partners(self._words, self._pairs)
+            self._behind = NeighbouringWords(self._words, self._walker)
         self._words.insert(slots, words, live)
         first = np.array([query.first for query in queries.values()], dtype=np.int64)
         second = np.array(
@@ -95,11 +104,15 @@ class DeltaJoins:
         numbers = np.array(list(queries), dtype=np.int64)
         self._queries |= queries
         self._by_query.add(queries)
+        walked = self._walks
         self._pairs.add(numbers, first, second)
         if any(query.excluded for query in queries.values()):
             self._renew_excluding()
         self._width = max(self._width, *(query.max_size for query in queries.values()))
         self._partners.extend(live)
+        self._behind.extend(live)
+        if self._walks:
+            self._behind.renew(distinct(slots) if walked else np.arange(live, dtype=np.int64))
         carrying, _ = self._words.carriers(distinct(np.concatenate([first, second])))
         carrying = distinct(carrying)
         self._partners.renew(carrying)
@@ -142,6 +155,7 @@ class DeltaJoins:
             return
         self._words.remap(slots)
         self._partners.remap(slots)
+        self._behind.remap(slots)
 
     def _renew_excluding(self) -> None:
         both = [(word, n) for n, query in self._queries.items() for word in query.excluded]
@@ -151,7 +165,7 @@ class DeltaJoins:
     def _around(self, owners: Ints) -> Iterator[Partials]:
         """The results whose last tuple is one of the owners."""
         yield from self._alone(owners)
-        if not len(self._pairs) or self._width < 2:
+        if not self._walks:
             return
         at_once, place = 512, 0
         while place < len(owners):
@@ -166,20 +180,46 @@ class DeltaJoins:
             yield from map(self._partials, self._completed(levels))
 
     def _levels(self, owners: Ints, *, earlier: bool) -> list[Walks] | None:
-        """The walks from some tuples by length; None if they are too many to be made together."""
-        levels = [self._walker.begun(owners)]
-        rows = len(owners)
+        """The walks from some tuples by length; None if they are too many to be made together.
+
+        Of the two greatest lengths only those that may be part of a path which a query asks for.
+        """
+        begun = self._walker.begun(owners)
+        levels, rows, last = [begun], len(owners), self._width - 1
+        asked = np.zeros(len(owners), dtype=np.int64)  # by owner: the partners of its words
+        asked[begun.owner] = self._partners.signatures(begun.ends)
         for joins in range(1, self._width):
-            # The longest only end a path, for which tuples without words are none.
-            to = self._words.any if joins == self._width - 1 else None
-            levels.append(self._walker.further(levels[-1], earlier=earlier, to=to))
+            walks, to = levels[-1], None
+            if joins == last:
+                if joins > 1:
+                    walks = walks.taken(np.flatnonzero(self._behind.of(walks.ends) & asked.take(walks.owner)))
+                to = self._ending(asked)
+            elif joins == last - 1 and joins > 1:
+                either = asked.copy()
+                np.bitwise_or.at(either, levels[1].owner, self._partners.signatures(levels[1].ends))
+                to = self._ending(either, asked)
+            levels.append(self._walker.further(walks, earlier=earlier, to=to))
+            if joins == 1:
+                self._behind.met(levels[1])
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
                 return None
         return levels
 
+    def _ending(self, asked: Ints, behind: Ints | None = None) -> Callable[[Ints, Ints], Ints]:
+        """Chooses walks by the words of their ends, or by those behind; both as signatures by owner."""
+
+        def kept(owner: Ints, ends: Ints) -> Ints:
+            found = self._words.signatures(ends) & asked.take(owner)
+            if behind is not None:
+                found |= self._behind.of(ends) & behind.take(owner)
+            return np.flatnonzero(found)
+
+        return kept
+
     def _completed(self, levels: list[Walks]) -> Iterator[_Ends]:
         """Walks from the last tuple of a path, to both of its ends."""
+        levels = self._useful(levels)
         begun, *longer = levels
         hubs = self._hubs(levels)
         for walks in longer:
@@ -191,6 +231,18 @@ class DeltaJoins:
                     yield from self._joined(one, rows, other, others)
         for owner in np.flatnonzero(hubs).tolist():
             yield from self._about_hub(levels, owner)
+
+    def _useful(self, levels: list[Walks]) -> list[Walks]:
+        """The walks to words that queries pair with those of another end of a path."""
+        asked = np.zeros(int(levels[0].owner.max(initial=-1)) + 1, dtype=np.int64)
+        upto = []  # by length: the partners of all words within so many joins, as signatures by owner
+        for walks in levels:
+            np.bitwise_or.at(asked, walks.owner, self._partners.signatures(walks.ends))
+            upto.append(asked.copy())
+        found = levels[:1]
+        for walks, others in zip(levels[1:], reversed(upto[:-1]), strict=True):
+            found.append(walks.taken(self._ending(others)(walks.owner, walks.ends)))
+        return found
 
     def _hubs(self, levels: list[Walks]) -> Flags:
         """By owner: whether pairs of walks about it are too many to be tried one by one."""
@@ -287,7 +339,7 @@ class DeltaJoins:
             walks = self._walker.begun(slots[begin : begin + 512])
             owners = walks
             for joins in range(1, self._width):
-                to = ending if joins == self._width - 1 else None
+                to = (lambda _, ends: np.flatnonzero(ending.take(ends))) if joins == self._width - 1 else None
                 walks = self._walker.further(walks, earlier=False, to=to)
                 done = walks.taken(np.flatnonzero(ending.take(walks.ends)))
                 for ends in self._matched(owners, np.searchsorted(owners.owner, done.owner), done):

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints
 from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.word_pairs import WordPairs
 
@@ -36,6 +36,7 @@ class Partners:
         self._size = 0
         self._set = 0  # bits of all rows, about
         self._matrix = self._rows(0)
+        self._signatures: Ints = NOTHING  # the rows, folded to 64 bits
 
     def extend(self, live: int) -> None:
         """Add the rows of new tuples, up to slot ``live``."""
@@ -43,6 +44,7 @@ class Partners:
             matrix = self._rows(max(1024, live + live // 4))
             matrix[: self._size] = self._matrix[: self._size]
             self._matrix = matrix
+            self._signatures = np.resize(self._signatures, len(matrix))
         first, self._size = self._size, live
         self.renew(np.arange(first, live, dtype=np.int64))
 
@@ -60,7 +62,8 @@ class Partners:
                 return
             flags = np.zeros((len(some), 1 << self._bits), dtype=bool)
             flags[position.take(of), self._bit(self._pairs.partners.take(entries))] = True
-            self._matrix[some] = np.packbits(flags, axis=1, bitorder="little")
+            self._matrix[some] = packed = np.packbits(flags, axis=1, bitorder="little")
+            self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
     def have(self, slots: Ints, words: Ints) -> Flags:
         """Which tuples may have the word beside them as a partner."""
@@ -71,11 +74,16 @@ class Partners:
         ).view(bool)
         return found
 
+    def signatures(self, slots: Ints) -> Ints:
+        """A bit for each partner of a tuple, as in ``CarriedWords.signatures``."""
+        return self._signatures.take(slots)
+
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""
         kept = np.flatnonzero(slots >= 0)
         self._set = self._set * len(kept) // max(1, self._size)
         self._matrix[: len(kept)] = self._matrix[kept]
+        self._signatures[: len(kept)] = self._signatures[kept]
         self._size = len(kept)
 
     def _bit(self, words: Ints) -> Ints:

@@ -6,11 +6,12 @@ what is there, which no query keeps for itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from skws_mesh.columnar.columns import Flags, Ints, ranges
+from skws_mesh.columnar.columns import Ints, ranges
 from skws_mesh.columnar.live import LiveTuples
 from skws_schema.graph import edges_from
 from skws_schema.memory import check
@@ -48,8 +49,13 @@ class Walks:
         return joins
 
     def taken(self, chosen: Ints) -> Walks:
-        columns = (self.owner, self.members, self.edges, self.start, self.end)
-        return Walks(*(column.take(chosen, axis=0) for column in columns))
+        return Walks(
+            self.owner.take(chosen),
+            self.members.T.take(chosen, axis=1).T,
+            self.edges.T.take(chosen, axis=1).T,
+            self.start.take(chosen),
+            self.end.take(chosen),
+        )
 
 
 class Walker:
@@ -69,17 +75,20 @@ class Walker:
         alive = np.flatnonzero(start < end)
         return Walks(
             alive,
-            slots.take(alive)[:, None],
-            np.empty((len(alive), 0), dtype=np.int64),
+            slots.take(alive)[None].T,
+            np.empty((0, len(alive)), dtype=np.int64).T,
             start.take(alive),
             end.take(alive),
         )
 
-    def further(self, walks: Walks, *, earlier: bool, to: Flags | None = None) -> Walks:
+    def further(
+        self, walks: Walks, *, earlier: bool, to: Callable[[Ints, Ints], Ints] | None = None
+    ) -> Walks:
         """The walks with one join more.
 
         ``earlier``: over tuples in lower slots than the one they begin at, so that a path is found
-        from the last of its tuples alone. ``to``: the tuples, by slot, at which they may end.
+        from the last of its tuples alone. ``to`` gives the places of the walks to keep, by their
+        owners and ends.
         """
         tuples, ends = self._live.tuples, walks.ends
         relation = tuples.relation.take(ends)
@@ -91,24 +100,26 @@ class Walker:
             row, edge = row[known], edge[known]
         position, slots = self._live.probe(hashes)
         check()
+        first, *others = walks.members.T
+        of = row.take(position)
+        kept = np.flatnonzero(slots < first.take(of) if earlier else slots != first.take(of))
+        position, slots = position.take(kept), slots.take(kept)
         if to is not None:
-            some = np.flatnonzero(to.take(slots))
-            position, slots = position.take(some), slots.take(some)
+            kept = to(walks.owner.take(row.take(position)), slots)
+            position, slots = position.take(kept), slots.take(kept)
         row, edge = row.take(position), edge.take(position)
-        kept = slots < walks.members[:, 0].take(row) if earlier else np.ones(len(slots), dtype=bool)
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
-        kept &= start < end
-        members = walks.members.take(row, axis=0)
-        for node in range(members.shape[1]):
-            kept &= members[:, node] != slots
-        order = np.flatnonzero(kept)
+        alive = start < end
+        for member in others:
+            alive &= member.take(row) != slots
+        order = np.flatnonzero(alive)
         order = order.take(np.argsort(row.take(order), kind="stable"))
         row, slots = row.take(order), slots.take(order)
         return Walks(
             walks.owner.take(row),
-            np.column_stack([members.take(order, axis=0), slots]),
-            np.column_stack([walks.edges.take(row, axis=0), edge.take(order)]),
+            np.vstack([walks.members.T.take(row, axis=1), slots]).T,
+            np.vstack([walks.edges.T.take(row, axis=1), edge.take(order)]).T,
             start.take(order),
             end.take(order),
         )

@@ -119,12 +119,22 @@ def _misplaced(words: Sequence[str]) -> bool:
     return any(word.startswith("--") for word in words)
 
 
-def with_schema(data: Data, given: dict[str, Any], *, quiet: bool, default: OnError = OnError.FAIL) -> None:
-    """Read or infer the schema in ``given``, and set the options that follow from it. Raises SkwsError."""
+def with_schema(
+    data: Data,
+    given: dict[str, Any],
+    *,
+    quiet: bool,
+    default: OnError = OnError.FAIL,
+    followed: bool = True,
+) -> None:
+    """Read or infer the schema in ``given``, and set the options that follow from it. Raises SkwsError.
+
+    ``followed``: False for a database as it is now.
+    """
     path: Path | None = given["schema"]
     drafted = path is None
     if path is None:
-        draft = draft_of(data.sources)
+        draft = draft_of(data.sources, followed=followed)
         for note in () if quiet else draft.notes:
             tell(note)
         path = draft.path

@@ -13,13 +13,11 @@ from skws.progress import Progress
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sinks.formats import open_writer
-from skws.sources.databases import Database, all_tables, database_at
-from skws.sources.drafts import summary as summary_of
+from skws.sources.databases import all_tables, database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import TOP, Query
 from skws.spec.ranking import RankingChoice
-from skws_schema.model import Schema
 from skws_schema.plural import counted
 
 
@@ -35,10 +33,10 @@ def search_database(
 ) -> None:
     """Search, write the results, best first, and print a summary. Raises SkwsError.
 
-    ``fields``: those of a job; its schema None to infer it. ``index``: the file of the index.
+    ``fields``: those of a job. ``index``: the file of the index.
     """
     database = database_at(url)
-    schema = all_tables(fields["schema"] or _inferred(database, quiet=quiet))
+    schema = all_tables(fields["schema"])
     job = Job({query.text: query}, **{**fields, "schema": schema, "replay": ()})
     ranking = ranking_of(query.options) or RankingChoice()
     plan = keyword_plan(query, job.stream, job.plan_window, ranking)
@@ -69,14 +67,6 @@ def search_database(
     tell(summary(found, search, job.max_size, perf_counter() - ready))
     for reason in () if found else search.why_nothing():
         tell(reason)
-
-
-def _inferred(database: Database, *, quiet: bool) -> Schema:
-    """The schema that the catalog implies; prints a few lines on it."""
-    inference = database.inferred()
-    for line in () if quiet else summary_of(inference):
-        tell(line)
-    return inference.schema()
 
 
 def _most(job: Job, query: Query) -> int | None:

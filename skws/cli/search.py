@@ -19,7 +19,6 @@ from skws.spec.enums import (
     SUFFIXES,
     EngineChoice,
     EvaluatorName,
-    OnError,
     OutputFormat,
     Sort,
 )
@@ -199,10 +198,7 @@ def _search_database(
 ) -> None:
     from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
-    if is_postgres(url) and given["schema"] is None:
-        given |= {"schema": None, "on_error": OnError.FAIL}  # its catalog is read each time
-    else:
-        with_schema(Data(url, (), ()), given, quiet=quiet)
+    with_schema(Data(url, (), ()), given, quiet=quiet, followed=False)
     del given["engine"]
     search_database(url, asked, read.job_fields(given), index, written, output, quiet=quiet)
 

@@ -5,6 +5,7 @@ This runs only after a search without results, on a bounded part of the replay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,7 @@ from skws_schema.model import Relation, Schema
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
+_DIGIT: Final = re.compile(r"\d")
 
 
 @dataclass(slots=True)
@@ -123,7 +125,9 @@ def _count(record: Record, plan: Plan, seen: Sample) -> None:
     for column in relation.search_columns:
         value = record.row[column]
         if value is not None:
-            seen.words.add(str(value), relation.attributes[column].analyzer)
+            # Nobody mistypes one code for another, and each row has codes of its own.
+            words = " ".join(word for word in str(value).split() if not _DIGIT.search(word))
+            seen.words.add(words, relation.attributes[column].analyzer)
 
 
 def _holding(text: str, relation: Relation, record: Record) -> str | None:

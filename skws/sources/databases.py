@@ -52,12 +52,12 @@ def infer_schema(address: str, name: str | None, window: str) -> str:
     return inference_of(address, name, window).to_yaml()
 
 
-def inference_of(address: str, name: str | None, window: str) -> Inference:
-    """What the catalog of a database implies, with how sure it is; PostgreSQL's changes are to be followed.
+def inference_of(address: str, name: str | None, window: str, *, followed: bool = True) -> Inference:
+    """What the catalog of a database implies, with how sure it is; ``followed``: PostgreSQL's changes are.
 
     Raises UsageError, SourceError.
     """
-    if is_postgres(address):
+    if followed and is_postgres(address):
         with installed():
             from skws.sources.postgres.address import Address  # noqa: PLC0415 - as above
             from skws.sources.postgres.database import inferred  # noqa: PLC0415

@@ -41,18 +41,19 @@ class Draft:
     notes: tuple[str, ...]
 
 
-def draft_of(sources: Sequence[str]) -> Draft:
+def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     """The schema kept for ``sources``, else a new one, which is kept.
 
-    ``sources``: files or folders, or one address of a live source or database. A draft that was not edited
-    follows its data. Raises UsageError for a source that cannot be looked at before it is read; SourceError
-    if it cannot be read; SchemaError for a kept file that is no schema.
+    ``sources``: files or folders, or one address of a live source or database. ``followed``: of a database,
+    only what changes can be read of is drafted. A draft that was not edited follows its data. Raises
+    UsageError for a source that cannot be looked at before it is read; SourceError if it cannot be read;
+    SchemaError for a kept file that is no schema.
     """
     places = [_place(source) for source in sources]
     data = _stamp(places)
     path = next((path for path in _paths(places) if path.exists()), None)
     if path is None:
-        inference = _inferred(places)
+        inference = _inferred(places, followed)
         path = _keep(_paths(places), lambda: _text(inference, data))
         return Draft(
             path, load_schema(path), (*summary(inference), f"schema: kept in {path}; edit it freely")
@@ -62,7 +63,7 @@ def draft_of(sources: Sequence[str]) -> Draft:
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
         return Draft(path, kept, (note,))
-    inference = _inferred(places)
+    inference = _inferred(places, followed)
     if parse_schema(inference.to_yaml()) == kept:
         return Draft(path, kept, (note,))
     if _told(text, _DRAFT) != _digest(_body(text)):
@@ -71,7 +72,7 @@ def draft_of(sources: Sequence[str]) -> Draft:
     return Draft(
         path,
         load_schema(path),
-        (*summary(inference), f"schema: {path}, drafted again: the data has changed"),
+        (*summary(inference), f"schema: {path}, drafted again to fit the data"),
     )
 
 
@@ -86,11 +87,11 @@ def _place(source: str) -> str:
     return source.removeprefix(_FILE)
 
 
-def _inferred(places: Sequence[str]) -> Inference:
+def _inferred(places: Sequence[str], followed: bool) -> Inference:
     if any(is_postgres(place) or is_sqlite(place) for place in places):
         if len(places) > 1:
             raise UsageError("a schema is inferred from one database, or from files")
-        return inference_of(places[0], None, "none")
+        return inference_of(places[0], None, "none", followed=followed)
     samples = sample([Path(place) for place in places])
     name = Path(places[0]).resolve().name.split(".", 1)[0]
     return infer(samples.tables(), name, timed=samples.timed)

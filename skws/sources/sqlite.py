@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from skws.formats.rows import typed_rows
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.candidate_keys import Finding
-from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import (
     NO_ATTRIBUTES,
     NO_RELATION,
+    REFERS,
     Inference,
     InferredRelation,
     LeftOut,
@@ -77,7 +77,7 @@ class SqliteDatabase:
         return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
 
     def inferred(self) -> Inference:
-        """From declared types, keys and references; samples distinguish texts from other strings."""
+        """From declared types, keys and references; samples show columns of text that hold numbers."""
         named = {name: list(filter(_usable, columns)) for name, columns in self._tables.items()}
         usable = {name: columns for name, columns in named.items() if is_name(name) and columns}
         if not usable:
@@ -155,14 +155,10 @@ class SqliteDatabase:
         if numbers and numbers <= {int, float}:
             number = AttributeType.INTEGER if numbers == {int} else AttributeType.NUMBER
             return Finding(Attribute(column.name, number), 0.8, "holds numbers")
-        if (table, column.name) in referring:
-            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "a reference")
-        guess = profile(column.name, [None if value is None else str(value) for value in values])
-        if column.key and not guess.names_things:
-            return Finding(Attribute(column.name, AttributeType.STRING), 0.9, "part of the key")
-        text = not guess.distinct or guess.type is AttributeType.TEXT
-        kind = AttributeType.TEXT if text else AttributeType.STRING
-        return Finding(Attribute(column.name, kind), 0.8, guess.reason if guess.distinct else "no values")
+        refers = (table, column.name) in referring
+        kind = AttributeType.STRING if refers else AttributeType.TEXT
+        reason = REFERS if refers else column.declared.lower() or "no numbers"
+        return Finding(Attribute(column.name, kind), 0.9, reason)
 
     def _sample(self, table: str, column: str) -> list[object]:
         with self._opened() as connection:

@@ -175,6 +175,51 @@ def test_messy_files_are_explained(
     assert "Traceback" not in done.err
 
 
+CODES = {
+    "AB-1234": "ab-1234",
+    "0306406152": "0306406152",
+    "ada@example.org": "ada@example.org",
+    "https://shop.example/p/17?from=mail": "https://shop.example/p/17?from=mail",
+    "6fa459ea-ee8a-3ca4-894e-db77e160355e": "6fa459ea-ee8a-3ca4-894e-db77e160355e",
+    "da39a3ee5e6b4b0d3255bfef95601890afd80709": "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    "PG-13": "pg-13",
+    "+49 30 901820": "901820",
+    "USA": "usa",
+}
+"""Values of columns without words, and a keyword that finds each."""
+
+
+@pytest.mark.parametrize(("code", "keyword"), CODES.items())
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "db"])
+def test_codes_are_found(skws: Skws, tmp_path: Path, kind: str, code: str, keyword: str) -> None:
+    data = tmp_path / f"items.{kind}"
+    other = "".join(chr(ord(c) + 1) if c.isalnum() and c not in "9zZ" else c for c in code)
+    rows = [{"n": 1, "code": other}, {"n": 2, "code": code}]
+    if kind == "db":
+        with closing(sqlite3.connect(data)) as connection, connection:
+            connection.execute("CREATE TABLE items (n INTEGER, code TEXT PRIMARY KEY)")
+            connection.executemany("INSERT INTO items VALUES (:n, :code)", rows)
+    else:
+        lines = [f"{row['n']},{row['code']}" for row in rows]
+        csv = "n,code\n" + "\n".join(lines)
+        data.write_text(csv if kind == "csv" else "\n".join(map(json.dumps, rows)))
+    done = skws("search", data, f'"{keyword}"' if ":" in keyword else keyword, "-f", "jsonl")
+    assert done.code == 0, done.err
+    assert [one["row"]["n"] for result in done.records for one in result["tuples"]] == [2]
+
+
+def test_rows_that_refer_to_a_code_are_not_found_by_it(skws: Skws, tmp_path: Path) -> None:
+    data = tmp_path / "shop"
+    data.mkdir()
+    (data / "item.csv").write_text("sku,name\n" + "".join(f"AB-{n},thing {n}\n" for n in range(9)))
+    (data / "sale.csv").write_text("sku,who\n" + "".join(f"AB-{n % 9},Bo Ek\n" for n in range(50)))
+    done = skws("search", data, "ab-7", "-f", "jsonl")
+    assert [[one["relation"] for one in result["tuples"]] for result in done.records] == [["item"]]
+    draft = (tmp_path / "shop.schema.yaml").read_text()
+    assert "refers to item, where it is searched" in draft
+    assert len(skws("search", data, "ab-7", "ek", "-f", "jsonl").records) == 5
+
+
 def folder_of_all(folder: Path) -> Path:
     """A folder with CSV of two relations, an array, a README, an image, another table, an empty file."""
     (folder / "more").mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_tables_types_keys_and_references(database: Database, skws: Skws) -> Non
     types = {a.name: a.type for a in schema.relation("movie").attributes}
     T = AttributeType  # noqa: N806
     assert types == {
-        "country": T.STRING,
+        "country": T.TEXT,
         "mid": T.INTEGER,
         "title": T.TEXT,
         "did": T.INTEGER,
@@ -59,8 +60,8 @@ def test_tables_types_keys_and_references(database: Database, skws: Skws) -> Non
         "colour": T.BOOLEAN,
         "released": T.TIMESTAMP,
         "updated_at": T.TIMESTAMP,
-        "mood": T.STRING,
-        "note": T.STRING,
+        "mood": T.TEXT,
+        "note": T.TEXT,
         "sequel_of": T.INTEGER,
         "sequel_country": T.STRING,
     }
@@ -103,7 +104,30 @@ def test_a_generated_column_is_searched_where_it_is_only_read(database: Database
     )
     told = skws("search", "very", "noir", "--database", database.uri(), "-f", "jsonl")
     assert '"b":"very noir movie"' in told.out
-    assert "not searched" not in told.err
+    assert "left out" not in told.err
+
+
+def test_a_draft_is_kept_for_every_command_and_used_as_edited(
+    database: Database, skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    database.run(
+        "CREATE TYPE state AS ENUM ('open', 'paid')",
+        "CREATE TABLE client (id uuid PRIMARY KEY, name text)",
+        "CREATE TABLE bill (number text PRIMARY KEY, client uuid, state state)",
+        "INSERT INTO client VALUES ('6fa459ea-ee8a-3ca4-894e-db77e160355e', 'Ada Byron')",
+        "INSERT INTO bill VALUES ('AB-17', '6fa459ea-ee8a-3ca4-894e-db77e160355e', 'paid')",
+    )
+    first = skws("search", database.uri(), "ab-17", "paid", "-f", "jsonl")
+    assert [one["row"]["number"] for one in first.records[0]["tuples"]] == ["AB-17"]
+    (kept,) = tmp_path.glob("skws/schemas/*.schema.yaml")
+    assert f"schema: kept in {kept}; edit it freely" in first.err
+    apart = skws("search", database.uri(), "byron", "6fa459ea-ee8a-3ca4-894e-db77e160355e", "-f", "jsonl")
+    assert len(apart.records) == 1  # the client; nothing refers to it yet
+    kept.write_text(kept.read_text().replace("joins: []", "joins: [bill.client = client.id]"))
+    joined = skws("search", database.uri(), "byron", "ab-17", "-f", "jsonl")
+    assert len(joined.records[0]["tuples"]) == 2
+    assert "the kept one holds" in joined.err
 
 
 def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> None:

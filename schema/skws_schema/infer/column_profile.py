@@ -120,18 +120,11 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
-_CODE = re.compile(
-    r"[0-9a-fA-F]{8,}|[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[a-zA-Z][a-zA-Z0-9+.-]*://\S*|[^@\s]+@[^@\s]+|"
-    r"\{.*\}|\[.*\]|[A-Z]{1,4}|(?=\S*[0-9])\S+|\S*[/\\_=<>|]\S*"
-)
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
 _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
 _INTEGER_BITS = 63
 _LONGEST_NUMBER = 40
-# The beginning of a value is enough, and keeps the patterns above fast on any value.
-_LOOKED_AT = 200
-_TEXTS = (AttributeType.STRING, AttributeType.TEXT)
 
 
 @dataclass(frozen=True)
@@ -160,14 +153,9 @@ class ColumnProfile:
         return self.full and len(self.distinct) == len(self.values)
 
     @property
-    def names_things(self) -> bool:
-        """True if the column is worth searching for words although it is a key: some values have several."""
-        return self.type is AttributeType.TEXT and any(" " in str(value).strip() for value in self.distinct)
-
-    @property
     def joinable(self) -> bool:
         """True if two such columns can meaningfully be equal: no measures, flags or moments."""
-        return self.type in {AttributeType.INTEGER, AttributeType.STRING, AttributeType.TEXT}
+        return self.type in {AttributeType.INTEGER, AttributeType.TEXT}
 
     def contained_in(self, other: ColumnProfile) -> float:
         """The share of this column's distinct values that occur in ``other``; 0 if they cannot compare."""
@@ -183,11 +171,11 @@ def profile(name: str, raw: Sequence[object]) -> ColumnProfile:
     kind, confidence, reason = _type(name, present)
     listed = any(isinstance(v, list) for v in raw)
     if listed and kind is not AttributeType.TEXT:
-        kind, reason = AttributeType.STRING, "arrays"
+        kind, reason = AttributeType.TEXT, "arrays"
     canonical: Callable[[Scalar], Scalar] = int if kind is AttributeType.INTEGER else str
     values = tuple(None if v is None or v == "" else canonical(_scalar(v)) for v in raw)
     distinct = frozenset(v for v in values if v is not None)
-    mixed = kind in _TEXTS and any(isinstance(v, list | float | bool) for v in raw)
+    mixed = kind is AttributeType.TEXT and any(isinstance(v, list | float | bool) for v in raw)
     return ColumnProfile(name, kind, confidence, reason, values, distinct, mixed)
 
 
@@ -199,7 +187,7 @@ def _scalar(value: object) -> Scalar:
 
 def _type(name: str, values: Sequence[Scalar]) -> tuple[AttributeType, float, str]:
     if not values:
-        return AttributeType.STRING, 0.2, "no values to judge by"
+        return AttributeType.TEXT, 0.2, "no values to judge by"
     written = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
     few = 0.2 if len(values) < 5 else 0.0
     if any({w.lower() for w in written} <= booleans for booleans in _BOOLEANS):
@@ -208,18 +196,18 @@ def _type(name: str, values: Sequence[Scalar]) -> tuple[AttributeType, float, st
         return _number(name, written, few)
     if all(_is_moment(w) for w in written):
         return AttributeType.TIMESTAMP, 0.98 - few, "dates or times"
-    return _text_or_string(written, few)
+    return AttributeType.TEXT, 0.95 - few, "neither numbers nor times"
 
 
 def _number(name: str, written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
     if any(_LEADING_ZERO.match(w) for w in written):
-        return AttributeType.STRING, 0.9 - few, "digits with leading zeros"
+        return AttributeType.TEXT, 0.9 - few, "digits with leading zeros"
     if not all(_INTEGER.fullmatch(w) for w in written):
         return AttributeType.NUMBER, 0.95 - few, "numbers"
     if any(int(w).bit_length() > _INTEGER_BITS for w in written):
-        return AttributeType.STRING, 0.8 - few, "more digits than an integer can hold"
+        return AttributeType.TEXT, 0.8 - few, "more digits than an integer can hold"
     if _NUMERALS & set(tokens(name)):
-        return AttributeType.STRING, 0.8 - few, "identifiers, by the name"
+        return AttributeType.TEXT, 0.8 - few, "identifiers, by the name"
     if is_time_name(name) and all(int(w) in _EPOCH_SECONDS for w in written):
         return AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name"
     return AttributeType.INTEGER, 0.98 - few, "whole numbers"
@@ -233,18 +221,3 @@ def _is_moment(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _text_or_string(written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
-    """Text is worth searching for words, however few they are; other strings are codes."""
-    distinct = {w[:_LOOKED_AT] for w in written}
-    spaced = sum(any(c.isspace() for c in w.strip()) for w in distinct) / len(distinct)
-    codes = sum(_CODE.fullmatch(w) is not None for w in distinct) / len(distinct)
-    if codes >= 0.7:
-        return AttributeType.STRING, 0.9 - few, "codes, addresses or identifiers"
-    letters = sum(c.isalpha() for w in distinct for c in w) / max(1, sum(len(w.strip()) for w in distinct))
-    if spaced >= 0.1 and letters >= 0.6:
-        return AttributeType.TEXT, min(0.98, 0.8 + spaced / 5) - few, "words with spaces between"
-    if letters >= 0.85:
-        return AttributeType.TEXT, 0.75 - few, "words"
-    return AttributeType.STRING, 0.6 - few, "neither words nor numbers"

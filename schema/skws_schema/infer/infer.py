@@ -28,6 +28,7 @@ _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
 
 
+REFERS: Final = "refers to another relation, where it is searched"
 NO_RELATION: Final = "it is not a valid name"
 _TOO_MANY: Final = "the relation has more attributes than can be searched"
 _BOTH: Final = "some rows have an object there, others a value"
@@ -315,7 +316,7 @@ def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
 
 
 def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:
-    """Names that refer to another relation are searched there, not here."""
+    """Texts that refer to another relation are searched there: here, every row that refers would match."""
     key = relation.key.value if relation.key else ()
     referring = {
         column: join.right
@@ -327,7 +328,7 @@ def _referring(relation: InferredRelation, inference: Inference) -> InferredRela
         replace(
             a,
             value=replace(a.value, type=AttributeType.STRING),
-            reason=f"refers to {referring[a.value.name]}",
+            reason=f"refers to {referring[a.value.name]}, where it is searched",
         )
         if a.value.type is AttributeType.TEXT and a.value.name in referring
         else a

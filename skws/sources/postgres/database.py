@@ -1,18 +1,16 @@
 """A PostgreSQL server as a database: rows read in one snapshot each, and a schema inferred from its catalog.
 
-Types and keys are certain; whether a character column is text or a string is
-inferred from a sample of its values, as for files.
+Types, keys and joins are those of the catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from psycopg2.extensions import connection
-from psycopg2.sql import SQL, Composed, Identifier, Literal
+from psycopg2.sql import SQL, Identifier
 
 from skws.formats.rows import typed_rows
 from skws.sources.postgres.address import Address
@@ -20,10 +18,11 @@ from skws.sources.postgres.catalog import ForeignKey, Table, TableColumn, mismat
 from skws.sources.postgres.pgoutput import Identity
 from skws_schema.errors import SourceError
 from skws_schema.infer.candidate_keys import Finding
-from skws_schema.infer.column_profile import EVENT, LATER, profile, tokens
+from skws_schema.infer.column_profile import EVENT, LATER, tokens
 from skws_schema.infer.infer import (
     NO_ATTRIBUTES,
     NO_RELATION,
+    REFERS,
     Inference,
     InferredRelation,
     LeftOut,
@@ -32,18 +31,17 @@ from skws_schema.infer.infer import (
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
 from skws_schema.yaml.document import is_name
 
-SAMPLE_ROWS: Final = 1000
 _SURE: Final = 1.0
 _DOUBTFUL: Final = 0.5
-_CHARACTERS: Final = frozenset({"text", "varchar", "bpchar", "citext", "name"})
 _TYPES: Final = {
+    **dict.fromkeys(
+        ("text", "varchar", "bpchar", "citext", "name", "uuid", "inet", "cidr", "macaddr"), AttributeType.TEXT
+    ),
     **dict.fromkeys(("int2", "int4", "int8", "oid"), AttributeType.INTEGER),
     **dict.fromkeys(("float4", "float8", "numeric"), AttributeType.NUMBER),
     "bool": AttributeType.BOOLEAN,
     **dict.fromkeys(("timestamp", "timestamptz", "date"), AttributeType.TIMESTAMP),
-    **dict.fromkeys(
-        ("uuid", "inet", "cidr", "macaddr", "bit", "varbit", "time", "timetz"), AttributeType.STRING
-    ),
+    **dict.fromkeys(("bit", "varbit", "time", "timetz"), AttributeType.STRING),
 }
 _HEADING: Final = "# Inferred from {}. What is uncertain is commented out.\n"
 
@@ -63,14 +61,14 @@ def inferred(address: Address, name: str | None, window: str, *, followed: bool 
         known = tables(connected) if followed else {n: _readable(t) for n, t in tables(connected).items()}
         if not any(map(_usable, known.values())):
             raise SourceError(f"{address.shown}: no tables in the search path to infer a schema from")
-        return _inference(connected, known, name or connected.info.dbname, window)
+        return _inference(known, name or connected.info.dbname, window)
 
 
-def _inference(connected: connection, known: Mapping[str, Table], name: str, window: str) -> Inference:
+def _inference(known: Mapping[str, Table], name: str, window: str) -> Inference:
     usable = {table.name: table for table in known.values() if _usable(table)}
     joins = list(_joins(usable))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
-    relations = tuple(_relation(connected, table, referring) for table in usable.values())
+    relations = tuple(_relation(table, referring) for table in usable.values())
     left_out = tuple(
         LeftOut(table, NO_ATTRIBUTES if is_name(table) else NO_RELATION)
         for table in known
@@ -90,7 +88,7 @@ def _readable(table: Table) -> Table:
 
 def _fault(column: TableColumn) -> str:
     """Why a column cannot be an attribute; empty if it can."""
-    if column.type not in _CHARACTERS and column.type not in _TYPES and column.kind != "e":
+    if column.type not in _TYPES and column.kind != "e":
         return "no attribute has its type"
     return "PostgreSQL does not replicate generated columns" if column.generated else ""
 
@@ -99,10 +97,9 @@ def _left_out(column: TableColumn) -> LeftOut:
     return LeftOut(f"{column.name} ({column.type})", _fault(column))
 
 
-def _relation(connected: connection, table: Table, referring: set[tuple[str, str]]) -> InferredRelation:
+def _relation(table: Table, referring: Container[tuple[str, str]]) -> InferredRelation:
     taken = [column for column in table.columns if not _fault(column)]
-    samples = _samples(connected, table, [c.name for c in taken if c.type in _CHARACTERS])
-    attributes = tuple(_attribute(table, column, samples, referring) for column in taken)
+    attributes = tuple(_attribute(column, (table.name, column.name) in referring) for column in taken)
     names = {column.name for column in taken}
     key = table.key if table.key and names.issuperset(table.key) else ()
     return InferredRelation(
@@ -115,52 +112,18 @@ def _relation(connected: connection, table: Table, referring: set[tuple[str, str
     )
 
 
-def _attribute(
-    table: Table,
-    column: TableColumn,
-    samples: Mapping[str, list[str | None]],
-    referring: set[tuple[str, str]],
-) -> Finding[Attribute]:
-    if column.type not in _CHARACTERS:
-        kind = _type(column)
-        return Finding(Attribute(column.name, kind), _SURE, column.type if column.kind != "e" else "an enum")
-    if (table.name, column.name) in referring:
-        return Finding(
-            Attribute(column.name, AttributeType.STRING), _SURE, f"{column.type}, refers to another"
-        )
-    guess = profile(column.name, samples[column.name])
-    if column.name in table.key and not guess.names_things:
-        return Finding(Attribute(column.name, AttributeType.STRING), 0.8, f"{column.type}, part of the key")
-    if not guess.distinct:
-        return Finding(
-            Attribute(column.name, AttributeType.TEXT), 0.6, f"{column.type}, no values to judge by"
-        )
-    text = guess.type is AttributeType.TEXT
-    kind = AttributeType.TEXT if text else AttributeType.STRING
-    return Finding(Attribute(column.name, kind), round(guess.confidence, 2), f"{column.type}, {guess.reason}")
+def _attribute(column: TableColumn, refers: bool) -> Finding[Attribute]:
+    kind, reason = _type(column), column.type if column.kind != "e" else "an enum"
+    if refers and kind is AttributeType.TEXT:
+        kind, reason = AttributeType.STRING, f"{reason}, {REFERS}"
+    return Finding(Attribute(column.name, kind), _SURE, reason)
 
 
 def _type(column: TableColumn) -> AttributeType:
     # A numeric's modifier is 4 more than the bits of precision and scale; without one it may have any.
     if column.type == "numeric" and column.modifier >= 4 and (column.modifier - 4) & 0x7FF == 0:
         return AttributeType.INTEGER
-    return AttributeType.STRING if column.kind == "e" else _TYPES[column.type]
-
-
-def _samples(connected: connection, table: Table, columns: Iterable[str]) -> dict[str, list[str | None]]:
-    chosen = list(columns)
-    if not chosen:
-        return {}
-    statement = SQL("SELECT {} FROM {} LIMIT {}").format(_texts(chosen), table.quoted, Literal(SAMPLE_ROWS))
-    with connected.cursor() as cursor:
-        cursor.execute(statement)
-        rows = cursor.fetchall()
-    return {name: [row[place] for row in rows] for place, name in enumerate(chosen)}
-
-
-def _texts(columns: Iterable[str]) -> Composed:
-    """A list of columns whose values are read as texts."""
-    return SQL(", ").join(SQL("{}::text").format(Identifier(name)) for name in columns)
+    return AttributeType.TEXT if column.kind == "e" else _TYPES[column.type]
 
 
 def _key_reason(table: Table) -> str:
@@ -234,9 +197,8 @@ class PostgresDatabase:
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table_of(relation)
-        statement = SQL("SELECT {} FROM {}").format(
-            _texts(attribute.column for attribute in relation.attributes), table.quoted
-        )
+        texts = SQL(", ").join(SQL("{}::text").format(Identifier(a.column)) for a in relation.attributes)
+        statement = SQL("SELECT {} FROM {}").format(texts, table.quoted)
         with self.address.sql() as connected, connected.cursor("skws") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(statement)

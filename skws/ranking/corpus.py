@@ -107,12 +107,21 @@ _REMEMBERED: Final = 100_000  # texts
 class Carriers(NamedTuple):
     """The live tuples with keywords of a query in a place.
 
-    ``often``: for each slot a row with how often each keyword stands there, at least. ``lengths``: of texts.
+    ``often``: for each slot a row with how often each keyword stands there; upper bounds unless ``exact``.
+    ``lengths``: of texts.
     """
 
     slots: Ints
     often: Ints
     lengths: Ints
+    exact: bool
+
+    def at(self, slot: int) -> tuple[list[int], int]:
+        """How often each keyword stands in the text of a tuple, and its length."""
+        place = int(np.searchsorted(self.slots, slot))
+        if place == len(self.slots) or self.slots[place] != slot:
+            return [0] * self.often.shape[1], 0
+        return self.often[place].tolist(), int(self.lengths[place])
 
 
 class Texts(NamedTuple):

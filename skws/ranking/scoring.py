@@ -15,7 +15,7 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.ranking.corpus import Carriers, Corpus, Place, TableTexts
-from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts, fans
+from skws.ranking.judging import Carried, Judged, Ranked, Scorer, TextCounts, fans
 from skws.ranking.rankings import (
     Evidence,
     Floats,
@@ -49,7 +49,7 @@ class Scoring(Scorer):
         super().__init__(schema, live, known)
         self._corpus: Corpus | None = None  # until a query asks
         self._stays = False
-        self._carriers: Mapping[Place, Carriers] | None = None  # of the search that runs
+        self._carriers: Mapping[Place, Carriers] = {}  # of the search that runs
         self._weights: Floats | None = None  # of its keywords
         self._latest = ALWAYS
         self._tables: Mapping[int, TableTexts] = {}
@@ -71,7 +71,7 @@ class Scoring(Scorer):
         if ranked is not None:
             tuples = self._live.tuples
             self._carriers = carriers
-            for place, (slots, often, _) in carriers.items():
+            for place, (slots, often, *_) in carriers.items():
                 flags = (often > 0).astype(np.int64)
                 ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
@@ -103,7 +103,7 @@ class Scoring(Scorer):
     def bound(self, query: int, size: int) -> Rank | None:
         """For ``monotone`` rankings of ``add_carriers``: each keyword in the texts where it weighs most."""
         ranked = self._queries[query]
-        if self._carriers is None or not getattr(ranked.ranking, "monotone", False):
+        if not self._carriers or not getattr(ranked.ranking, "monotone", False):
             return None
         counts = self._counts(self._latest)
         matches = [
@@ -122,7 +122,7 @@ class Scoring(Scorer):
     def ceilings(self, query: int, results: Partials, network: Callable[[int], Tree] | None = None) -> Floats:
         """Where there is a ``bound``: what each keyword weighs in the tuples of the result itself."""
         ranked = self._queries[query]
-        if self._carriers is None or not isinstance(ranked.ranking, Product):
+        if not self._carriers or not isinstance(ranked.ranking, Product):
             return super().ceilings(query, results, network)
         if self._weights is None:
             self._weights = self._weighed(query)
@@ -163,7 +163,7 @@ class Scoring(Scorer):
         keywords = range(len(self._queries[query].plan.keywords))
         weighed = np.zeros((len(self._live) + 1, len(keywords)))
         counts = self._counts(self._latest)
-        for place, (slots, often, lengths) in (self._carriers or {}).items():
+        for place, (slots, often, lengths, _) in self._carriers.items():
             for keyword in keywords:
                 texts, characters, containing = counts.of(query, place, keyword)
                 if texts:
@@ -177,7 +177,7 @@ class Scoring(Scorer):
         """A keyword as it stands in the attributes of the relation where it weighs most."""
         name = self._queries[query].plan.keywords[keyword]
         by_relation: dict[int, list[Match]] = {}
-        for place, (_, often, lengths) in (self._carriers or {}).items():
+        for place, (_, often, lengths, _) in self._carriers.items():
             there = np.flatnonzero(often[:, keyword])
             texts, characters, containing = counts.of(query, place, keyword)
             if len(there) and texts:
@@ -201,7 +201,7 @@ class Scoring(Scorer):
 
     def remove(self, query: int) -> None:
         self._queries.pop(query, None)
-        self._carriers = self._weights = None
+        self._carriers, self._weights = {}, None
         if not (self._queries or self._stays):
             self._corpus = None
 
@@ -241,6 +241,22 @@ class Scoring(Scorer):
             return fans(self._live, edge, member, instants[rows])
 
         return self._scored(results, trees, (instants, expires), at_instant, (instants, self._counts))
+
+    def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+        # A search knows where its words stand, and texts can be long.
+        places = ((relation, column) for column in self._schema.relations[relation].search_columns)
+        here = [(place, self._carriers[place]) for place in places if place in self._carriers]
+        if not here or not all(each.exact for _, each in here):
+            yield from super()._in_tuple(ranked, relation, slot, bitmap)
+            return
+        name = self._known.name(slot).id
+        for place, each in here:
+            often, length = each.at(slot)
+            yield from (
+                (keyword, name, place, count, length)
+                for keyword, count in enumerate(often)
+                if count and bitmap >> keyword & 1
+            )
 
     def _counts(self, tick: int) -> TextCounts:
         """Counts among the tuples alive at a tick."""

@@ -34,7 +34,7 @@ class ColumnarMesh:
     """Full mesh of the keyword queries of one shape, fed by batches of tuples with settled lifespans.
 
     ``accepts_root`` restricts the mesh to results whose root tuple, by slot, it
-    accepts, and ``needed`` to some networks and their prefixes.
+    accepts. Meshes whose generators have one shape may share ``operators``.
     Queries are numbers below 2**QUERY_BITS.
 
     A *closed* group waits for tuples with keywords only, or for bridges to
@@ -47,12 +47,12 @@ class ColumnarMesh:
     def __init__(
         self,
         live: LiveTuples,
-        generator: CNGen,
+        operators: OperatorTable,
         accepts_root: Callable[[Ints], Flags] | None = None,
-        needed: Callable[[Tree], bool] = lambda _: True,
     ) -> None:
+        generator = operators.generator
         self._live = live
-        self._operators = OperatorTable(generator, needed)
+        self._operators = operators
         self._elsewhere: dict[Tree, int] = {}
         self._accepts_root = accepts_root
         self._width = generator.max_size

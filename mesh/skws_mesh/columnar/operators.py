@@ -46,8 +46,8 @@ class OperatorTable:
     ``needed``: whether a tree has an operator at all.
     """
 
-    def __init__(self, generator: CNGen, needed: Callable[[Tree], bool]) -> None:
-        self._generator = generator
+    def __init__(self, generator: CNGen, needed: Callable[[Tree], bool] = lambda _: True) -> None:
+        self.generator = generator
         self._needed = needed
         self.trees: list[Tree] = []
         self._places: list[Place] = []
@@ -157,7 +157,7 @@ class OperatorTable:
 
     def _make(self, codes: Ints) -> None:
         """Make the operators at some codes: group * width of the table + keywords."""
-        table, trees, places, grow = self._next.ravel(), self.trees, self._places, self._generator.grow
+        table, trees, places, grow = self._next.ravel(), self.trees, self._places, self.generator.grow
         groups, keywords = np.divmod(codes, self._next.shape[1])
         owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
         met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
@@ -186,18 +186,18 @@ class OperatorTable:
             self._parents, self._edges = _doubled(self._parents, 0), _doubled(self._edges, NONE)
             self._ranks = _doubled(self._ranks, FREE)
         self._complete[numbers] = complete
-        if self._generator.sequence:
+        if self.generator.sequence:
             for number, tree in zip(numbers.tolist(), trees, strict=True):
-                ranks = map(self._generator.sequence.rank, tree.keywords)
+                ranks = map(self.generator.sequence.rank, tree.keywords)
                 self._ranks[number, : len(tree.keywords)] = list(ranks)
         return numbers
 
     def _expand(self, operator: int) -> None:
-        tree, largest = self.trees[operator], self._generator.max_size
+        tree, largest = self.trees[operator], self.generator.max_size
         to_bridge = largest >= LEAST_BRIDGED and len(tree.relations) == largest - 2
         on_bridge = largest >= LEAST_BRIDGED and len(tree.relations) == largest - 1 and not tree.keywords[-1]
         self._first_group[operator] = len(self._places)
-        for place in self._generator.places(tree):
+        for place in self.generator.places(tree):
             group = len(self._places)
             self._places.append(place._replace(choices=()))  # they are in the table
             if group == len(self._node):

@@ -41,16 +41,22 @@ _ANEW: Final = 4
 
 
 class _Standing(NamedTuple):
-    """The tuples with a word in a place; how often it stands there, and the length of the text."""
+    """The tuples with a word in a place; how often it stands there, and the length of the text.
+
+    ``exact``: False if ``often`` are upper bounds.
+    """
 
     slots: Ints
     often: Ints
     lengths: Ints
+    exact: bool
 
     def among(self, slots: Ints) -> _Standing:
         """Those with some slots."""
         there = np.isin(self.slots, slots)
-        return _Standing(self.slots.compress(there), self.often.compress(there), self.lengths.compress(there))
+        return _Standing(
+            self.slots.compress(there), self.often.compress(there), self.lengths.compress(there), exact=False
+        )
 
 
 class Labelled(NamedTuple):
@@ -149,9 +155,9 @@ class LiveWords:
         numbers, often = packed >> _BITS, packed & _MOST
         slots = self._slots.take(numbers)
         there = slots >= 0
-        return _Standing(
-            slots.compress(there), often.compress(there), self._lengths.take(numbers).compress(there)
-        )
+        often = often.compress(there)
+        lengths = self._lengths.take(numbers).compress(there)
+        return _Standing(slots.compress(there), often, lengths, bool(often.max(initial=0) < _MOST))
 
     def _with_phrase(self, slots: Ints, column: int, phrase: tuple[str, ...]) -> Ints:
         """The slots whose text has the words of a phrase one behind the other."""
@@ -191,7 +197,7 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
         self._analyzer = analyzer
 
     def of(self, text: str) -> dict[str, int]:
-        """The words of a text, and how often each stands there, or more often where words overlap."""
+        """The words of a text, and how often each stands there."""
         found: dict[str, int] = {}
         for chunk in chunks(text, self._analyzer):
             for word in self[chunk]:
@@ -199,7 +205,9 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
         return found
 
     def look_up(self, chunk: str) -> tuple[str, ...]:
-        return analyse(chunk, self._analyzer).terms
+        # A word may be a compound and its first piece in one place, which counts once.
+        words = (token for token in analyse(chunk, self._analyzer).tokens if token.searchable)
+        return tuple(stem for _, stem in dict.fromkeys((word.start, word.stem) for word in words))
 
 
 def _numbers() -> array[int]:
@@ -225,6 +233,8 @@ def _carriers(
         slots = slots[labels[slots] > 0]
         often = np.zeros((len(slots), keywords), dtype=np.int64)
         lengths = np.zeros(len(slots), dtype=np.int64)
+        # Alternatives of one keyword may be satisfied by the same word.
+        exact = len({keyword for keyword, _ in parts}) == len(parts) and all(each.exact for _, each in parts)
         for keyword, standing in parts:
             at = np.searchsorted(slots, standing.slots)
             at, mine = at[at < len(slots)], np.flatnonzero(at < len(slots))
@@ -232,5 +242,5 @@ def _carriers(
             often[at[true], keyword] += standing.often[mine[true]]
             lengths[at[true]] = standing.lengths[mine[true]]
         if len(slots):
-            carriers[place] = Carriers(slots, often, lengths)
+            carriers[place] = Carriers(slots, often, lengths, exact)
     return carriers

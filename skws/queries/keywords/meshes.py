@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.mesh import ColumnarMesh
+from skws_mesh.columnar.operators import OperatorTable
 from skws_mesh.networks import prefix_of
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, nearest
@@ -26,6 +27,11 @@ from skws_windows.window import Window
 if TYPE_CHECKING:
     from skws.keywords.match import Matcher
     from skws.queries.keywords.automata import NetworkAutomata
+
+
+_SHAPES: Final = 16
+"""Shapes of searches whose operators are kept: most searches have few plain keywords, and make the same."""
+_MOST: Final = 100_000  # operators of a shape, times keyword bitmaps
 
 
 class AnsweredQueries:
@@ -120,6 +126,7 @@ class Meshes:
         self._window = window
         self._accepts_root = accepts_root
         self._meshes: dict[object, ColumnarMesh] = {}  # by shape
+        self._passing: dict[object, OperatorTable] = {}  # by shape, the latest last
 
     def __iter__(self) -> Iterator[ColumnarMesh]:
         return iter(self._meshes.values())
@@ -135,8 +142,18 @@ class Meshes:
 
     def passing(self, plan: Plan) -> MeshedQuery:
         """A query with a mesh of its own, which is not among the meshes."""
-        mesh = ColumnarMesh(self._live, plan.generator(), self._accepts_root)
-        return MeshedQuery(mesh, plan)
+        return MeshedQuery(ColumnarMesh(self._live, self._passing_operators(plan), self._accepts_root), plan)
+
+    def _passing_operators(self, plan: Plan) -> OperatorTable:
+        """The operators of a query that does not stay, perhaps with those that earlier ones made."""
+        generator = plan.generator()
+        operators = self._passing.pop(generator.shape, None)
+        if operators is None or len(operators) << generator.slots > _MOST:
+            operators = OperatorTable(generator)
+        self._passing[generator.shape] = operators
+        if len(self._passing) > _SHAPES:
+            del self._passing[next(iter(self._passing))]
+        return operators
 
     def remove(self, query: int) -> None:
         """Remove a query; its mesh goes with the last query of its shape."""
@@ -176,7 +193,8 @@ class Meshes:
         """The mesh of a query's shape without the networks that automata evaluate (``apart``)."""
         shape = (generator.shape, apart)
         if shape not in self._meshes:
-            self._meshes[shape] = ColumnarMesh(self._live, generator, self._accepts_root, needed)
+            operators = OperatorTable(generator, needed)
+            self._meshes[shape] = ColumnarMesh(self._live, operators, self._accepts_root)
         return self._meshes[shape]
 
     def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:

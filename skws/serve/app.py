@@ -24,7 +24,7 @@ from skws.keywords.highlight import Span, highlight
 from skws.keywords.parse import parse_query
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
-from skws.serve.bodies import Fault, SavedBodies, SavedBody, SearchBody
+from skws.serve.bodies import MOST_ANSWER, Fault, SavedBodies, SavedBody, SearchBody, StrictRoute
 from skws.serve.events import Event, Position
 from skws.serve.guard import error_body
 from skws.serve.job import NotReadyError, ServedJob, marked, ranked
@@ -98,6 +98,7 @@ def make_app(served: Served) -> FastAPI:
         default_response_class=Json,
         responses={status: {"model": Fault, "description": why} for status, why in _FAULTS.items()},
     )
+    app.router.route_class = StrictRoute
     _handle_errors(app)
     _add_search(app, served)
     _add_saved(app, served)
@@ -161,10 +162,20 @@ def _searched(served: Served, body: SearchBody) -> bytes:
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
     query = ranked(body.query, body.max_size, ranking)
     found, notes = served.job.search(query, body.limit, body.time_limit)
-    results: Sequence[dict[str, Any]] = [result.to_dict() for result in found.results]
-    if body.marks:
-        marks = marks_of(served.job, body.query)
-        results = [marked(result, marks) for result in results]
+    marks = marks_of(served.job, body.query) if body.marks else None
+    results: list[orjson.Fragment] = []
+    size = 0
+    for result in found.results:
+        shown = result.to_dict()
+        text = orjson.dumps(shown if marks is None else marked(shown, marks))
+        size += len(text)
+        if results and size > MOST_ANSWER:
+            notes = (
+                *notes,
+                f"the answer has the best {len(results)}: all are more than {MOST_ANSWER:,} bytes",
+            )
+            break
+        results.append(orjson.Fragment(text))
     seconds = perf_counter() - began
     served.measures.searched(seconds)
     return orjson.dumps(
@@ -203,6 +214,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         offset: int = Parameter(0, ge=0),
         limit: int = Parameter(_LISTED, ge=1, le=_LISTED),
     ) -> Response:
+        job.check_ready()
         known = [one for one in list(job.hub.saved.values()) if owner is None or one.owner == owner]
         return Json({"queries": [one.shown() for one in known[offset : offset + limit]], "count": len(known)})
 
@@ -234,6 +246,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
 
     @app.put("/queries/{name}", summary="Save a search under a name, or replace it")
     async def put(name: str, body: SavedBody) -> Response:
+        job.check_ready()
         new = name not in job.hub.saved
         saved = await served.threaded(partial(_checked, job, name, body))
         (answer,) = await _answers(job.put([saved]))
@@ -257,6 +270,7 @@ def _checked(job: ServedJob, name: str, body: SavedBody) -> SavedSearch:
 
 
 def _known(job: ServedJob, name: str) -> SavedSearch:
+    job.check_ready()
     saved = job.hub.saved.get(name)
     if saved is None:
         raise HTTPException(404, f"no saved search {name!r}")
@@ -302,8 +316,9 @@ def _add_events(app: FastAPI, served: Served) -> None:
 
 def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool) -> StarletteResponse:
     job, streams = served.job, served.streams
-    if not job.ready or streams.closing:
-        raise NotReadyError("the job is starting, or ends")
+    job.check_ready()
+    if streams.closing:
+        raise NotReadyError("the job ends")
     if streams.full:
         raise HTTPException(503, f"there are {len(streams):,} event streams already", {"retry-after": "5"})
     show = _Shown(job, marks=marks)

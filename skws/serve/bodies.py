@@ -1,14 +1,21 @@
-"""The JSON that requests bring. Unknown fields are refused: nothing that is typed is ignored."""
+"""What requests bring: JSON and parameters. Unknown ones are refused: nothing that is typed is ignored."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from fastapi import HTTPException, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from skws.serve.saved import MOST_NAME, MOST_TEXT
 
 MOST_RESULTS: Final = 1_000
+MOST_ANSWER: Final = 32 << 20
+"""Bytes of the results of a search."""
 MOST_SECONDS: Final = 30.0
 MOST_SIZE: Final = 12
 """Tuples of a result: the number of candidate networks grows quickly with it."""
@@ -67,3 +74,41 @@ class SavedBodies(_Body):
     """Saved searches by name."""
 
     queries: dict[str, SavedBody] = Field(max_length=MOST_AT_ONCE)
+
+
+class StrictRoute(APIRoute):
+    """A route that refuses unknown parameters, those that stand twice, and JSON that is not strict."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+        known = {each.alias for each in self.dependant.query_params}
+
+        async def checked(request: Request) -> Response:
+            for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+                if name not in known:
+                    expected = ", ".join(sorted(known)) or "none"
+                    raise HTTPException(422, f"{name}: no such parameter; expected: {expected}")
+                if times > 1:
+                    raise HTTPException(422, f"{name}: the parameter stands {times} times")
+            return await answer(_StrictRequest(request.scope, request.receive))
+
+        return checked if self.include_in_schema else answer
+
+
+class _StrictRequest(Request):
+    """One whose JSON names each key once, and has no numbers that JSON has not."""
+
+    async def json(self) -> Any:
+        return json.loads(await self.body(), object_pairs_hook=_unique, parse_constant=_no_json)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise HTTPException(422, f"{name}: the field stands twice")
+    return found
+
+
+def _no_json(constant: str) -> Any:
+    raise HTTPException(422, f"{constant} is no JSON")

@@ -6,6 +6,7 @@ batches with the same numbers and results, so a subscriber may go on behind the 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
@@ -13,6 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["result", "added", "removed", "digest"]
 START: Final = (0, 0)
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 class Position(NamedTuple):
@@ -30,9 +32,7 @@ class Position(NamedTuple):
         """The position of an id; None if it is of another run, or no id."""
         of_run, _, rest = text.rpartition("-")[0].rpartition("-")
         place = text.rpartition("-")[2]
-        if of_run != run[:12] or not (
-            rest.isascii() and rest.isdigit() and place.isascii() and place.isdigit()
-        ):
+        if of_run != run[:12] or not (_NUMBER.fullmatch(rest) and _NUMBER.fullmatch(place)):
             return None
         return cls(int(rest), int(place))
 

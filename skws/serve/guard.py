@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -113,6 +114,13 @@ class Guard:
         site = headers.get(b"sec-fetch-site", b"none")
         if site not in {b"none", b"same-origin"} and headers.get(b"sec-fetch-mode") != b"navigate":
             raise RefusedError(403, "requests of pages of other sites are refused")
+        for name in ("raw_path", "query_string"):
+            try:
+                unquote_to_bytes(scope[name].replace(b"+", b" ")).decode()
+            except UnicodeDecodeError:
+                raise RefusedError(
+                    400, f"the address {scope[name].decode('latin-1')}: expected UTF-8"
+                ) from None
         path = scope["path"]
         if self._access.token is not None and path not in _OPEN and not path.startswith(_PAGE):
             self._check_token(headers.get(b"authorization", b""))

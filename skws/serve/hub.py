@@ -134,16 +134,19 @@ class Hub:
     def _changes(self, commands: Iterable[Command]) -> Iterator[Made]:
         """The searches that a batch removes, and those that it adds or replaces."""
         added: dict[str, Command] = {}
-        removed: dict[str, None] = {}
+        removed: dict[str, str] = {}  # owners by name
         for command in commands:
             if command.op == "add":
                 added[command.name] = command
             elif command.op == "remove":
+                known = self.saved.get(command.name)
+                removed[command.name] = "" if known is None else known.owner
                 self._unstand(command.name)
-                removed[command.name] = None
                 added.pop(command.name, None)
         yield from (
-            ("removed", (name,), orjson.dumps({"name": name})) for name in removed if name not in added
+            ("removed", (name,), orjson.dumps({"name": name, "owner": owner}))
+            for name, owner in removed.items()
+            if name not in added
         )
         for name, command in added.items():
             saved = self._stand(replace(command.asked, name=name))

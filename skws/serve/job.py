@@ -12,8 +12,9 @@ from skws.jobs.control import Answer, Command, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.jobs.metrics import Metrics
+from skws.keywords.plan import many_networks
 from skws.queries.keywords.searching import Searched
-from skws.queries.kinds import check, kind_of, notes
+from skws.queries.kinds import check, kind_of, notes, plan_of
 from skws.results.model import LiveResult
 from skws.serve.events import Position
 from skws.serve.hub import Hub
@@ -104,7 +105,7 @@ class ServedJob:
 
     def metrics(self) -> Metrics:
         """Raises NotReadyError, TimeLimitError."""
-        self._check_ready()
+        self.check_ready()
         with self._watch.turns.turn(5.0):
             return self._watch.metrics()
 
@@ -113,7 +114,7 @@ class ServedJob:
 
         Raises QueryError, UsageError, NotReadyError, TimeLimitError.
         """
-        self._check_ready()
+        self.check_ready()
         end = monotonic() + seconds
         size = query.max_size or self._job.max_size
         asked = Query(query.text, size, query.kind, query.options).named("", size)
@@ -133,7 +134,7 @@ class ServedJob:
         self, names: Sequence[str], seconds: float = 30.0
     ) -> tuple[Position, list[list[LiveResult]]]:
         """As ``alive``, of several at one instant."""
-        self._check_ready()
+        self.check_ready()
         with self._watch.turns.turn(seconds), within(seconds):
             return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
 
@@ -142,13 +143,16 @@ class ServedJob:
         query = self._job.standing(saved.name, saved.query)
         kind_of(query.kind)
         check(query, self.stream)
+        plan = plan_of(query, self.stream)
+        if plan is not None and (told := many_networks(plan)):
+            raise UsageError(told)
 
     def put(self, saved: Sequence[SavedSearch]) -> list[Future[Answer]]:
         """Add searches, or replace those of the same names, in one micro-batch; an answer each.
 
         Raises NotReadyError; UsageError for too many searches.
         """
-        self._check_ready()
+        self.check_ready()
         known = self.hub.saved
         new = sum(1 for one in saved if one.name not in known)
         if len(known) + new > self._most_saved:
@@ -165,10 +169,11 @@ class ServedJob:
 
     def remove(self, name: str) -> Future[Answer]:
         """Raises NotReadyError."""
-        self._check_ready()
+        self.check_ready()
         return self._control.submit(Command("remove", name))
 
-    def _check_ready(self) -> None:
+    def check_ready(self) -> None:
+        """Raises NotReadyError; until the job has begun, saved searches are not known."""
         if not self._ready:
             raise NotReadyError("the job is starting, or has ended")
 

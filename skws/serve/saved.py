@@ -101,17 +101,22 @@ def _check_name(name: str) -> None:
 
 def _owner(told: Mapping[str, Any]) -> str:
     owner = told.get("owner", "")
-    if not isinstance(owner, str) or len(owner) > MOST_NAME:
-        raise UsageError(f"owner: expected a text of at most {MOST_NAME} characters")
+    if not isinstance(owner, str) or len(owner) > MOST_NAME or not owner.isprintable():
+        raise UsageError(f"owner {owner!r:.200}: expected at most {MOST_NAME} printable characters")
     return owner
 
 
 def _metadata(told: Any) -> Mapping[str, Any]:
     if not isinstance(told, dict):
         raise UsageError("metadata: expected a JSON object")
-    size = len(orjson.dumps(told))
-    if size > MOST_METADATA:
-        raise UsageError(f"metadata: {size:,} bytes of JSON: expected at most {MOST_METADATA:,}")
+    try:
+        text = orjson.dumps(told)
+    except TypeError as error:  # nested too deep, an integer of more than 64 bits, no Unicode text
+        raise UsageError(f"metadata: {error}") from None
+    if orjson.loads(text) != told:
+        raise UsageError("metadata: a number is too large")
+    if len(text) > MOST_METADATA:
+        raise UsageError(f"metadata: {len(text):,} bytes of JSON: expected at most {MOST_METADATA:,}")
     return told
 
 

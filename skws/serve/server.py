@@ -10,9 +10,11 @@ from threading import Event, Thread
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from skws.jobs.log import Log
 from skws.serve.app import Served, make_app
+from skws.serve.connections import PATIENCE, connections
 from skws.serve.guard import Access, Guard
 from skws.serve.job import ServedJob
 from skws.serve.measures import Measures
@@ -37,12 +39,12 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """Serves an app on a socket until ``close``."""
+    """Serves an app on a socket until ``close``. ``patience``: seconds for clients that do not go on."""
 
-    def __init__(self, app: Guard, streams: Streams, at: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, streams: Streams, at: socket.socket, patience: float = PATIENCE) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=connections(streams.limits.most, patience),
             ws="none",
             loop="asyncio",
             lifespan="off",

@@ -210,15 +210,15 @@ class EventStream(Response):
 
     def _names(self, event: Event) -> list[str]:
         one = self._subscription
+        saved = self._hub.saved
         if one.name is not None:
             names = [one.name]
+        elif one.owner is None:
+            names = [name for name in event.names if event.kind == "removed" or name in saved]
+        elif event.kind == "removed":
+            names = list(event.names) if orjson.loads(event.data).get("owner") == one.owner else []
         else:
-            saved = self._hub.saved
-            names = [
-                name
-                for name in event.names
-                if event.kind == "removed" or (name in saved and one.owner in {None, saved[name].owner})
-            ]
+            names = [name for name in event.names if name in saved and saved[name].owner == one.owner]
         if event.kind != "result":
             return names
         return [name for name in names if not self._collected(name)]

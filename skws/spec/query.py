@@ -8,6 +8,7 @@ from json import dumps
 from typing import Any, Final
 
 from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow
 
 KEYWORDS: Final = "keywords"
@@ -55,6 +56,17 @@ class Query:
     options: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     tag: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for texts that no file or journal could keep."""
+        for what, text in (("query", self.text), ("name", self.name), *self.options.items()):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise UsageError(
+                    f"{what} {text!a}: expected Unicode text, not half of a surrogate pair or a byte"
+                    f" of another encoding (character {error.start + 1})"
+                ) from None
 
     @classmethod
     def of_keywords(

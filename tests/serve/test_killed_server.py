@@ -174,3 +174,53 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path, kil
     check(follower, 6 * kills)
     assert serving.stop(signal.SIGTERM) == 130
     follower.close()
+
+
+def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path) -> None:
+    """100 searches are saved, every third is removed; the server is killed meanwhile."""
+    rng = random.Random(5)
+    schema, source = shop(tmp_path)
+    port = free_port()
+    command = [str(source), "--schema", str(schema), "--checkpoint", str(tmp_path / "s"), "--port", str(port)]
+    serving = Serving(command)
+    serving.ready()
+    saved: dict[str, str] = {}
+    client = httpx.Client(base_url=serving.url, trust_env=False, timeout=httpx.Timeout(60))
+
+    def answered(method: str, name: str, **options: Any) -> int:
+        """The status, once a server answers; a removal that was cut off may have been made."""
+        while True:
+            try:
+                status = client.request(method, f"/queries/{name}", **options).status_code
+            except httpx.TransportError:
+                time.sleep(0.02)
+                continue
+            if status != 503:
+                return status
+
+    def work() -> None:
+        for number in range(100):
+            name, text = f"n{number}", f"ada word{number}"
+            assert answered("PUT", name, json={"query": text}) in {200, 201}
+            saved[name] = text
+            if number % 3 == 2:
+                gone = f"n{number - 1}"
+                assert answered("DELETE", gone) in {204, 404}
+                del saved[gone]
+
+    worker = Thread(target=work, daemon=True)
+    worker.start()
+    for _ in range(4):
+        until(lambda: len(saved) > rng.randrange(100) or not worker.is_alive())
+        serving.kill()
+        serving = Serving(command)
+        serving.ready()
+    worker.join(120)
+    assert not worker.is_alive()
+    serving.kill()
+    serving = Serving(command)
+    serving.ready()
+    listed = client.get("/queries").json()["queries"]
+    assert {one["name"]: one["query"] for one in listed} == saved
+    client.close()
+    assert serving.stop(signal.SIGTERM) == 130

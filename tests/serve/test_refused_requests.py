@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from tests.serve.serving import Serving, Stream, serving, shop
 
 TOKEN = "correct-horse-battery-staple"
 SEARCH = b'{"query":"ada lamp"}'
+JSON = {"content-type": "application/json"}
+NESTED = reduce(lambda inner, _: [inner], range(300), 0)
 
 
 def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
@@ -76,6 +80,11 @@ def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
         ("GET /page/../app.py HTTP/1.1\nHost: localhost\n", 404),
         ("GET /page/..%2Fapp.py HTTP/1.1\nHost: localhost\n", 404),
         ("GET /page/%2Fetc%2Fpasswd HTTP/1.1\nHost: localhost\n", 404),
+        ("GET /queries?ownr=ann HTTP/1.1\nHost: localhost\n", 422),
+        ("GET /queries?owner=ann&owner=bob HTTP/1.1\nHost: localhost\n", 422),
+        ("GET /healthz?now HTTP/1.1\nHost: localhost\n", 422),
+        ("GET /queries/%FF HTTP/1.1\nHost: localhost\n", 400),
+        ("GET /queries?owner=%FF HTTP/1.1\nHost: localhost\n", 400),
     ],
 )
 def test_hosts_origins_and_paths(served: Serving, head: str, status: int) -> None:
@@ -96,6 +105,8 @@ def test_hosts_origins_and_paths(served: Serving, head: str, status: int) -> Non
         ("Content-Type: application/json\nContent-Length: 2\n", b"[]", 422),
         ("Content-Type: application/json\nContent-Length: 14\n", b'{"query":"\xff\xff"}', 400),
         ("Content-Type: application/json\nContent-Length: 22\n", b'{"query":"a","what":1}', 422),
+        ("Content-Type: application/json\nContent-Length: 25\n", b'{"query":"a","query":"b"}', 422),
+        ("Content-Type: application/json\nContent-Length: 30\n", b'{"query":"a","time_limit":NaN}', 422),
     ],
 )
 def test_bodies(served: Serving, headers: str, body: bytes, status: int) -> None:
@@ -148,7 +159,13 @@ def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], m
         ("x", {"query": "ada", "sinks": ["command:touch /tmp/x"]}, "sinks"),
         ("x", {"query": "ada", "limit": "1 per day"}, "limit"),
         ("x", {"query": "ada", "metadata": {"a": "b" * 20000}}, "metadata"),
+        ("x", {"query": "ada", "metadata": {"a": 1 << 64}}, "metadata"),
+        ("x", {"query": "ada", "metadata": {"a": NESTED}}, "metadata"),
+        ("x", {"query": "ada", "metadata": {"a": "\ud800"}}, "metadata"),
         ("x", {"query": "ada", "owner": "o" * 300}, "owner"),
+        ("x", {"query": "ada", "owner": "o\nwner"}, "owner"),
+        ("x", {"query": "ada \udc80"}, "expected Unicode text"),
+        ("x", {"pattern": "customer c[c.name = '\ud800']"}, "expected Unicode text"),
         ("x", {"query": "ada", "every": "often"}, "every"),
         ("x", {"query": "ada", "every": "1 ms"}, "every"),
         ("x", {"query": "ada lamp", "window": "5 seconds"}, "window"),
@@ -164,7 +181,8 @@ def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], m
 def test_saved_searches_that_are_refused(
     client: httpx.Client, name: str, body: dict[str, Any], message: str
 ) -> None:
-    answer = client.put(f"/queries/{name}", json=body)
+    # Not by httpx, which refuses text that is not Unicode, too.
+    answer = client.put(f"/queries/{name}", content=json.dumps(body), headers=JSON)
     assert answer.status_code in {400, 422}, answer.text
     assert message in answer.json()["error"]
     assert "Traceback" not in answer.text
@@ -210,6 +228,20 @@ def test_the_token_is_told_nowhere(guarded: Serving) -> None:
     command = Path(f"/proc/{guarded.process.pid}/cmdline").read_bytes()
     assert TOKEN.encode() not in command
     assert not any(TOKEN in line for line in guarded.raw)
+
+
+def test_searches_of_very_many_networks(tmp_path: Path) -> None:
+    """One that is saved would keep the job busy; one that is made once ends at its time limit."""
+    movies = Path("examples/movies")
+    source = [f"replay:{movies / 'replay.jsonl'}", "--schema", str(movies / "schema.yaml"), "--speed", "1e12"]
+    with serving(*source, "--window", "36500 days") as one, one.client() as client:
+        asked = {"query": "a* e* i* o* u* t* s* r*", "max_size": 12}
+        answer = client.put("/queries/x", json=asked)
+        assert answer.status_code == 400
+        assert "candidate networks" in answer.json()["error"]
+        answer = client.post("/search", json={**asked, "time_limit": 0.5})
+        assert answer.status_code == 504 or not answer.json()["complete"]
+        assert client.post("/search", json={"query": "tarantino"}).json()["complete"]
 
 
 def failing(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:

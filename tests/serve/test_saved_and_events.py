@@ -145,6 +145,21 @@ def test_two_searches_of_one_text_are_told_apart(client: httpx.Client, folder: P
     assert "the same query" in different.json()["error"]
 
 
+def test_an_owner_does_not_see_the_removals_of_others(client: httpx.Client) -> None:
+    for name, owner in (("hers", "ann"), ("his", "bob")):
+        assert (
+            client.put(f"/queries/{name}", json={"query": f"{name} own", "owner": owner}).status_code == 201
+        )
+    owned, every = Stream(client, "/events?owner=ann"), Stream(client, "/events")
+    for stream in (owned, every):
+        stream.wait_for("ready")
+    for name in ("his", "hers"):
+        client.delete(f"/queries/{name}")
+    for stream, expected in ((every, ["his", "hers"]), (owned, ["hers"])):
+        stream.wait_for("removed", len(expected))
+        assert [one["name"] for one in stream.of("removed")] == expected
+
+
 def test_many_are_saved_in_one_step_and_the_bad_ones_named(client: httpx.Client) -> None:
     queries = {f"many {n}": {"query": f"word{n} other", "owner": "many"} for n in range(200)}
     queries["bad"] = {"query": "nowhere.name:x"}

@@ -13,7 +13,6 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts

@@ -147,7 +147,10 @@ class Reader:
             raise error_at(self._text, tree, _refusal(tree))
         if inner.is_string:
             return str(inner.this)
-        number = float(inner.this)
+        try:
+            number = float(inner.this)
+        except ValueError:  # such as ``2e``
+            raise error_at(self._text, tree, f"{inner.this} is not a number") from None
         if not isfinite(number):
             raise error_at(self._text, tree, f"{inner.this} is too large a number")
         value = int(inner.this) if inner.this.isdigit() else int(number) if number.is_integer() else number

@@ -32,6 +32,7 @@ PASSED_OVER = [
     ("SELECT DISTINCT s.a FROM s UNION ALL SELECT DISTINCT t.b FROM t", 17, "DISTINCT within a UNION ALL"),
     ("SELECT s.a FROM s WHERE s.a = NULL", 25, "NULL is not an attribute"),
     ("SELECT s.a FROM s WHERE s.a > 1e400", 31, "1e400 is too large a number"),
+    ("SELECT s.a FROM s WHERE s.a > 2e", 31, "2e is not a number"),
     ("SELECT s.a FROM s NATURAL JOIN t", 32, "only inner joins with ON"),
     ("  DELETE FROM s", 3, "expected SELECT, found DELETE"),
     (f"SELECT {'(' * 2000}s.a{')' * 2000} FROM s", 1, "nested too deeply"),

@@ -211,16 +211,10 @@ class Journal:
             with self._writing():
                 self._file.sync()
 
-    def first_to_keep(self, committed: int, over: Callable[[Segment], bool]) -> int:
-        """The first entry of the oldest segment that is needed: not ``over``, or not all committed."""
-        at = 0
-        while (
-            at + 1 < len(self.segments)
-            and self.segments[at + 1].first <= committed + 1
-            and over(self.segments[at])
-        ):
-            at += 1
-        return self.segments[at].first if self.segments else 1
+    def first_to_keep(self, over: Callable[[Segment], bool]) -> int:
+        """The first entry of the oldest segment that is not ``over``, or of the last. All is committed."""
+        needed = (segment.first for segment in self.segments[:-1] if not over(segment))
+        return next(needed, self.segments[-1].first if self.segments else 1)
 
     def trim(self, first: int) -> None:
         """Drop the segments before the one that begins with entry ``first``."""

@@ -366,7 +366,7 @@ class LocalWatch:
         self._writing.flush()
         self.gauges.spent("sinks", perf_counter() - began)
         if checkpoint is not None and self._committed != self._written:
-            first = checkpoint.journal.first_to_keep(self._written, lambda part: self._over(part.kept))
+            first = checkpoint.journal.first_to_keep(lambda part: self._over(part.kept))
             checkpoint.commit(self._written, self.worker.live.snapshot(), first)
             self._committed = self._written
             checkpoint.journal.trim(first)

@@ -187,6 +187,18 @@ class Disk:
             return {}
         return {path: bytes(each.data) for path, each in self.walk(folder) if isinstance(each, File)}
 
+    def lasting(self, folder: str = ROOT) -> dict[str, bytes]:
+        """The content of the files below a folder that were there if the power went now, at worst."""
+        found: dict[str, bytes] = {}
+        folders = [(ROOT, self.top)]
+        for path, each in folders:
+            for name, one in each.durable.items():
+                if isinstance(one, Folder):
+                    folders.append((f"{path}/{name}", one))
+                else:
+                    found[f"{path}/{name}"] = bytes(one.durable)
+        return {path: data for path, data in found.items() if path.startswith(f"{folder}/")}
+
     def content(self, path: str) -> bytes:
         """The content of a file; empty if there is none."""
         found = self._found(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -19,7 +19,7 @@ import orjson
 from skws.jobs import journal as journals
 from skws.jobs import local
 from skws.jobs.alerts import Alert, Rate
-from skws.jobs.control import Command, ControlFolder, RunControl
+from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.fanout import Routing
 from skws.jobs.intake import BatchSizer
 from skws.jobs.journal import Entry, Journal
@@ -52,6 +52,7 @@ _WINDOWS: Final[dict[str, Window]] = {"time": TimeWindow(10_000_000), "count": C
 _SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "postgres": Postgres}
 _SEGMENT_BYTES: Final = 1_200
 _RECORDS: Final = 3  # in a micro-batch, about
+_BETWEEN: Final = 400_000  # microseconds between two steps
 _SETTLING: Final = 400  # steps that a run without faults may take
 _LAST: Final = 6  # rounds of records in the end, over three windows
 _MOST_BYTES: Final = 40_000
@@ -104,7 +105,7 @@ class LocalSimulation:
         self._logging: Batch | None = None
         self._sent: list[str] = []
         self._names = 0
-        self._committed = 0
+        self._committed = self._lasting = 0
         self.damaged = False
         self.world.disk.makedirs(outputs.FOLDER)
 
@@ -137,12 +138,12 @@ class LocalSimulation:
             finally:
                 self.database.close()
 
-    def run(self, plan: list[Action]) -> None:
-        """Carry out a plan, then let everything arrive without faults."""
+    def run(self, plan: Sequence[Action], *, expire: bool = True) -> None:
+        """Carry out a plan, then let everything arrive without faults, and ``expire``."""
         with self.running():
             for action in plan:
                 self._act(action)
-            self._settle()
+            self._settle(expire=expire)
 
     def _act(self, action: Action) -> None:
         match action.do:
@@ -220,11 +221,14 @@ class LocalSimulation:
         self.pipe.end_process()
         if lost and self.world.disk.lose_power(rng):
             self.world.faults["lost"] += 1
-        last = self._journaled()
+        last = self._journaled(self.world.disk.files(CHECKPOINT))
         if self._logging is not None and last == len(self.model.batches) + 1:
             self.model.append(self._logging)
         self._logging = None
         self.model.undo(last)
+        for answer in self._answers():
+            known = answer.error or answer.id in self.model.commands
+            check(known, "a command was undone after its answer", answer)
 
     def _open(self) -> None:
         self.tap = Tap(self.model)
@@ -257,6 +261,7 @@ class LocalSimulation:
             self._check()
         for _ in range(steps):
             assert self.watch is not None
+            self.world.micros += _BETWEEN
             self.watch.step()
             self._check()
 
@@ -285,13 +290,24 @@ class LocalSimulation:
         with self.world.calm():
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
+            lasting = _number(self.world.disk.lasting(CHECKPOINT).get(f"{CHECKPOINT}/committed.json", b""))
+            if lasting != self._lasting:
+                self._lasting = lasting
+                self._check_lasting(lasting)
+
+    def _check_lasting(self, committed: int) -> None:
+        """What a commit that lasts relies on lasts too."""
+        self.expected.check_lasting(committed)
+        lasts = self._journaled(self.world.disk.lasting(CHECKPOINT))
+        check(lasts >= committed, "the journal would end with micro-batch", lasts, "before", committed)
 
     def _check_standing(self) -> None:
-        """The queries that are answered are those that commands have led to."""
+        """The queries and the schema are those that commands have led to."""
         assert self.watch is not None
         found = {one.name: one.text for one in self.watch.standing}
         wanted = {name: one.text for name, one in self.model.state.standing.items()}
         check(found == wanted, "it answers", found, "and not", wanted)
+        check(self.watch.schema == self.model.state.stream.schema, "it has another schema", self.watch.schema)
 
     def _check_counts(self, last: int) -> None:
         """Tuples, deletions and late records add up to the records that the process has worked on."""
@@ -303,14 +319,15 @@ class LocalSimulation:
         late = sum(len(batch.late) for batch in batches)
         check(counters["late"] == late, "of", late, "late records were counted", counters["late"])
 
-    def _settle(self) -> None:
+    def _settle(self, *, expire: bool) -> None:
         """Without faults everything arrives, and nothing is left."""
         self.upstream.settle()
         if self.watch is not None:
             self.watch.control.resume()
         try:
             self._drain()
-            self._expire()
+            if expire:
+                self._expire()
         except (SkwsError, KeyboardInterrupt) as error:
             raise Finding(f"it ended without a fault: {error}") from error
 
@@ -337,6 +354,10 @@ class LocalSimulation:
             self._work(2)
             self.world.micros += 1_100_000
         self._drain()
+        self._stop()  # a later process has no more than what the checkpoint keeps
+        for relation, word in (("customer", "ada"), ("order", "lamp"), ("refund", "lamp")):
+            self.upstream.publish(Event(relation, 0, (1, word)))
+        self._drain()
         files = self.world.disk.files(CHECKPOINT)
         size = sum(map(len, files.values()))
         check(size < _MOST_BYTES, "the checkpoint has", size, "bytes", sorted(files))
@@ -349,28 +370,23 @@ class LocalSimulation:
 
     def _check_answers(self) -> None:
         """Every command in the folder was carried out or refused."""
-        answered = {answer.id for answer in ControlFolder(Path(CONTROL)).answers()}
+        answered = {answer.id for answer in self._answers()}
         for sent in self._sent:
             check(sent in answered or sent in self.model.commands, "a command was lost", sent)
 
-    def _journaled(self) -> int:
+    def _answers(self) -> list[Answer]:
+        with self.world.calm():
+            return ControlFolder(Path(CONTROL)).answers()
+
+    def _journaled(self, files: dict[str, bytes]) -> int:
         """The number of the last whole entry in the journal, read without the product's code."""
-        last = 0
-        for path, data in self.world.disk.files(f"{CHECKPOINT}/journal").items():
-            for number in _entries(data):
-                last = max(last, number)
-            del path
-        return last
+        journal = [data for path, data in files.items() if path.startswith(f"{CHECKPOINT}/journal/")]
+        return max((number for data in journal for number in _entries(data)), default=0)
 
     def _marked(self, name: str) -> int:
         """The micro-batch in the mark of a sink."""
         path = f"{CHECKPOINT}/sinks/{blake2b(name.encode(), digest_size=8).hexdigest()}.json"
-        *_, text = self.world.disk.content(path).split(b" ", 2)
-        try:
-            batch: int = orjson.loads(text)["batch"]
-            return max(0, batch)
-        except (ValueError, KeyError):  # there is none, or a bit of it is flipped
-            return 0
+        return _number(self.world.disk.content(path))
 
     def _save(self) -> Callable[[], None]:
         """A call that undoes what processes do outside the disk."""
@@ -408,6 +424,16 @@ class LocalSimulation:
         del self.pipe.read[read:]
         restore_database()
         restore()
+
+
+def _number(kept: bytes) -> int:
+    """The micro-batch in a file of progress."""
+    *_, text = kept.split(b" ", 2)
+    try:
+        batch: int = orjson.loads(text)["batch"]
+        return max(0, batch)
+    except (ValueError, KeyError):  # there is none, or a bit of it is flipped
+        return 0
 
 
 def _entries(data: bytes) -> Iterator[int]:

@@ -17,10 +17,11 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 from tests.places import ROOT
@@ -51,11 +52,13 @@ class Mutant:
     settings: Mapping[str, Any]
 
 
-MUTANTS: Final[list[Mutant]] = []
+MUTANTS: Final[dict[str, Mutant]] = {}
+"""By name."""
 
 
 def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: Any) -> None:
-    MUTANTS.append(Mutant(name, fault, tuple(Patch(*one) for one in patches), settings))
+    assert name not in MUTANTS
+    MUTANTS[name] = Mutant(name, fault, tuple(Patch(*one) for one in patches), settings)
 
 
 _FILES: Final = "skws.durable.files"
@@ -157,6 +160,11 @@ _mutant(
     "batch-repeated",
     "a sink writes the last batch that it has once more",
     (f"{_SINKS}.base:BatchSink.write", "batch > self._done", "batch >= self._done"),
+)
+_mutant(
+    "letters-repeated",
+    "dead letters of a batch that is repeated are written again",
+    ("skws.jobs.fanout:SinkFanout.write", " and not self._letters.has(batch)", ""),
 )
 _mutant(
     "tail-kept",
@@ -266,6 +274,11 @@ _mutant(
     "a command is answered before it is in the journal for good",
     (f"{_LOCAL}._write", "results or letters or entry.commands", "results or letters"),
     host="local",
+)
+_mutant(
+    "schema-forgotten",
+    "the journal's segments do not keep the schemas before them",
+    ("skws.jobs.worker:Worker.before", "standing.schemas", "()"),
 )
 _mutant(
     "queries-forgotten",
@@ -380,6 +393,12 @@ _mutant(
     host="spark",
 )
 _mutant(
+    "outbox-trimmed",
+    "results go from the outbox before all sinks have them",
+    (f"{_SPARK}.output_log:OutputLog.trim", "if last <= committed and", "if last <= committed + 1 and"),
+    host="spark",
+)
+_mutant(
     "handed-over-twice",
     "a micro-batch that Spark repeats is put into the outbox again",
     (f"{_SPARK}.output_queue:OutputQueue.put", "if output.number == self._outbox.last:", "if False:"),
@@ -419,6 +438,39 @@ _mutant(
     (f"{_FILES}:removed", "except OSError as error:", "except ZeroDivisionError as error:"),
 )
 _mutant(
+    "read-escapes",
+    "a file of a checkpoint that cannot be read ends with a traceback",
+    (f"{_FILES}:read", "except OSError as error:", "except ZeroDivisionError as error:"),
+)
+_mutant(
+    "folder-escapes",
+    "a folder of a checkpoint that cannot be made ends with a traceback",
+    (f"{_FILES}:kept_folder", "except OSError as error:", "except ZeroDivisionError as error:"),
+    host="spark",
+)
+_mutant(
+    "register-trusted",
+    "a run on Spark that resumes relies on commands whose sync has failed",
+    (f"{_SPARK}.command_log:Register.__init__", "durable=True", "durable=False"),
+    host="spark",
+)
+_mutant(
+    "parquet-error-hidden",
+    "a failed removal hides why a Parquet file could not be written, and ends with a traceback",
+    (f"{_SINKS}.destination:_whole", "with suppress(OSError):", "if True:"),
+)
+_mutant(
+    "parquet-name-not-synced",
+    "a Parquet file that an earlier process renamed is not sure to last",
+    (f"{_SINKS}.files:ParquetSink._opened", "synced(self._folder)", "pass"),
+)
+_mutant(
+    "slot-unmarked",
+    "that a slot is being made is not on the disk before the slot is there",
+    (f"{_POSTGRES}.spool:Spool.begin", "synced(self.folder)", "pass"),
+    source="postgres",
+)
+_mutant(
     "snapshot-not-synced",
     "the names of a snapshot's files are not synced before its position counts",
     (
@@ -453,25 +505,38 @@ _mutant(
 )
 
 
-def applied(mutant: Mutant) -> None:
+@contextmanager
+def mutated(mutant: Mutant) -> Iterator[None]:
     """Patch the product in this process. Raises ValueError if it no longer has what a patch replaces."""
-    for patch in mutant.patches:
-        module_name, _, path = patch.target.partition(":")
-        module = import_module(module_name)
-        *owners, name = path.split(".")
-        owner: Any = module
-        for each in owners:
-            owner = getattr(owner, each)
-        found = inspect.getattr_static(owner, name)
-        found = _function(found)
-        code = _SOURCES.get(patch.target) or textwrap.dedent(inspect.getsource(found))
-        if code.count(patch.old) != 1:
-            raise ValueError(f"{mutant.name}: not once in {patch.target}: {patch.old}")
-        code = _SOURCES[patch.target] = code.replace(patch.old, patch.new)
-        space: dict[str, Any] = {}
-        exec(compile(code, f"<{mutant.name}>", "exec", annotations.compiler_flag), module.__dict__, space)
-        made = space[name]
-        _swap(found, made)
+    before: list[tuple[FunctionType, CodeType]] = []
+    sources: dict[str, str] = {}
+    try:
+        for patch in mutant.patches:
+            found, made = _patched(patch, sources)
+            before.append((found, found.__code__))
+            found.__code__ = made.__code__  # others may have imported the function already
+        yield
+    finally:
+        for function, code in reversed(before):
+            function.__code__ = code
+
+
+def _patched(patch: Patch, sources: dict[str, str]) -> tuple[FunctionType, FunctionType]:
+    """A function of the product, and its twin. ``sources``: as patched so far."""
+    module_name, _, path = patch.target.partition(":")
+    module = import_module(module_name)
+    *owners, name = path.split(".")
+    owner: Any = module
+    for each in owners:
+        owner = getattr(owner, each)
+    found = _function(inspect.getattr_static(owner, name))
+    code = sources.get(patch.target) or textwrap.dedent(inspect.getsource(found))
+    if code.count(patch.old) != 1:
+        raise ValueError(f"not once in {patch.target}: {patch.old}")
+    code = sources[patch.target] = code.replace(patch.old, patch.new)
+    space: dict[str, Any] = {}
+    exec(compile(code, f"<{patch.target}>", "exec", annotations.compiler_flag), module.__dict__, space)
+    return found, _function(space[name])
 
 
 def _function(found: Any) -> FunctionType:
@@ -486,14 +551,6 @@ def _function(found: Any) -> FunctionType:
             return found
 
 
-_SOURCES: Final[dict[str, str]] = {}
-
-
-def _swap(found: FunctionType, made: Any) -> None:
-    """Give a function, which others may have imported already, another body."""
-    found.__code__ = _function(made).__code__
-
-
 @dataclass(frozen=True, slots=True)
 class Caught:
     """``steps``: until the finding, over all seeds from 0 on. ``seed``: None if there was none."""
@@ -506,17 +563,17 @@ class Caught:
 
 def hunted(mutant: Mutant, most: int = MOST_STEPS) -> Caught:
     """Run simulations with a mutant, in this process, until one fails."""
-    applied(mutant)
     steps = seed = 0
-    while steps < most:
-        options = replace(options_of(seed), **mutant.settings)
-        made = simulation(options)
-        try:
-            made.run(drawn(seed, options))
-        except Exception as error:  # whatever shows it
-            return Caught(mutant.name, seed, steps + made.steps, f"{type(error).__name__}: {error}")
-        steps += max(1, made.steps)
-        seed += 1
+    with mutated(mutant):
+        while steps < most:
+            options = replace(options_of(seed), **mutant.settings)
+            made = simulation(options)
+            try:
+                made.run(drawn(seed, options))
+            except Exception as error:  # whatever shows it
+                return Caught(mutant.name, seed, steps + made.steps, f"{type(error).__name__}: {error}")
+            steps += max(1, made.steps)
+            seed += 1
     return Caught(mutant.name, None, steps, "")
 
 
@@ -538,12 +595,11 @@ def hunted_apart(name: str, most: int = MOST_STEPS) -> Caught:
 
 def table(caught: Iterable[Caught]) -> Iterator[str]:
     """The lines of the table in the docs."""
-    faults = {mutant.name: mutant.fault for mutant in MUTANTS}
     yield "| mutant | fault | seed | steps until found |"
     yield "|---|---|---|---|"
     for one in caught:
         seed = "not found" if one.seed is None else str(one.seed)
-        yield f"| `{one.name}` | {faults[one.name]} | {seed} | {one.steps:,} |"
+        yield f"| `{one.name}` | {MUTANTS[one.name].fault} | {seed} | {one.steps:,} |"
 
 
 def main() -> int:
@@ -554,7 +610,7 @@ def main() -> int:
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}")
     given = parser.parse_args()
-    wanted = [mutant for mutant in MUTANTS if not given.names or mutant.name in given.names]
+    wanted = [MUTANTS[name] for name in given.names or MUTANTS]
     if given.in_process:
         (mutant,) = wanted
         caught = hunted(mutant, given.steps)

@@ -193,6 +193,24 @@ class Expected:
         flushed_rest = [line for line in self._lines(flushed) if line[1] != self._own]
         self._check_parquet([name for _, _, name, _ in flushed_rest], [name for _, _, name, _ in rest])
 
+    def check_lasting(self, committed: int) -> None:
+        """If the power went now, no sink would lack anything up to the ``committed`` micro-batch."""
+        files = self._world.disk.lasting(FOLDER)
+        lines = self._lines(committed)
+        rest = [line for line in lines if line[1] != self._own]
+        found = files.get(f"{FOLDER}/out.jsonl", b"")
+        expected = b"".join(line + b"\n" for *_, line in rest)
+        check(found.startswith(expected), "out.jsonl would lack:", *_difference(found, expected))
+        if self._own is not None:
+            least = _limited([line for line in lines if line[1] == self._own])
+            own = files.get(f"{FOLDER}/own.jsonl", b"").count(b"\n")
+            check(own >= len(least), "own.jsonl would have", own, "lines and not", len(least))
+        least_letters = sum(len(one.entry.letters) + len(one.late) for one in self._model.batches[:committed])
+        letters = files.get(f"{FOLDER}/letters.jsonl", b"").count(b"\n")
+        check(letters >= least_letters, "there would be", letters, "dead letters and not", least_letters)
+        parquet = sum(len(_ids(data)) for path, data in files.items() if path.endswith(".parquet"))
+        check(parquet >= len(rest), "the Parquet files would have", parquet, "results and not", len(rest))
+
     def check_pipe(self, first: int, since: int, last: int) -> None:
         """A process began behind micro-batch ``first``; since then ``since`` lines and more were read."""
         expected = [line for batch in self._model.batches[first:last] for line in batch.lines or ()]

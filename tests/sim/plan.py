@@ -114,6 +114,21 @@ def _at(rng: Random) -> int:
     return min(500, int(rng.paretovariate(0.5))) if rng.random() < 0.5 else rng.randint(1, 12)
 
 
+_AIMS: Final[dict[Kind, tuple[str, ...]]] = {
+    "kill": ("sync", "rename"),
+    "power": ("sync", "rename"),
+    "error": ("sync", "rename", "unlink"),
+}
+"""Effects at which a fault does the most harm, and which are few."""
+
+
+def _fault(rng: Random, kind: Kind) -> Fault:
+    aims = _AIMS.get(kind, ())
+    if aims and rng.random() < 0.4:
+        return Fault(kind, rng.randint(1, 12), rng.random(), rng.choice(aims))
+    return Fault(kind, _at(rng), rng.random())
+
+
 def drawn(seed: int, options: Options) -> list[Action]:
     """The actions of a seed."""
     rng = Random(seed)
@@ -121,10 +136,7 @@ def drawn(seed: int, options: Options) -> list[Action]:
     plan = []
     for do in rng.choices(names, weights, k=options.actions):
         faults = (
-            tuple(
-                Fault(kind, _at(rng), rng.random())
-                for kind in rng.choices(options.kinds, k=rng.choice((0, 1, 1, 2, 3, 5)))
-            )
+            tuple(_fault(rng, kind) for kind in rng.choices(options.kinds, k=rng.choice((0, 1, 1, 2, 3, 5))))
             if do in {"work", "stop"}
             else ()
         )

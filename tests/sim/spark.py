@@ -53,7 +53,7 @@ from tests.sim.world import SimClock, World
 Key = tuple[str, str]
 Blobs = dict[Key, tuple[bytes, bytes]]
 _TRIES: Final = 4  # of a task
-_SEGMENT_BYTES: Final = 4_000
+_SEGMENT_BYTES: Final = 600
 _LAYOUTS: Final = (1, 2, 3)
 _MOST_CHUNKS: Final = 12
 
@@ -138,6 +138,8 @@ class Spark:
             own = [SimpleNamespace(sequence=at, blob=blob) for to, at, blob in rows if to == group]
             output, states[group] = self._task(group, own, kept.states.get(number - 1, {}).get(group, {}))
             outputs += output
+        marks = [orjson.loads(blobs["mark", ""][1]) for blobs in states.values()]
+        check(len({(mark["epoch"], mark["now"]) for mark in marks}) == 1, "shards have diverged", marks)
         world.effect("state", "spark")
         kept.states[number] = states
         kept.states.pop(number - 2, None)
@@ -451,7 +453,7 @@ class SparkSimulation(LocalSimulation):
         if batch.lines is None:
             batch.entry = entry  # a file may have another name by now
 
-    def _journaled(self) -> int:
+    def _journaled(self, files: dict[str, bytes]) -> int:
         return len(self.model.batches)  # Spark's own checkpoint lasts
 
     def _save(self) -> Callable[[], None]:

@@ -31,6 +31,7 @@ _CALLS: Final = frozenset(
     {"write", "sync", "rename", "create", "truncate", "unlink", "read", "sql", "commit", "task"}
 )
 _NETWORK: Final = frozenset({"fetch", "ask"})
+_DISK: Final = _CALLS - {"sql", "commit", "task"}
 _MEETS: Final[dict[str, frozenset[str] | None]] = {
     "kill": None,  # any effect
     "power": None,
@@ -58,14 +59,23 @@ class Finding(Exception):  # noqa: N818 - of a simulation, and no error of its o
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``after``: at which of the effects that it can meet, from 1. ``part``: how far, or how long."""
+    """``after``: at which of the effects that it can meet, from 1. ``part``: how far, or how long.
+
+    ``at``: the name of the effects that count; without one, all that it can meet.
+    """
 
     kind: Kind
     after: int
     part: float = 0.5
+    at: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}@{self.after}:{self.part:.3f}"
+        return f"{self.kind}@{self.at}{self.after}:{self.part:.3f}"
+
+    @property
+    def meets(self) -> frozenset[str] | None:
+        """The names of the effects that count; None for all."""
+        return frozenset({self.at}) if self.at else _MEETS[self.kind]
 
 
 class World:
@@ -78,7 +88,7 @@ class World:
         self.faults: Counter[str] = Counter()
         self.failed = False  # an error or interrupt has reached the process
         self.power_lost = False
-        self._dead = self._calm = self._full = False
+        self._dead = self._calm = self._full = self._broken = False
         self._armed: list[list[Any]] = []
         self._away_until = 0
         self._repeats = False
@@ -103,12 +113,12 @@ class World:
 
     def arm(self, faults: Sequence[Fault]) -> None:
         """Let faults come at the next effects."""
-        self._armed = [[fault.after, fault, _MEETS[fault.kind]] for fault in faults]
+        self._armed = [[fault.after, fault, fault.meets] for fault in faults]
 
     def disarm(self) -> None:
-        """What has not come does not come any more; the disk has room again."""
+        """What has not come does not come any more; the disk works, and has room again."""
         self._armed = []
-        self._full = False
+        self._full = self._broken = False
         self._limited.clear()
 
     def end_process(self) -> None:
@@ -140,6 +150,9 @@ class World:
                 armed[0] -= 1
                 if armed[0] == 0:
                     part = self._meet(armed[1], name, path) or part
+        if self._broken and name in _DISK:
+            self.failed = True
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         if name in _WRITES and (self._full or limited):
             self.failed = True
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
@@ -155,7 +168,7 @@ class World:
                 self.failed = True
                 raise KeyboardInterrupt
             case "short":  # and each as many writes later
-                self._armed.append([fault.after, fault, _MEETS["short"]])
+                self._armed.append([fault.after, fault, fault.meets])
                 return fault.part
             case "full":
                 if name == "write" and fault.part < 0.7:  # a part of this write has room yet
@@ -168,6 +181,7 @@ class World:
                 self._full = True
             case "error":
                 self.failed = True
+                self._broken = name in _DISK and fault.part < 0.25  # for good, or this call alone
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
             case "away":
                 self._away_until = self.micros + int(fault.part * 20_000_000)

@@ -111,11 +111,9 @@ def _rest(
     if shared:
         held["state", SHARED] = b"", _fronts(shared)
     mark = replace(
-        marks[first],
-        epoch=max(one.epoch for one in marks.values()),
+        marks[first],  # all have worked on the same micro-batches, and stand at the same time
         oldest=min(one.oldest for one in marks.values()),
         next=max(one.next for one in marks.values()),
-        now=max(one.now for one in marks.values()),
     )
     for group in layout.groups:
         yield from ((group, kind, name, head, body) for (kind, name), (head, body) in held.items())

@@ -89,6 +89,7 @@ class Moving:
             worked = shard.work(MicroBatch(head, packed(RecordBatch.of(tables)), part))
             results += worked.results
             late += worked.stats.get("late", 0)
+        assert len({shard.shard.now for shard in self.shards.values()}) == 1
         return results, late
 
     def _rest(self) -> Iterator[Blob]:

@@ -56,6 +56,8 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: cannot read as Parquet: {str(error).splitlines()[0]}") from None
+    except UnicodeDecodeError:  # of texts it is handled where they are read
+        raise SourceError(f"{path}: cannot read as Parquet: the name of a column is not UTF-8") from None
 
 
 def columns(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from skws.data.record import BadRecord, Record
 from skws.formats import BadRecordLog, Replay
+from skws.formats.parquet import columns
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
 from tests.formats.samples import PLAYS, SCHEMA, T, items
@@ -74,6 +75,14 @@ def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: 
 def test_refused(tmp_path: Path, kind: AttributeType, array: pa.Array) -> None:
     (reason,) = read_values(tmp_path, kind, array)
     assert str(reason).startswith("bad: r.v: ")
+
+
+def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "cast.parquet"
+    pq.write_table(pa.table({"role": ["x"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"role", b"\xefole"))
+    with pytest.raises(SourceError, match=r"cast.parquet: .* the name of a column is not UTF-8"):
+        columns(path)
 
 
 def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None:

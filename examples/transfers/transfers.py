@@ -2,7 +2,7 @@
 
 Each transfer is three records of one time: itself, a debit and a credit. They arrive apart, among
 others. Some transfers are taken back, and some owners change their names. The check evaluates the
-joins anew at each instant.
+joins anew at each instant. Patterns and SQL take the same stream without the deletions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import groupby
@@ -26,6 +26,8 @@ HERE: Final = Path(__file__).parent
 ACCOUNTS: Final = 10
 LATENESS: Final = 20
 """Seconds by which records may be late."""
+PASSED_ON: Final = 3
+"""Seconds within which a credit is followed by a debit of the same account, in ``insertions.yaml``."""
 
 Record = dict[str, Any]
 State = dict[tuple[str, ...], Record]
@@ -99,22 +101,16 @@ def _shown(query: str, *rows: Record) -> tuple[str, ...]:
     return query, *sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-def search(folder: Path, arrived: list[Record]) -> tuple[list[Record], list[Record]]:
+def search(
+    folder: Path, arrived: list[Record], queries: str = "queries.yaml"
+) -> tuple[list[Record], list[Record]]:
     """What ``skws watch`` writes, and the records that came too late for it."""
-    out, late = folder / "results.jsonl", folder / "late.jsonl"
+    out, late = folder / f"{queries}.jsonl", folder / f"{queries}.late.jsonl"
     command = [
-        *(sys.executable, "-m", "skws", "watch", "--engine", "local", "--queries", HERE / "queries.yaml"),
+        *(sys.executable, "-m", "skws", "watch", "--engine", "local", "--queries", HERE / queries),
         *("--schema", HERE / "schema.yaml", "--source", "-", "--lateness", f"{LATENESS} s"),
-        *(
-            "--dead-letters",
-            late,
-            "--max-size",
-            "3",
-            "--force-unbounded",
-            "--sink",
-            f"jsonl:{out}",
-            "--quiet",
-        ),
+        *("--max-size", "3", "--force-unbounded", "--quiet"),
+        *("--dead-letters", late, "--sink", f"jsonl:{out}"),
     ]
     words = [str(word) for word in command]
     with subprocess.Popen(words, stdin=subprocess.PIPE, text=True) as process:  # noqa: S603 - as above
@@ -169,6 +165,56 @@ def _sum(alive: Counter[tuple[str, ...]], query: str) -> int:
     return sum(row["amount"] * count for row, count in entries if "amount" in row)
 
 
+def check_insertions(results: list[Record], kept: list[Record]) -> int:
+    """As ``check``, for the patterns and the SQL of ``insertions.yaml``, which retract nothing."""
+    found: dict[float, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for result in results:
+        query = result["query"]
+        if "count" not in result:  # of a pattern, whose name is its text
+            query = "sides" if " AND " in query else "passed on"
+        rows = _shown(query, *(shown["row"] for shown in result["tuples"]))
+        found[result["start"]][rows] += result.get("count", 1)
+    balance = instants = 0
+    for time, expected in additions_at_instants(kept):
+        if found.pop(time, Counter()) != expected:
+            raise SystemExit(f"second {time}: other matches and counts than brute force finds")
+        for (query, *rows), count in expected.items():
+            if query == "ledger":
+                row = json.loads(rows[0])
+                balance += count * row["amount"] * {"debit": -1, "credit": 1}[row["side"]]
+        if balance:
+            raise SystemExit(f"second {time}: the ledger does not add up to zero, but to {balance}")
+        instants += 1
+    if found:
+        raise SystemExit(f"there are results at {sorted(found)}, where no record is")
+    return instants
+
+
+def additions_at_instants(kept: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
+    """The results that each instant adds, by comparing each entry with all entries before it."""
+    entries = [record for record in kept if record["relation"] == "entry"]  # in order of arrival
+    entries.sort(key=lambda record: record["time"])
+    for time, group in groupby(range(len(entries)), key=lambda n: entries[n]["time"]):
+        added: Counter[tuple[str, ...]] = Counter()
+        for number in group:
+            row = entries[number]["row"]
+            added[_shown("ledger", {"side": row["side"], "amount": row["amount"]})] += 1
+            for before in entries[:number]:
+                _compare(added, before["row"], row, time - before["time"])
+        yield time, added
+
+
+def _compare(added: Counter[tuple[str, ...]], first: Record, second: Record, seconds: int) -> None:
+    """Add the results of two entries that are so many seconds apart."""
+    if first["transfer"] == second["transfer"]:
+        added[_shown("sides", first, second)] += 1
+    if (first["account"], first["side"], second["side"]) == (second["account"], "credit", "debit"):
+        if seconds < PASSED_ON:
+            added[_shown("passed on", first, second)] += 1
+        if seconds:
+            added[_shown("funded", {"account": first["account"], "amount": first["amount"]})] += 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transfers", type=int, default=1000)
@@ -177,10 +223,14 @@ def main() -> None:
     arrived = records(given.transfers, Random(given.seed))  # noqa: S311 - amounts, not secrets
     with TemporaryDirectory() as folder:
         results, late = search(Path(folder), arrived)
-    instants = check(results, [record for record in arrived if record not in late])
+        instants = check(results, [record for record in arrived if record not in late])
+        added = [record for record in arrived if record["op"] == "+"]
+        additions, late_ones = search(Path(folder), added, "insertions.yaml")
+        check_insertions(additions, [record for record in added if record not in late_ones])
     print(f"{len(arrived):,} records, {len(late):,} of them too late")
     print(f"{len(results):,} changes of results; at each of {instants:,} instants")
     print("they are those of brute force, and debits and credits add up to the same")
+    print(f"{len(additions):,} matches and counts of patterns and SQL, the same in both ways")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ _WEIGHTS: Final[dict[Do, float]] = {
 
 
 def _at(rng: Random) -> int:
-    return min(500, int(rng.paretovariate(0.5))) if rng.random() < 0.5 else rng.randint(1, 12)
+    """Within a step, within a commit or a start, or anywhere."""
+    return rng.choice((rng.randint(1, 12), rng.randint(1, 80), min(500, int(rng.paretovariate(0.5)))))
 
 
 _AIMS: Final[dict[Kind, tuple[str, ...]]] = {
@@ -126,6 +127,8 @@ def _fault(rng: Random, kind: Kind) -> Fault:
     aims = _AIMS.get(kind, ())
     if aims and rng.random() < 0.4:
         return Fault(kind, rng.randint(1, 12), rng.random(), rng.choice(aims))
+    if kind == "short":
+        return Fault(kind, rng.randint(1, 4), rng.random())  # it comes back after as many writes
     return Fault(kind, _at(rng), rng.random())
 
 

@@ -181,7 +181,7 @@ class World:
                 self._full = True
             case "error":
                 self.failed = True
-                self._broken = name in _DISK and fault.part < 0.25  # for good, or this call alone
+                self._broken = name in _DISK and fault.part < 0.4  # for good, or this call alone
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
             case "away":
                 self._away_until = self.micros + int(fault.part * 20_000_000)

@@ -172,15 +172,16 @@ def check_insertions(results: list[Record], kept: list[Record]) -> int:
         query = result["query"]
         if "count" not in result:  # of a pattern, whose name is its text
             query = "sides" if " AND " in query else "passed on"
-        rows = _shown(query, *(shown["row"] for shown in result["tuples"]))
+        rows = _shown(query, *(one["row"] for one in result["tuples"]))
         found[result["start"]][rows] += result.get("count", 1)
     balance = instants = 0
     for time, expected in additions_at_instants(kept):
-        if found.pop(time, Counter()) != expected:
+        added = found.pop(time, Counter())
+        if added != expected:
             raise SystemExit(f"second {time}: other matches and counts than brute force finds")
-        for (query, *rows), count in expected.items():
+        for (query, *shown), count in added.items():
             if query == "ledger":
-                row = json.loads(rows[0])
+                row = json.loads(shown[0])
                 balance += count * row["amount"] * {"debit": -1, "credit": 1}[row["side"]]
         if balance:
             raise SystemExit(f"second {time}: the ledger does not add up to zero, but to {balance}")

@@ -125,6 +125,7 @@ class Postgres(Upstream):
         with ExitStack() as stack:
             for where, name, double in (
                 (psycopg2, "connect", self._connect),
+                (slots, "ReplicationMessages", lambda stream: stream),
                 (slots, "run_with_timeout", lambda _connected, statement, _seconds: (statement(), True)[1]),
                 (slots, "readable", lambda _cursor, seconds: self.world.pass_time(int(seconds * 1_000_000))),
                 (slots, "time", SimpleNamespace(sleep=lambda s: self.world.pass_time(int(s * 1_000_000)))),
@@ -487,7 +488,7 @@ class Replicating(Connected):
 class Stream(Cursor):
     """The stream of a slot: messages of transactions behind its start, and of what it has confirmed."""
 
-    feedback_timestamp = 0
+    asked = 0
 
     def __init__(self, connected: Replicating) -> None:
         super().__init__(connected)
@@ -513,7 +514,7 @@ class Stream(Cursor):
         self._sent = max(start_lsn, slot.confirmed)
         del slot_type, decode
 
-    def read_message(self) -> Any:
+    def read(self) -> bytes | None:
         source = self.source
         source.ask()
         if source.world.repeats():
@@ -523,7 +524,7 @@ class Stream(Cursor):
         if not self._messages:
             self.wal_end = source.server.lsn
             return None
-        return SimpleNamespace(payload=self._messages.pop(0))
+        return self._messages.pop(0)
 
     def _next(self) -> None:
         for transaction in self.source.server.log:
@@ -556,11 +557,14 @@ class Stream(Cursor):
                 yield b"U" + oid + old + b"N" + _row(change.new)
         yield b"C\0" + struct.pack(">qqq", transaction.lsn, transaction.end, time)
 
-    def send_feedback(self, *, flush_lsn: int = 0, force: bool = False, **_: Any) -> None:
+    def report(self, flushed: int, *, reply: bool = False) -> None:
         self.source.ask()
         if self._slot is not None:
-            self._slot.confirmed = max(self._slot.confirmed, flush_lsn)
-        del force
+            self._slot.confirmed = max(self._slot.confirmed, flushed)
+        del reply
+
+    def close(self) -> None:
+        self.connection.close()
 
 
 def _relation(table: str) -> bytes:

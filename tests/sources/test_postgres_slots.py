@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -17,20 +18,44 @@ from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, open
 from tests.waiting import until
 
 
+def confirmed(database: Database) -> int:
+    state = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
+    return lsn_of(str(database.ask(state)[0][0]))
+
+
 def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
         offset = feed.start()
         database.run(insert(1, 2000))
         _, offset, _ = follow(feed, database, offset)
-        state = (
-            f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.name}'"
-        )
-        before = lsn_of(str(database.ask(state)[0][0]))
-        assert before < lsn_of(offset["lsn"])
+        assert confirmed(database) < lsn_of(offset["lsn"])
         assert "the server keeps" in feed.lag(offset)
         feed.commit(offset)
-        until(lambda: lsn_of(str(database.ask(state)[0][0])) >= lsn_of(offset["lsn"]))
+        until(lambda: confirmed(database) >= lsn_of(offset["lsn"]))
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_nothing_is_confirmed_that_was_not_committed(database: Database, read: bool) -> None:
+    """Nor where the log has nothing of these tables, and the server asks how much of it is flushed."""
+    database.run(*TABLES, "CREATE TABLE other (x int)")
+    with closing(opened(database, options="-c%20wal_sender_timeout%3D1s")) as feed:
+        offset = feed.start()
+        if read:
+            database.run(insert(1, 2))
+        _, first, _ = follow(feed, database, offset)
+        database.run("INSERT INTO other VALUES (1)")
+        _, later, _ = follow(feed, database, first)
+        feed.commit(first)
+        time.sleep(0.6)  # the server asks after half a second
+        assert list(feed.poll(later, 10).read) == []
+        until(lambda: confirmed(database) >= lsn_of(first["lsn"]))
+        assert confirmed(database) == lsn_of(first["lsn"]) < lsn_of(later["lsn"])
+        assert list(feed.replay(first, later)) == []
+    with closing(opened(database)) as feed:
+        database.run(insert(3, 4))
+        items, _, _ = follow(feed, database, first)
+        assert shown(items) == movies(3, 4)
 
 
 def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:

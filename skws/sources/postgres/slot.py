@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import psycopg2
 from psycopg2.extensions import connection, cursor
-from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection, ReplicationCursor
+from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection
 
 from skws.sources.feed import Clock, Offset, parse_offset, readable
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.locking import client_of
 from skws.sources.postgres.pgoutput import Change, decode
 from skws.sources.postgres.publication import publication_of
+from skws.sources.postgres.replication import ReplicationMessages
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
 
@@ -223,7 +224,7 @@ def _row(statement: cursor) -> tuple[Any, ...]:
     return found
 
 
-# Consecutive replies at which a server counts as stopping.
+# Consecutive requests for a reply at which a server counts as stopping.
 _INSISTING: Final = 5
 _IN_USE: Final = "55006"
 _RELEASE_WAIT: Final = 50_000  # microseconds
@@ -239,50 +240,49 @@ class SlotStream:
         self._retry = Retry(address.shown, clock)
         self._address = address
         self._clock = clock
-        self._cursor: ReplicationCursor | None = None
+        self._messages: ReplicationMessages | None = None
         self._confirmed = 0
-        self._replies = 0
-        self._replied: object = None
+        self._insisted = 0
 
     @property
     def wal_end(self) -> int:
         """Everything committed before this position has been read, once there are no more messages."""
-        end: int = 0 if self._cursor is None else self._cursor.wal_end or 0
-        return end
+        return 0 if self._messages is None else self._messages.wal_end
 
     def open(self, lsn: int) -> bool:
         """Open the stream from ``lsn`` on, unless it is too early to try again; whether it is open now."""
         self._retry.attempt(lambda: self._open(lsn))
-        return self._cursor is not None
+        return self._messages is not None
 
     def read(self, seconds: float) -> Change | None:
         """The next message; None if there is none within ``seconds``.
 
         Raises psycopg2.Error when the stream breaks, or is not open.
         """
-        if self._cursor is None:
+        if self._messages is None:
             raise psycopg2.InterfaceError("not connected")
-        message = self._cursor.read_message()
-        if message is None and seconds > 0:
-            readable(self._cursor, seconds)
-            message = self._cursor.read_message()
-        if message is None:
-            self._count_replies(self._cursor)
+        asked = self._messages.asked
+        payload = self._messages.read()
+        if payload is None and seconds > 0:
+            readable(self._messages, seconds)
+            payload = self._messages.read()
+        if payload is None:
+            self._check_insisted(asked=self._messages.asked > asked)
             return None
-        self._replies = 0
-        return decode(message.payload)
+        self._insisted = 0
+        return decode(payload)
 
     def request_status(self) -> None:
         """Have the server send its position now."""
-        if self._cursor is not None:
-            self._report(self._cursor, reply=True)
+        if self._messages is not None:
+            self._messages.report(self._confirmed, reply=True)
 
     def confirm(self, lsn: int) -> None:
         """Let the server forget what lies before ``lsn``: now, or when the stream is open again."""
         self._confirmed = max(self._confirmed, lsn)
         try:
-            if self._cursor is not None:
-                self._report_confirmed(self._cursor)
+            if self._messages is not None:
+                self._messages.report(self._confirmed)
         except psycopg2.Error as error:
             self.failed(error)
 
@@ -303,22 +303,22 @@ class SlotStream:
         return self._retry.take_notices()
 
     def close(self) -> None:
-        if self._cursor is not None:
+        if self._messages is not None:
             with suppress(psycopg2.Error):
-                self._cursor.connection.close()
-            self._cursor = None
+                self._messages.close()
+            self._messages = None
 
     def _open(self, lsn: int) -> None:
         try:
-            self._cursor = self._released(lsn)
-            self._replies, self._replied = 0, self._cursor.feedback_timestamp
+            self._messages = self._released(lsn)
+            self._insisted = 0
             if self._confirmed:
-                self._report_confirmed(self._cursor)
+                self._messages.report(self._confirmed)
         except psycopg2.Error as error:
             self.close()
             raise self._address.failure(error) from None
 
-    def _released(self, lsn: int) -> ReplicationCursor:
+    def _released(self, lsn: int) -> ReplicationMessages:
         """A stream, once the server has noticed that our last one is closed."""
         for _ in range(_RELEASE_TRIES):
             try:
@@ -329,34 +329,24 @@ class SlotStream:
             self._clock.sleep(_RELEASE_WAIT)
         return _streaming(self._address, lsn)
 
-    def _report_confirmed(self, cursor: ReplicationCursor) -> None:
-        lsn = self._confirmed
-        self._report(cursor, write_lsn=lsn, flush_lsn=lsn, apply_lsn=lsn)
-
-    def _report(self, cursor: ReplicationCursor, **report: Any) -> None:
-        cursor.send_feedback(force=True, **report)  # type: ignore[no-untyped-call]
-        self._replied = cursor.feedback_timestamp
-
-    def _count_replies(self, cursor: ReplicationCursor) -> None:
+    def _check_insisted(self, *, asked: bool) -> None:
         """Break off if the server is stopping: it would wait until everything it sent is confirmed.
 
         Such a server asks again as soon as it is answered; a running one, every half minute.
         """
-        replied = cursor.feedback_timestamp
-        self._replies = self._replies + 1 if replied != self._replied else 0
-        self._replied = replied
-        if self._replies >= _INSISTING:
+        self._insisted = self._insisted + 1 if asked else 0
+        if self._insisted >= _INSISTING:
             raise psycopg2.OperationalError("the server is about to stop")
 
 
-def _streaming(address: Address, lsn: int) -> ReplicationCursor:
+def _streaming(address: Address, lsn: int) -> ReplicationMessages:
     """A slot's stream from ``lsn`` on. Raises psycopg2.Error.
 
     Raises SourceError if the server refuses, or the slot no longer has the log after ``lsn``.
     """
     connected = address.replicating()
     try:
-        cursor: ReplicationCursor = connected.cursor()
+        cursor = connected.cursor()
         _check(slot_state(cursor, address.slot), address, lsn)
         publication = publication_of(cursor, address, going_on=True)
         cursor.start_replication(
@@ -370,7 +360,7 @@ def _streaming(address: Address, lsn: int) -> ReplicationCursor:
         with suppress(psycopg2.Error):
             connected.close()
         raise
-    return cursor
+    return ReplicationMessages(cursor)
 
 
 def _check(state: SlotState | None, address: Address, lsn: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from skws.jobs.control import Command, ControlFolder
 from skws.jobs.log import Log
 from skws.queries.patterns.result import PatternResult
+from skws.results.encoded import parsed
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
 from skws.spec.query import PATTERN, SQL, Query
@@ -83,7 +84,7 @@ def test_patterns_stand_beside_keywords(tmp_path: Path) -> None:
     snapshots = Counter((r.query, r.snapshot) for r in first)
     assert snapshots == {(given, False): 2, (added, True): 1, (QUERY, True): 2}
     assert Counter(r.query for r in second) == {given: 2, added: 2, QUERY: 2}
-    positions = [[m.position for m in r.tuples] for r in second if isinstance(r, PatternResult)]
+    positions = [[m.position for m in r.tuples] for r in map(parsed, second) if isinstance(r, PatternResult)]
     assert sorted(positions) == [[0, 5], [1, 5], [2, 5], [3, 4]]
 
 

@@ -6,7 +6,9 @@ may collide, so the values themselves are compared before a result is shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -108,6 +110,15 @@ def ranges(first: Ints, counts: Ints) -> Ints:
     total = int(counts.sum())
     begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
     return begins + np.arange(total, dtype=np.int64)
+
+
+def slices(counts: Ints, most: int) -> Iterator[slice]:
+    """Consecutive parts with at most about ``most`` in all each."""
+    ends = np.cumsum(counts)
+    cuts = np.searchsorted(ends, np.arange(most, int(ends[-1]) if len(ends) else 0, most)).tolist()
+    for begin, until in pairwise([0, *cuts, len(counts)]):
+        if begin < until:
+            yield slice(begin, until)
 
 
 def written(

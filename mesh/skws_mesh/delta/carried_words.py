@@ -42,6 +42,11 @@ class CarriedWords:
         """The word of each pair of a tuple and a word."""
         return self._codes & _WORD
 
+    @property
+    def often(self) -> Ints:
+        """By word: how many tuples contain it; words beyond the last are in none."""
+        return np.bincount(self.words)
+
     def append(self, slots: Ints, words: Ints, live: int) -> None:
         """Add the words of new tuples, in any order; ``live`` slots are then in use."""
         self._append(np.unique(slots << 32 | words), live)

@@ -29,7 +29,7 @@ class Partners:
     So what passes is looked up (``WordPairs.between``); what does not has no query.
     """
 
-    def __init__(self, words: CarriedWords, pairs: WordPairs) -> None:
+    def __init__(self, words: CarriedWords, *pairs: WordPairs) -> None:
         self._words = words
         self._pairs = pairs
         self._bits = _LEAST_BITS
@@ -53,15 +53,16 @@ class Partners:
         for begin in range(0, len(slots), _AT_ONCE):
             some = slots[begin : begin + _AT_ONCE]
             position, words = self._words.of(some)
-            of, entries = self._pairs.from_words(words)
-            self._set += len(entries)
+            asked = [(pairs, *pairs.from_words(words)) for pairs in self._pairs]
+            self._set += sum(len(entries) for _, _, entries in asked)
             if self._set << _SPARSE > max(self._size, _AT_ONCE) << self._bits and self._bits < _MOST_BITS:
                 self._bits, self._set = self._bits + 1, 0
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
                 return
             flags = np.zeros((len(some), 1 << self._bits), dtype=bool)
-            flags[position.take(of), self._bit(self._pairs.partners.take(entries))] = True
+            for pairs, of, entries in asked:
+                flags[position.take(of), self._bit(pairs.partners.take(entries))] = True
             self._matrix[some] = packed = np.packbits(flags, axis=1, bitorder="little")
             self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 

@@ -1,8 +1,6 @@
-"""The index of queries by the two words that they look for."""
+"""The index of queries for one or two words."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,25 +8,6 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, rang
 from skws_mesh.columnar.hash_index import HashFilter
 
 _WORD = (1 << 32) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class PairQuery:
-    """A query for one word (``second`` is None) or two, in networks of at most ``max_size`` nodes.
-
-    ``excluded``: words whose tuples take no part. ``without``: relations that no network has.
-    """
-
-    first: int
-    second: int | None
-    max_size: int
-    excluded: tuple[int, ...] = ()
-    without: frozenset[int] = frozenset()
-
-    @property
-    def plain(self) -> bool:
-        """True if all tuples may take part."""
-        return not (self.excluded or self.without)
 
 
 class WordPairs:

@@ -17,20 +17,17 @@ from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.word_matching import WordMatching, words_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.delta.joins import DeltaJoins
-from skws_mesh.delta.word_pairs import PairQuery
+from skws_mesh.delta.joins import DeltaJoins, WordQuery
 from skws_schema.model import Row, Schema, sourced
 
 MANY: Final = 1000
 """Queries for which one mesh for all is faster than a mesh for each shape."""
-MOST_KEYWORDS: Final = 2
 
 
 def why_not_shared(plan: Plan) -> str:
     """Why the mesh for all cannot answer a plan; empty if it can."""
     query = plan.query
     reasons = {
-        f"it has more than {MOST_KEYWORDS} keywords": len(query.slots) > MOST_KEYWORDS,
         "its keywords come in an order": bool(query.sequence),
         "its keywords may be names of relations": query.match_names,
         "its results have scores": plan.ranking is not None,
@@ -138,11 +135,11 @@ class SharedQueries:
                 kept[at] &= not any(satisfied(each, rows[slot]) for each in mine)
         return found if kept.all() else found.taken(kept)
 
-    def _asked(self, plan: Plan, new: dict[int, Slot]) -> PairQuery:
+    def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordQuery:
         query = plan.query
-        first, *second = (self._word(slot, new) for slot in query.slots)
+        words = tuple(self._word(slot, new) for slot in query.slots)
         excluded = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
-        return PairQuery(first, second[0] if second else None, plan.max_size, excluded, query.without)
+        return WordQuery(words, plan.max_size, excluded, query.without)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
         word = frozenset(slot.alternatives)

@@ -22,7 +22,7 @@ from skws.spark.streaming.layout import Wanted
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_mesh.delta import joins
+from skws_mesh.delta import path_joins
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.spark.streaming.shard_runs import lines
@@ -33,7 +33,7 @@ from tests.strategies import seeds
 
 WORDS = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*", "alhpa~")
 LIMITS = ("", " -no", " -beta", " plain.x<3", " -keyed.y:0..1", " -link:", " -(no OR plain.y=2)")
-MESHED = ("alpha beta no", "alpha !plain.x=1")
+MESHED = ("alpha ; beta", "alpha !plain.x=1")
 """Queries that stay with a mesh of their own, next to the others."""
 FEW = 5  # queries that are many enough for delta joins, where a test says so
 
@@ -55,7 +55,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def random_query(rng: random.Random) -> str:
     if rng.random() < 0.15:
         return rng.choice(MESHED)
-    words = rng.sample(WORDS, rng.choice([1, 2, 2, 2]))
+    words = rng.sample(WORDS, rng.choice([1, 2, 2, 2, 3, 4]))
     # A query may not exclude the very word that it asks for.
     return " ".join(words) + rng.choice([each for each in LIMITS if each[2:] not in words])
 
@@ -139,7 +139,7 @@ def test_queries_divided_over_shards(
 ) -> None:
     """Where join values are few, a tuple has many neighbours."""
     if values == 2:
-        monkeypatch.setattr(joins, "_HUB", 8)  # pairs of walks, of which there are far more
+        monkeypatch.setattr(path_joins, "HUB", 8)  # pairs of walks, of which there are far more
     job = asked(window)
     few = values == 2 or isinstance(window, Unbounded)
     records = random_records(random.Random(seed), 120 if few else 300, values)

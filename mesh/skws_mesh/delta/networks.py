@@ -1,10 +1,11 @@
-"""Networks without branches, numbered: what two keywords are connected by is a path."""
+"""The candidate networks of results, numbered as they are met."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from skws_mesh.columnar.columns import Ints, cells, distinct
+from skws_mesh.delta.trees import Trees
 from skws_mesh.tree import Tree
 from skws_schema.graph import edges
 from skws_schema.model import Schema
@@ -76,3 +77,49 @@ class PathNetworks:
             keywords = 0 if depth < len(walked) - 1 else _BOTH ^ _FIRST
             tree = tree.grow(depth, edge, self._edges[edge].target, keywords, 0)
         return tree
+
+
+class TreeNetworks:
+    """Numbers for networks that may branch."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._edges = edges(schema)
+        self._numbers: dict[tuple[tuple[int, ...], ...], int] = {}
+        self._trees: list[Tree] = []
+        self._orders: list[tuple[int, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self._trees)
+
+    def tree(self, number: int) -> Tree:
+        """The candidate network of a number."""
+        return self._trees[number]
+
+    def numbers(self, trees: Trees, relations: Ints) -> tuple[Ints, Ints]:
+        """The number of each tree's network, and the tree's nodes in order of that network.
+
+        ``relations`` are those of the members, negative where there is none.
+        """
+        width = len(relations)
+        columns = np.vstack([relations, trees.bitmaps, trees.parents, trees.edges])
+        kinds, which = np.unique(columns, axis=1, return_inverse=True)
+        numbers = [self._number(*kind) for kind in kinds.T.reshape(-1, 4, width).tolist()]
+        orders = [(*self._orders[each], *range(len(self._orders[each]), width)) for each in numbers]
+        rows = np.array(orders, dtype=np.int64).reshape(-1, width)
+        return np.array(numbers, dtype=np.int64).take(which.ravel()), rows.take(which.ravel(), axis=0).T
+
+    def _number(self, relations: list[int], bitmaps: list[int], parents: list[int], steps: list[int]) -> int:
+        size = sum(relation >= 0 for relation in relations)
+        key = tuple(tuple(each[:size]) for each in (relations, bitmaps, parents, steps))
+        number = self._numbers.setdefault(key, len(self._trees))
+        if number == len(self._trees):
+            tree, order = Tree.single(relations[0], bitmaps[0]), [0]
+            ahead = [(node, 0) for node in range(size) if parents[node] == 0]
+            while ahead:
+                node, depth = ahead.pop()
+                tree = tree.grow(depth, steps[node], relations[node], bitmaps[node], 0)
+                order.append(node)
+                ahead += [(below, depth + 1) for below in range(size) if parents[below] == node]
+            self._trees.append(tree)
+            self._orders.append(tuple(order))
+        return number

@@ -1,0 +1,294 @@
+"""Results of queries for three words or more: trees that grow around a tuple.
+
+A tree with the tuple is the union of the walks from there to its leaves. So
+it grows by one walk at a time, to a word that it does not contain yet: walks
+from one tuple are joined where they part. A tree may grow in several ways, and
+is kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from skws_mesh.columnar.columns import NOTHING, Ints, distinct, ranges, slices
+from skws_mesh.columnar.hash_index import PAIRS
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import NO_MEMBER
+from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.walks import Walks
+from skws_mesh.delta.word_sets import NO_WORD, WordSets
+from skws_schema.memory import check
+
+NO_NODE: Final = -1
+_WORD: Final = (1 << 32) - 1
+_TABLE: Final = 256  # tuples whose words are flagged in one table, which fits the processor's caches
+_COLUMNS: Final = 1 << 13
+_AT_ONCE: Final = 1 << 14  # candidates
+
+
+class Candidates(NamedTuple):
+    """Tuples and queries whose words all stand around them, a row each.
+
+    ``owner`` is the position of the tuple, as in ``Walks``; ``place`` that of the query in ``WordSets``.
+    """
+
+    owner: Ints
+    place: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Trees of tuples, a column each; the first node is the tuple that they grow around.
+
+    ``place``: that of the query. ``bitmaps``: the keywords of each node; ``members`` the slots;
+    ``parents`` the nodes before it, and ``edges`` those from there. They have a row for each node, as many
+    as the greatest tree has, with NO_MEMBER and NO_NODE where there is none.
+    """
+
+    of: Ints
+    place: Ints
+    size: Ints
+    bitmaps: Ints
+    members: Ints
+    parents: Ints
+    edges: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    @property
+    def covered(self) -> Ints:
+        """The keywords that some node contains."""
+        found: Ints = np.bitwise_or.reduce(self.bitmaps, axis=0)
+        return found
+
+    def taken(self, chosen: Ints) -> Trees:
+        return Trees(
+            *(
+                column.take(chosen, axis=-1)
+                for column in (
+                    *(self.of, self.place, self.size, self.bitmaps, self.members, self.parents, self.edges),
+                    *(self.start, self.end),
+                )
+            )
+        )
+
+
+class _Branches(NamedTuple):
+    """Walks from the tuples of candidates to words of theirs, in order of the candidates.
+
+    ``bitmaps``, ``members`` and ``edges`` have a row for each step; NO_MEMBER stands where a walk has ended.
+    """
+
+    of: Ints
+    bitmaps: Ints
+    members: Ints
+    edges: Ints
+    start: Ints
+    end: Ints
+
+
+class TreeJoins:
+    """Finds trees among walks. ``width``: the most nodes of any."""
+
+    def __init__(self, live: LiveTuples, words: CarriedWords, sets: WordSets, width: int) -> None:
+        self._live = live
+        self._words = words
+        self._sets = sets
+        self._width = width
+
+    def candidates(self, levels: Sequence[Walks]) -> Candidates:
+        """The tuples where walks begin, with all queries whose words stand at ends of these."""
+        near = distinct(np.concatenate([_words_at(walks, self._words)[0] for walks in levels]))
+        owners = near >> 32
+        owner, place = [NOTHING], [NOTHING]
+        for begin in range(0, int(owners.max(initial=-1)) + 1, _TABLE):
+            first, end = np.searchsorted(owners, (begin, begin + _TABLE))
+            found = self._among(near[first:end], begin)
+            owner.append(found.owner)
+            place.append(found.place)
+        return Candidates(np.concatenate(owner), np.concatenate(place))
+
+    def _among(self, near: Ints, begin: int) -> Candidates:
+        """Those of some tuples, from ``begin`` on, given each with all words about it, in order."""
+        owners, words = near >> 32, near & _WORD
+        there = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most are not there
+        there[owners - begin, words % _COLUMNS] = True
+        position, place = self._sets.by_rarest(words)
+        owner = owners.take(position)
+        for exact in (False, True):
+            for number in range(self._sets.most):
+                word = self._sets.word(place, number)
+                if exact:
+                    codes = owner << 32 | word
+                    found = near.take(np.searchsorted(near, codes), mode="clip") == codes
+                else:
+                    found = there.ravel().take((owner - begin) * _COLUMNS + word % _COLUMNS)
+                kept = np.flatnonzero(found | (word == NO_WORD))
+                owner, place = owner.take(kept), place.take(kept)
+        return Candidates(owner, place)
+
+    def around(self, levels: Sequence[Walks], candidates: Candidates) -> Iterator[Trees]:
+        """The minimal total trees around candidates, each once; tuples agree but for collisions of hashes."""
+        begun, *longer = levels
+        ends = [_words_at(walks, self._words) for walks in longer]
+        ordered = [
+            (codes.take(order), row.take(order)) for codes, row in ends for order in [np.argsort(codes)]
+        ]
+        for begin in range(0, len(candidates.owner), _AT_ONCE):
+            check()
+            part = slice(begin, begin + _AT_ONCE)
+            some = Candidates(candidates.owner[part], candidates.place[part])
+            total = np.zeros(len(some.place), dtype=np.int64)
+            for number in range(self._sets.most):
+                total |= (self._sets.word(some.place, number) != NO_WORD).astype(np.int64) << number
+            branches = self._branches(longer, ordered, some)
+            found = list(self._grown(self._begun(begun, some), branches, total))
+            if found:
+                yield _once(_minimal(_together(found)))
+
+    def _begun(self, begun: Walks, candidates: Candidates) -> Trees:
+        """The trees of one tuple."""
+        row = np.searchsorted(begun.owner, candidates.owner)
+        slots, number = begun.ends.take(row), len(row)
+        members, parents = (
+            np.full((self._width, number), none, dtype=np.int64) for none in (NO_MEMBER, NO_NODE)
+        )
+        members[0] = slots
+        bitmaps = np.zeros((self._width, number), dtype=np.int64)
+        bitmaps[0] = self._bitmaps(slots, candidates.place)
+        return Trees(
+            np.arange(number, dtype=np.int64),
+            candidates.place,
+            np.ones(number, dtype=np.int64),
+            bitmaps,
+            members,
+            parents,
+            parents.copy(),
+            begun.start.take(row),
+            begun.end.take(row),
+        )
+
+    def _bitmaps(self, slots: Ints, place: Ints) -> Ints:
+        """The keywords of queries that the tuples beside them contain."""
+        found = np.zeros(len(slots), dtype=np.int64)
+        for number in range(self._sets.most):
+            found |= self._words.contain(slots, self._sets.word(place, number)).astype(np.int64) << number
+        return found
+
+    def _branches(
+        self, longer: Sequence[Walks], ends: Sequence[tuple[Ints, Ints]], candidates: Candidates
+    ) -> _Branches:
+        """``ends``: for each of ``longer`` the words at their ends in order, as ``_words_at`` gives them."""
+        nothing = np.empty((self._width - 1, 0), dtype=np.int64)
+        parts = [(NOTHING, nothing, nothing, nothing, NOTHING, NOTHING)]
+        for walks, (codes, rows) in zip(longer, ends, strict=True):
+            hits = [NOTHING]
+            for number in range(self._sets.most):
+                asked = candidates.owner << 32 | self._sets.word(candidates.place, number)
+                first = np.searchsorted(codes, asked)
+                counts = np.searchsorted(codes, asked, side="right") - first
+                of = np.repeat(np.arange(len(asked), dtype=np.int64), counts)
+                hits.append(of << 32 | rows.take(ranges(first, counts)))
+            both = distinct(np.concatenate(hits))
+            of, row = both >> 32, both & _WORD
+            members = np.full((self._width - 1, len(row)), NO_MEMBER, dtype=np.int64)
+            edges = np.full_like(members, NO_NODE)
+            members[: walks.length] = walks.members.T[1:].take(row, axis=1)
+            edges[: walks.length] = walks.edges.T.take(row, axis=1)
+            bitmaps = np.zeros_like(members)
+            for step in range(walks.length):
+                bitmaps[step] = self._bitmaps(members[step], candidates.place.take(of))
+            parts.append((of, bitmaps, members, edges, walks.start.take(row), walks.end.take(row)))
+        found = _Branches(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+        order = np.argsort(found.of, kind="stable")
+        return _Branches(*(column.take(order, axis=-1) for column in found))
+
+    def _grown(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
+        """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
+        missing = total.take(trees.of) & ~trees.covered
+        yield trees.taken(np.flatnonzero(missing == 0))
+        lacking = np.flatnonzero(missing)
+        trees, first_missing = trees.taken(lacking), (missing & -missing).take(lacking)
+        covers = np.bitwise_or.reduce(branches.bitmaps, axis=0)
+        first = np.searchsorted(branches.of, trees.of)
+        counts = np.searchsorted(branches.of, trees.of, side="right") - first
+        for part in slices(counts, PAIRS):
+            rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
+            others = ranges(first[part], counts[part])
+            kept = np.flatnonzero(covers.take(others) & first_missing.take(rows))
+            grown = _attached(trees.taken(rows.take(kept)), branches, others.take(kept))
+            if len(grown):
+                yield from self._grown(grown, branches, total)
+
+
+def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
+    """The words at ends of walks: owner and word in one integer, and the row of the walk."""
+    row, found = words.of(walks.ends)
+    return walks.owner.take(row) << 32 | found, row
+
+
+def _attached(trees: Trees, branches: _Branches, others: Ints) -> Trees:
+    """Trees with one walk each, where both make a tree of live tuples that has at most as many nodes."""
+    start = np.maximum(trees.start, branches.start.take(others))
+    end = np.minimum(trees.end, branches.end.take(others))
+    fits = start < end
+    width = len(trees.members)
+    size, at = trees.size.copy(), np.zeros(len(trees), dtype=np.int64)
+    for step in range(width - 1):
+        slots, edges = branches.members[step].take(others), branches.edges[step].take(others)
+        walks = fits & (slots != NO_MEMBER)
+        among, next_node = np.zeros(len(trees), dtype=bool), np.full(len(trees), NO_NODE, dtype=np.int64)
+        for node in range(1, width):
+            same = trees.members[node] == slots
+            among |= same
+            next_node[same & (trees.parents[node] == at) & (trees.edges[node] == edges)] = node
+        parts = walks & (next_node == NO_NODE)  # the walk leaves the tree here, or has left it
+        fits &= ~parts | (~among & (size < width))
+        new = np.flatnonzero(parts & fits)
+        last = size.take(new)
+        trees.members[last, new], trees.edges[last, new] = slots.take(new), edges.take(new)
+        trees.parents[last, new] = at.take(new)
+        trees.bitmaps[last, new] = branches.bitmaps[step].take(others.take(new))
+        next_node[new] = last
+        size[new] += 1
+        at = np.where(walks, next_node, at)
+    grown = Trees(
+        *(trees.of, trees.place, size, trees.bitmaps, trees.members, trees.parents, trees.edges, start, end)
+    )
+    return grown.taken(np.flatnonzero(fits))
+
+
+def _minimal(trees: Trees) -> Trees:
+    """The trees each of whose leaves has a keyword that no other node has."""
+    once, several = np.zeros(len(trees), dtype=np.int64), np.zeros(len(trees), dtype=np.int64)
+    for bitmap in trees.bitmaps:
+        several |= once & bitmap
+        once |= bitmap
+    minimal = np.ones(len(trees), dtype=bool)
+    for node, (bitmap, member) in enumerate(zip(trees.bitmaps, trees.members, strict=True)):
+        joins = (trees.parents == node).sum(axis=0) + (trees.parents[node] != NO_NODE)
+        leaf = (member != NO_MEMBER) & (joins == 1)
+        minimal &= ~leaf | ((bitmap & ~several) != 0)
+    return trees.taken(np.flatnonzero(minimal))
+
+
+def _once(trees: Trees) -> Trees:
+    """Each tree once, whatever the order in which it has grown: by its joins, in order of their ends."""
+    before = np.take_along_axis(trees.members, np.maximum(trees.parents, 0), axis=0)
+    order = np.argsort(-trees.members[1:], axis=0, kind="stable")
+    ordered = [np.take_along_axis(each[1:], order, axis=0) for each in (trees.members, before, trees.edges)]
+    keys = np.vstack([trees.of, *ordered])
+    _, first = np.unique(keys, axis=1, return_index=True)
+    return trees.taken(np.sort(first))
+
+
+def _together(parts: Sequence[Trees]) -> Trees:
+    names = Trees.__slots__
+    return Trees(*(np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names))

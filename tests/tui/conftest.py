@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from textual import app, pilot, screen
+
+DRAWN = 0.001
+"""Seconds from a change to its drawing."""
+
+
+@pytest.fixture(autouse=True)
+def waits_for_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has Textual wait after each key until no task is ready, and draw at once.
+
+    By itself it waits until the process has been idle for 20 ms, which is most of the time of a test.
+    """
+    monkeypatch.setattr(screen, "UPDATE_PERIOD", DRAWN)
+    monkeypatch.setattr(app.App.delay_update, "__defaults__", (DRAWN,))
+    for module in (app, pilot):
+        monkeypatch.setattr(module, "wait_for_idle", _no_task_ready)
+
+
+async def _no_task_ready(*_: Any) -> None:
+    loop: Any = asyncio.get_running_loop()
+    quiet = 0
+    while quiet < 2:
+        await asyncio.sleep(2 * DRAWN)
+        quiet = 0 if loop._ready else quiet + 1

@@ -12,8 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ def serve() -> None:
         print(done, flush=True)
 
 
-class Broker:
+class MockBroker:
     """The broker as tests use it."""
 
     def __init__(self) -> None:
@@ -143,15 +142,6 @@ class Broker:
 
 def _bytes(value: Any) -> bytes | None:
     return value if value is None or isinstance(value, bytes) else orjson.dumps(value)
-
-
-@contextmanager
-def broker() -> Iterator[Broker]:
-    running = Broker()
-    try:
-        yield running
-    finally:
-        running.close()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
@@ -170,12 +170,3 @@ def _varint(file: io.BytesIO) -> int:
 
 def _ints(file: Any, form: str) -> tuple[int, ...]:
     return struct.unpack(f">{form}", file.read(struct.calcsize(f">{form}")))
-
-
-@contextmanager
-def broker() -> Iterator[Broker]:
-    running = Broker()
-    try:
-        yield running
-    finally:
-        running.close()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -23,8 +24,8 @@ from skws_schema.errors import SchemaError, UsageError
 from tests.jobs.test_killed_watch import ready, write
 from tests.jobs.test_sinks import result, run
 from tests.jobs.watching import QUERY, SCHEMA, YAML, numbered
-from tests.kafka import broker as mock_broker
-from tests.kafka_broker import Broker, broker
+from tests.kafka import MockBroker
+from tests.kafka_broker import Broker
 from tests.places import ROOT
 from tests.waiting import until
 
@@ -33,7 +34,7 @@ RESULTS = 600
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[Broker]:
-    with broker() as running:
+    with closing(Broker()) as running:
         yield running
 
 
@@ -97,7 +98,7 @@ def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_pat
 
 def test_its_own_mark_holds_where_the_brokers_have_forgotten(tmp_path: Path) -> None:
     """As they do with a group that is idle for days; the mock cluster keeps no offsets of transactions."""
-    with mock_broker() as mock:
+    with closing(MockBroker()) as mock:
         mock.create("out")
         for last in (1, 3):
             sink = opened(mock.uri("out"), tmp_path)
@@ -127,7 +128,7 @@ def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str
 def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
     """With the mock cluster of librdkafka, which can go away and keep what it holds."""
     notes: list[str] = []
-    with mock_broker() as mock:
+    with closing(MockBroker()) as mock:
         mock.create("out")
         sink = parse_sink(mock.uri("out"))
         mock.down()

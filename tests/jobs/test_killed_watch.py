@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from skws.cli.main import run
 from tests.jobs.test_schema_changes import WITH_NOTES, note
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, told
-from tests.kafka import broker
+from tests.kafka import MockBroker
 from tests.places import ROOT
 from tests.waiting import until
 
@@ -94,7 +94,7 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path, kills: 
     (tmp_path / "schema.yaml").write_text(YAML)
     out = tmp_path / "out.jsonl"
     records = list(numbered(RESULTS))
-    with broker() as kafka:
+    with closing(MockBroker()) as kafka:
         for topic in ("customer", "order"):
             kafka.create(topic, 3)
         share = len(records) // (kills + 1)

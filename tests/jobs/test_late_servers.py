@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ from tests.jobs.watching import (
     steps,
     told,
 )
-from tests.kafka import broker
+from tests.kafka import MockBroker
 from tests.postgres import Database
 from tests.waiting import until
 
@@ -150,7 +150,7 @@ def test_what_is_refused_is_not_waited_for(
 
 
 def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
-    with broker() as kafka:
+    with closing(MockBroker()) as kafka:
         for topic in ("customer", "order"):
             kafka.create(topic)
         kafka.send("customer", [{"cid": 7, "name": "ada"}])

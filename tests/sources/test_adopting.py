@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from skws_schema.errors import SourceError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Schema
 from tests.jobs.watching import append
-from tests.kafka import broker
+from tests.kafka import MockBroker
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
 from tests.waiting import PATIENCE
@@ -72,7 +73,7 @@ def test_a_publication_of_others_is_not_changed(database: Database) -> None:
 
 
 def test_topics() -> None:
-    with broker() as kafka:
+    with closing(MockBroker()) as kafka:
         for topic in ("movie", "sighting"):
             kafka.create(topic)
         movie = {"mid": 1, "title": "film 1", "gid": 1}

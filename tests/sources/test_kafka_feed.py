@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count, pairwise
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from skws.sources.kafka.reader import PartitionReader
 from skws.sources.retry import GIVE_UP
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
-from tests.kafka import Broker, broker
+from tests.kafka import MockBroker
 from tests.sources.following import SCHEMA, shown
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until
@@ -26,13 +27,13 @@ _names = count()
 
 
 @pytest.fixture(scope="module")
-def kafka() -> Iterator[Broker]:
-    with broker() as running:
+def kafka() -> Iterator[MockBroker]:
+    with closing(MockBroker()) as running:
         yield running
 
 
 @pytest.fixture
-def topic(kafka: Broker) -> str:
+def topic(kafka: MockBroker) -> str:
     """A topic of movies, named after them behind a dot."""
     name = f"t{next(_names)}.movie"
     kafka.create(name, 3)
@@ -43,7 +44,7 @@ def film(number: int) -> dict[str, Any]:
     return {"mid": number, "title": f"film {number}", "gid": 1}
 
 
-def opened(kafka: Broker, *topics: str, clock: HandClock | None = None, **parameters: str) -> Feed:
+def opened(kafka: MockBroker, *topics: str, clock: HandClock | None = None, **parameters: str) -> Feed:
     return parse_source(kafka.uri(*topics, **parameters), clock=clock).open(SCHEMA)
 
 
@@ -66,7 +67,7 @@ def numbers(items: list[Item]) -> list[Any]:
     return [item.row[0] if isinstance(item, Record) else item.reason for item in items]
 
 
-def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: Broker, topic: str) -> None:
+def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: MockBroker, topic: str) -> None:
     for partition in (2, 0, 1):
         for number in range(partition, 60, 3):
             kafka.send(topic, [film(number)], partition=partition, millis=1000 + number)
@@ -83,7 +84,7 @@ def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: Broker, t
 
 
 @seeds(3, 6)
-def test_any_division_into_polls_and_starts_gives_the_same(kafka: Broker, seed: int) -> None:
+def test_any_division_into_polls_and_starts_gives_the_same(kafka: MockBroker, seed: int) -> None:
     """What lies between two offsets is the same from polls, polls of another start, and once more."""
     random = Random(seed)
     name = f"r{next(_names)}.movie"
@@ -117,7 +118,7 @@ def test_any_division_into_polls_and_starts_gives_the_same(kafka: Broker, seed: 
     feed.close()
 
 
-def _sent_at_random(kafka: Broker, topic: str, partitions: int, random: Random) -> dict[int, list[Any]]:
+def _sent_at_random(kafka: MockBroker, topic: str, partitions: int, random: Random) -> dict[int, list[Any]]:
     """What was sent to each partition: numbers of films, and ``bad``."""
     sent: dict[int, list[Any]] = {}
     for number in range(random.randrange(1, 60)):
@@ -135,7 +136,7 @@ def _is_of(item: Item, values: list[Any], partition: int) -> bool:
     return item.row[0] in values
 
 
-def test_where_to_begin(kafka: Broker, topic: str) -> None:
+def test_where_to_begin(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, [film(1)])
     feed = opened(kafka, topic, from_="latest")
     offset = feed.start()
@@ -144,7 +145,7 @@ def test_where_to_begin(kafka: Broker, topic: str) -> None:
     feed.close()
 
 
-def test_one_poll_waits_not_and_tells_what_waits(kafka: Broker, topic: str) -> None:
+def test_one_poll_waits_not_and_tells_what_waits(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(10)), partition=1)
     feed = opened(kafka, topic)
     items, offset, _ = follow(feed, feed.start(), 10)
@@ -158,7 +159,7 @@ def test_one_poll_waits_not_and_tells_what_waits(kafka: Broker, topic: str) -> N
 
 
 def test_a_long_backlog_is_read_ahead_only_so_far(
-    kafka: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+    kafka: MockBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition waits while the other gives all that is older; pausing loses and repeats nothing."""
     monkeypatch.setattr("skws.sources.kafka.reader._LEAST_WAITING", 50)
@@ -183,7 +184,7 @@ def test_a_long_backlog_is_read_ahead_only_so_far(
     feed.close()
 
 
-def test_rows_of_static_tables(kafka: Broker) -> None:
+def test_rows_of_static_tables(kafka: MockBroker) -> None:
     kafka.create("genre", 2)
     kafka.create("mixed")
     old, new = {"gid": 1, "label": "old"}, {"gid": 1, "label": "new"}
@@ -202,7 +203,7 @@ def test_rows_of_static_tables(kafka: Broker) -> None:
     feed.close()
 
 
-def test_topics_named_as_the_relations(fragile: Broker) -> None:
+def test_topics_named_as_the_relations(fragile: MockBroker) -> None:
     kafka, clock = fragile, HandClock()
     kafka.create("genre")
     kafka.send("movie", [film(1)])
@@ -219,7 +220,7 @@ def test_topics_named_as_the_relations(fragile: Broker) -> None:
     feed.close()
 
 
-def test_partitions_that_are_new_are_read_from_their_beginning(kafka: Broker, topic: str) -> None:
+def test_partitions_that_are_new_are_read_from_their_beginning(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, [film(1), film(2)], partition=2, millis=7)
     kafka.trim(topic, 1, partition=2)
     feed = opened(kafka, topic)
@@ -232,12 +233,12 @@ def test_partitions_that_are_new_are_read_from_their_beginning(kafka: Broker, to
     feed.close()
 
 
-def test_what_is_no_topic(kafka: Broker, topic: str) -> None:
+def test_what_is_no_topic(kafka: MockBroker, topic: str) -> None:
     with pytest.raises(SourceError, match=rf"there is no topic {topic}s; did you mean '{topic}'"):
         opened(kafka, topic + "s")
 
 
-def test_what_retention_took_is_an_error_and_not_passed_over(kafka: Broker, topic: str) -> None:
+def test_what_retention_took_is_an_error_and_not_passed_over(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
     feed = opened(kafka, topic)
     begin = feed.start()
@@ -258,7 +259,7 @@ def test_what_retention_took_is_an_error_and_not_passed_over(kafka: Broker, topi
     feed.close()
 
 
-def test_a_topic_that_was_made_anew_is_told(kafka: Broker, topic: str) -> None:
+def test_a_topic_that_was_made_anew_is_told(kafka: MockBroker, topic: str) -> None:
     kafka.send(topic, map(film, range(9)))
     feed = opened(kafka, topic)
     _, offset, _ = follow(feed, feed.start(), 9)
@@ -272,7 +273,7 @@ def test_a_topic_that_was_made_anew_is_told(kafka: Broker, topic: str) -> None:
     feed.close()
 
 
-def test_offsets_of_others_are_refused(kafka: Broker, topic: str) -> None:
+def test_offsets_of_others_are_refused(kafka: MockBroker, topic: str) -> None:
     feed = opened(kafka, topic)
     with pytest.raises(SourceError, match="is not an offset of Kafka topics"):
         feed.poll({"lines": 3}, 1)
@@ -281,7 +282,7 @@ def test_offsets_of_others_are_refused(kafka: Broker, topic: str) -> None:
     feed.close()
 
 
-def test_a_group_is_told_how_far_it_is(kafka: Broker, topic: str) -> None:
+def test_a_group_is_told_how_far_it_is(kafka: MockBroker, topic: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     kafka.send(topic, map(film, range(4)))
@@ -297,14 +298,14 @@ def test_a_group_is_told_how_far_it_is(kafka: Broker, topic: str) -> None:
 
 
 @pytest.fixture
-def fragile() -> Iterator[Broker]:
+def fragile() -> Iterator[MockBroker]:
     """A broker of one's own."""
-    with broker() as running:
+    with closing(MockBroker()) as running:
         running.create("movie", 2)
         yield running
 
 
-def test_a_broker_that_goes_and_comes_back(fragile: Broker) -> None:
+def test_a_broker_that_goes_and_comes_back(fragile: MockBroker) -> None:
     fragile.send("movie", [film(1)])
     feed = opened(fragile, "movie")
     begin = feed.start()
@@ -329,7 +330,7 @@ def test_a_broker_that_goes_and_comes_back(fragile: Broker) -> None:
     feed.close()
 
 
-def test_a_broker_that_stays_away_ends_the_run(fragile: Broker) -> None:
+def test_a_broker_that_stays_away_ends_the_run(fragile: MockBroker) -> None:
     clock = HandClock()
     feed = opened(fragile, "movie", clock=clock)
     offset = feed.start()
@@ -347,7 +348,7 @@ def test_a_broker_that_stays_away_ends_the_run(fragile: Broker) -> None:
     feed.close()
 
 
-def test_a_broker_that_is_silent_is_told(fragile: Broker) -> None:
+def test_a_broker_that_is_silent_is_told(fragile: MockBroker) -> None:
     clock = HandClock()
     feed = opened(fragile, "movie", clock=clock)
     fragile.send("movie", [film(1)])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from skws.jobs.local import LocalWatch
 from tests.jobs.watching import Collected, Notes, numbered, request
-from tests.kafka import Broker, broker
+from tests.kafka import MockBroker
 from tests.spark.streaming.spark_runs import running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
-def send(kafka: Broker, first: int, last: int) -> None:
+def send(kafka: MockBroker, first: int, last: int) -> None:
     for record in list(numbered(last))[2 * first :]:
         row, millis = record["row"], round(record["time"] * 1000)
         kafka.send(
@@ -26,7 +27,7 @@ def send(kafka: Broker, first: int, last: int) -> None:
 
 @pytest.mark.slow
 def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
-    with broker() as kafka:
+    with closing(MockBroker()) as kafka:
         kafka.create("customer", 2)
         kafka.create("order", 2)
         source = kafka.uri("customer", "order", format="rows")

@@ -142,6 +142,13 @@ class Scorer(ABC):
         """
         return np.full(len(results), np.inf)
 
+    def leaf_ceilings(self, query: int, bitmaps: KeywordBitmaps, size: int) -> Floats:  # noqa: ARG002
+        """As ``ceilings``, for each tuple with a keyword of a query of two.
+
+        Of the results with ``size`` tuples or more in which it is a leaf: its keyword is in no other tuple.
+        """
+        return np.full(len(bitmaps), np.inf)
+
     @abstractmethod
     def remove(self, query: int) -> None:
         """Score the results of a query no longer."""
@@ -291,6 +298,10 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
         counts[asked[kept_there]] = there[kept_there]
         asked, hashes = asked[~kept_there], hashes[~kept_there]
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
+    at = instant[asked]
+    if len(at) and (at == at[0]).all():  # as in a search
+        counts[asked] = _alive(live, edge[asked[first]], member[asked[first]], at[0])[which]
+        return counts
     starts, ends = _lifespans(live, edge[asked[first]], member[asked[first]])
     order = np.argsort(which, kind="stable")
     borders = np.searchsorted(which[order], np.arange(len(first) + 1))
@@ -299,6 +310,13 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
         at = instant[mine]
         counts[mine] = np.searchsorted(begin, at, side="right") - np.searchsorted(end, at, side="right")
     return counts
+
+
+def _alive(live: LiveTuples, edge: Ints, member: Ints, instant: int) -> Ints:
+    """How many tuples that are alive at an instant each edge leads to from its member."""
+    position, slot = reached(live, edge, member)
+    alive = (live.tuples.start.take(slot) <= instant) & (live.tuples.end.take(slot) > instant)
+    return np.bincount(position.compress(alive), minlength=len(edge))
 
 
 def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], list[Ints]]:

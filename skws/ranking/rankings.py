@@ -173,11 +173,9 @@ def specificity_value(fans: Iterable[int], joins: int) -> float:
     return exp(fsum(map(_log_of_fan, fans)) / joins) if joins else 1.0
 
 
-def specificity_of(fans: Floats) -> Floats:
-    """The part ``specificity`` of results, which have a row of fans each; NaN where there is no join."""
-    logs = np.log(1 / (1 + np.log2(np.maximum(fans, 1))))
-    joins = np.maximum(1, np.isfinite(fans).sum(axis=1))
-    found: Floats = np.exp(np.nansum(logs, axis=1) / joins)
+def log_of_fans(fans: npt.NDArray[np.int64]) -> Floats:
+    """The logarithm of what joins with some fans give the part ``specificity``."""
+    found: Floats = -np.log(1 + np.log2(np.maximum(fans, 1)))
     return found
 
 

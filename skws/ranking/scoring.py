@@ -26,12 +26,12 @@ from skws.ranking.rankings import (
     keyword_rarity,
     keyword_share,
     keyword_weight,
-    specificity_of,
+    log_of_fans,
 )
 from skws.results.directory import TupleDirectory
 from skws.results.score import Rank
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints, kinds_of
+from skws_mesh.columnar.columns import NOTHING, Ints, cells, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
@@ -49,6 +49,7 @@ class Scoring(Scorer):
         super().__init__(schema, live, known)
         self._corpus: Corpus | None = None  # until a query asks
         self._stays = False
+        self._edges = 2 * len(schema.joins)
         self._carriers: Mapping[Place, Carriers] = {}  # of the search that runs
         self._weights: Floats | None = None  # of its keywords
         self._latest = ALWAYS
@@ -114,52 +115,86 @@ class Scoring(Scorer):
         joins = tuple(JoinFan("", 1) for _ in range(size - 1))
         parts = ranked.ranking.parts(Evidence(tuple(matches), size, (), joins, None))
         value = prod(part.value for part in parts) * _SURE
-        order = log2(value) if value > 0 else -inf
-        if ranked.half_life is not None:
-            order += int(self._known.times.max(initial=ALWAYS)) / MICROSECOND / ranked.half_life
-        return 0, order
+        return 0, (log2(value) if value > 0 else -inf) + self._freshest(ranked)
+
+    def _freshest(self, ranked: Ranked) -> float:
+        """What freshness adds to the order of a result with the newest tuple."""
+        if ranked.half_life is None:
+            return 0.0
+        return int(self._known.times.max(initial=ALWAYS)) / MICROSECOND / ranked.half_life
 
     def ceilings(self, query: int, results: Partials, network: Callable[[int], Tree] | None = None) -> Floats:
         """Where there is a ``bound``: what each keyword weighs in the tuples of the result itself."""
         ranked = self._queries[query]
         if not self._carriers or not isinstance(ranked.ranking, Product):
             return super().ceilings(query, results, network)
-        if self._weights is None:
-            self._weights = self._weighed(query)
-        there = results.members >= 0
-        weights = self._weights.take(results.members, axis=0).max(axis=1).sum(axis=1)
+        weights = np.zeros(len(results))
+        for keyword in self._weighed(query).T:
+            heaviest = keyword.take(results.members[:, 0])
+            for members in results.members.T[1:]:  # a fraction of the time of a maximum along short rows
+                np.maximum(heaviest, keyword.take(members), out=heaviest)
+            weights += heaviest
         specific = None
         if network is not None and ranked.ranking.uses_joins:
-            specific = specificity_of(self._fans(results, network))
+            specific = self._specific(results, network)
         with np.errstate(divide="ignore"):
-            order: Floats = np.log2(ranked.ranking.most(weights, there.sum(axis=1), specific) * _SURE)
+            order: Floats = np.log2(ranked.ranking.most(weights, results.sizes, specific) * _SURE)
         if ranked.half_life is None:
             return order
-        streaming = there & (self._live.tuples.start[results.members] != ALWAYS)
+        streaming = (results.members >= 0) & (self._live.tuples.start[results.members] != ALWAYS)
         newest = np.where(streaming, self._known.times[results.members], ALWAYS).max(axis=1)
         found = order + newest / MICROSECOND / ranked.half_life
         return np.where(streaming.any(axis=1), found, np.inf)
 
-    def _fans(self, results: Partials, network: Callable[[int], Tree]) -> Floats:
-        """How many live tuples share each join of each result, busier side counted; NaN for no join."""
+    def leaf_ceilings(self, query: int, bitmaps: KeywordBitmaps, size: int) -> Floats:
+        ranked = self._queries[query]
+        if not self._carriers or not isinstance(ranked.ranking, Product):
+            return super().leaf_ceilings(query, bitmaps, size)
+        weights = self._weighed(query).take(bitmaps.tuple, axis=0)
+        # Of two keywords each is in one leaf, which has no other: the other leaf weighs what it can at most.
+        heaviest = [weights[bitmaps.bitmap == 1 << keyword, keyword].max(initial=0) for keyword in (0, 1)]
+        both = np.where(bitmaps.bitmap == 1, weights[:, 0] + heaviest[1], weights[:, 1] + heaviest[0])
+        with np.errstate(divide="ignore"):
+            found: Floats = np.log2(ranked.ranking.most(both, np.full(len(bitmaps), size)) * _SURE)
+        return found + self._freshest(ranked)
+
+    def _specific(self, results: Partials, network: Callable[[int], Tree]) -> Floats:
+        """The part ``specificity`` of results."""
         some, kinds = kinds_of(results.operator)
         trees = [network(operator) for operator in results.operator[some].tolist()]
-        found = np.full(results.members.shape, np.nan)
-        instants = np.maximum(results.start, self._latest)
-        for node in range(1, results.members.shape[1]):
-            edges, above = (
-                np.array([column[node] if node < len(column) else -1 for column in columns], dtype=np.int64)
-                for columns in ([tree.edges for tree in trees], [tree.parents for tree in trees])
-            )
-            rows = np.flatnonzero(edges[kinds] >= 0)
-            edge, parent = edges[kinds[rows]], above[kinds[rows]]
-            out = fans(self._live, edge, results.members[rows, parent], instants[rows])
-            back = fans(self._live, edge ^ 1, results.members[rows, node], instants[rows])
-            found[rows, node] = np.maximum(out, back)
+        width = results.members.shape[1]
+        edges, parents = (
+            np.array([column + (-1,) * (width - len(column)) for column in columns], dtype=np.int64)
+            for columns in ([tree.edges for tree in trees], [tree.parents for tree in trees])
+        )
+        joined: list[Ints] = []
+        pairs: list[Ints] = []
+        for node in range(1, width):
+            edge = edges[:, node].take(kinds)
+            rows = np.flatnonzero(edge >= 0)
+            edge = edge.take(rows)
+            near = cells(results.members, rows, parents[:, node].take(kinds.take(rows)))
+            far = results.members[:, node].take(rows)
+            joined.append(rows)
+            pairs += [near * self._edges + edge, far * self._edges + (edge ^ 1)]
+        # A tuple and an edge are in many results: each pair is counted once.
+        every = np.concatenate([NOTHING, *pairs])
+        first, which = kinds_of(every)
+        member, walked = np.divmod(every.take(first), self._edges)
+        counts = fans(self._live, walked, member, np.full(len(first), self._latest))
+        logs = log_of_fans(counts)
+        total, at = np.zeros(len(results)), 0
+        for rows in joined:
+            out, back = which[at : at + len(rows)], which[at + len(rows) : at + 2 * len(rows)]
+            total[rows] += np.minimum(logs.take(out), logs.take(back))  # the busier side
+            at += 2 * len(rows)
+        found: Floats = np.exp(total / np.maximum(1, results.sizes - 1))
         return found
 
     def _weighed(self, query: int) -> Floats:
         """What each keyword weighs in each live tuple; the last row is of none."""
+        if self._weights is not None:
+            return self._weights
         keywords = range(len(self._queries[query].plan.keywords))
         weighed = np.zeros((len(self._live) + 1, len(keywords)))
         counts = self._counts(self._latest)
@@ -171,6 +206,7 @@ class Scoring(Scorer):
                     shares = lengths / (characters / texts) if characters else np.ones(len(slots))
                     counted = often[:, keyword].astype(np.float64)
                     weighed[slots, keyword] += rarity * keyword_share(counted, shares)
+        self._weights = weighed
         return weighed
 
     def _best(self, query: int, keyword: int, counts: TextCounts) -> list[Match]:

@@ -50,6 +50,7 @@ def test_a_search_finds_what_a_new_query_is_given(
     monkeypatch.setattr("skws.queries.keywords.searching._RARE", 64 * (seed % 2))
     rng = random.Random(seed)
     monkeypatch.setattr("skws.queries.keywords.searching._SCORED", rng.choice((1, 4, 64)))
+    monkeypatch.setattr("skws.queries.keywords.searching._HEAVY", rng.choice((0, 0, 8)))
     records = random_stream(schema, seed, 160, 3)  # type: ignore[arg-type]
     stream = Stream(schema, window, max_size=3)  # type: ignore[arg-type]
     session, undisturbed = Session(stream), Session(stream)

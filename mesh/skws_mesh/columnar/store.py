@@ -33,6 +33,14 @@ class Partials:
         return self.query, self.operator, self.members, self.start, self.end
 
     @property
+    def sizes(self) -> Ints:
+        """The number of members of each."""
+        found = np.zeros(len(self), dtype=np.int64)
+        for slots in self.members.T:  # a fraction of the time of a sum along short rows
+            found += slots != NO_MEMBER
+        return found
+
+    @property
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns())
 

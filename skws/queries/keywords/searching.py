@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import why_apart
 from skws.queries.keywords.live_words import LiveWords
@@ -22,10 +23,11 @@ from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.ranking.best import Candidate, candidate
 from skws.ranking.judging import Scorer
+from skws.ranking.rankings import Floats
 from skws.results.directory import TupleDirectory
 from skws.results.model import Place, Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import distinct
+from skws_mesh.columnar.columns import Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_schema.deadline import TimeLimitError
@@ -38,6 +40,8 @@ SIZES: Final = (1, 2, 3)
 _RARE: Final = 64
 """Tuples with a keyword: so few have few results, and are searched at once."""
 _SCORED: Final = 64  # results at a time, between which a time limit is checked
+_HEAVY: Final = 8
+"""Larger results are looked for among the heavy tuples alone if these are at most such a part of all."""
 
 TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 
@@ -109,12 +113,18 @@ class LiveSearch:
     def _searched(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
         best: list[Candidate] = []
         count = done = 0
+        plan = replace(plan, frequencies=_frequencies(plan, bitmaps))
         for size in _sizes(plan, bitmaps):
             if done and none_better(self._scoring, query, best, most, done + 1):
                 break
             try:
-                alive, emitter = self._found(query, replace(plan, max_size=size), bitmaps, now)
-                larger = alive.taken((alive.members >= 0).sum(axis=1) > done)
+                known = self._best_with_few(query, plan, bitmaps, now, most, best, done)
+                if known is not None:
+                    reach = max(len(each.result.tuples) for each in known)
+                    if reach > done:
+                        count += len(self._found(query, replace(plan, max_size=reach), bitmaps, now, done)[0])
+                    return Searched(ranked(known), count, max(reach, done), complete=True)
+                larger, emitter = self._found(query, replace(plan, max_size=size), bitmaps, now, done)
                 best = best_of(self._scoring, query, emitter, larger, most, best)
             except TimeLimitError:
                 if not done:
@@ -123,17 +133,52 @@ class LiveSearch:
             count, done = count + len(larger), size
         return Searched(ranked(best), count, done, complete=True)
 
+    def _best_with_few(
+        self,
+        query: int,
+        plan: Plan,
+        bitmaps: KeywordBitmaps,
+        now: int,
+        most: int,
+        best: list[Candidate],
+        done: int,
+    ) -> list[Candidate] | None:
+        """The best results of all sizes, given those of up to ``done`` tuples; None if it does not pay.
+
+        Larger ones are looked for without the tuples that are too light for them: with one of two keywords,
+        and beside the heaviest tuple with the other one still below the last of ``best``.
+        """
+        if not done or len(best) < most or len(plan.query.slots) != 2 or best[-1].order[0]:
+            return None
+        ceilings = self._scoring.leaf_ceilings(query, bitmaps, done + 1)
+        light = (ceilings < -best[-1].order[1]) & (bitmaps.bitmap > 0)
+        if _HEAVY * np.count_nonzero(~light) > len(bitmaps):
+            return None
+        few = KeywordBitmaps(bitmaps.tuple, bitmaps.query, np.where(light, EXCLUDED, bitmaps.bitmap))
+        larger, emitter = self._found(query, plan, few, now, done)
+        return best_of(self._scoring, query, emitter, larger, most, best)
+
     def _found(
-        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int
+        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, done: int
     ) -> tuple[Partials, ResultEmitter]:
-        """The live results of a plan, and what forms them."""
+        """The live results of a plan with more than ``done`` tuples, and what forms them."""
         own = {query: self._meshes.passing(plan)}
         emitter = ResultEmitter(
             own.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
         )
         mesh = own[query].mesh
         found = self._truly_joined(mesh.add(query, coded_by(mesh, bitmaps)), own.__getitem__)
-        return found.taken(found.end > now), emitter
+        return found.taken((found.end > now) & (found.sizes > done)), emitter
+
+
+def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
+    """The order of the keywords by how many tuples have them: a mesh begins with the rarest.
+
+    Not the numbers themselves, so that searches have few shapes.
+    """
+    carrying = _carrying(plan, bitmaps)
+    order = sorted(range(len(carrying)), key=carrying.__getitem__)
+    return tuple(2.0 ** (order.index(slot) - len(order)) for slot in range(len(order)))
 
 
 def _sizes(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
@@ -158,7 +203,7 @@ def best_of(
     best: list[Candidate],
 ) -> list[Candidate]:
     """The best of some results and of ``best``; larger ones are not scored if none can be better."""
-    sizes = (found.members >= 0).sum(axis=1)
+    sizes = found.sizes
     for size in distinct(sizes).tolist():
         if none_better(scoring, query, best, most, size):
             break
@@ -171,25 +216,29 @@ def _best_of_size(
 ) -> list[Candidate]:
     """As ``best_of``; those that can be best come first, so the rest need not be scored."""
     ceilings = scoring.ceilings(query, found)
-    rows = np.argsort(-ceilings, kind="stable")
+    rows = _hopeful(ceilings, np.arange(len(found)), best, most)
     counted = False
     while len(rows):
         check()
-        if len(best) >= most:
-            tier, value, _ = best[-1].order
-            rows = rows[ceilings[rows] >= -value] if tier == 0 else rows
-            if not counted and len(rows) > _SCORED:
-                left = found.taken(rows)
-                ceilings[rows] = scoring.ceilings(
-                    query, left, lambda operator: emitter.tree((query, operator, []))
-                )
-                rows = rows[np.argsort(-ceilings[rows], kind="stable")]
-                counted = True
-                continue
+        if len(best) >= most and not counted and len(rows) > _SCORED:
+            ceilings[rows] = scoring.ceilings(
+                query, found.taken(rows), lambda operator: emitter.tree((query, operator, []))
+            )
+            counted = True
+            rows = _hopeful(ceilings, rows, best, most)
+            continue
         some, rows = rows[:_SCORED], rows[_SCORED:]
         new = (event.result for event in emitter.events([found.taken(some)], snapshot=True))
         best = nsmallest(most, [*best, *(candidate(each) for each in new if each.op == "+")])
+        rows = _hopeful(ceilings, rows, best, most)
     return best
+
+
+def _hopeful(ceilings: Floats, rows: Ints, best: list[Candidate], most: int) -> Ints:
+    """The rows that can be among the best, those with the highest ceilings first."""
+    if len(best) >= most and best[-1].order[0] == 0:
+        rows = rows[ceilings[rows] >= -best[-1].order[1]]
+    return rows[np.argsort(-ceilings[rows], kind="stable")]
 
 
 def none_better(scoring: Scorer, query: int, best: list[Candidate], most: int, size: int) -> bool:

@@ -286,6 +286,17 @@ _mutant(
     ("skws.jobs.worker:Worker.before", "standing.shown()", "()"),
 )
 _mutant(
+    "equal-rows-forgotten",
+    "a run that resumes does not know which of several equal rows a deletion has ended",
+    (
+        "skws.queries.keywords.kind:KeywordQueries.snapshot",
+        "return {SHARED: state} if state else {}",
+        "return {}",
+    ),
+    window="time",
+    actions=80,
+)
+_mutant(
     "half-a-line",
     "a line of a file that is half written counts as a record",
     ("skws.sources.files.growing:_lines_end", "not _is_object(line)", "not line"),

@@ -94,6 +94,16 @@ def events(rng: Random, most: int) -> tuple[Event, ...]:
     return tuple(found)
 
 
+def equal_rows(rng: Random, most: int) -> tuple[Event, ...]:
+    """A row goes and an equal one comes, again and again, so that some are alive as long as this goes on."""
+    relation, row = rng.choice((("order", (1, "lamp")), ("order", (1, "lamp")), ("customer", (1, "ada"))))
+    if relation == "customer":
+        return (Event(relation, 0, row),)
+    came = [Event(relation, rng.choice(_STEPS), row) for _ in range(rng.randint(0, 2))]
+    pair = (Event(relation, 0, row, delete=True), Event(relation, 500_000, row))
+    return (*came, *pair * rng.randint(1, most // 2))
+
+
 _WEIGHTS: Final[dict[Do, float]] = {
     "publish": 10,
     "work": 16,
@@ -136,6 +146,7 @@ def drawn(seed: int, options: Options) -> list[Action]:
     """The actions of a seed."""
     rng = Random(seed)
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    published = equal_rows if rng.random() < 0.2 else events
     plan = []
     for do in rng.choices(names, weights, k=options.actions):
         faults = (
@@ -143,7 +154,7 @@ def drawn(seed: int, options: Options) -> list[Action]:
             if do in {"work", "stop"}
             else ()
         )
-        given = events(rng, 6) if do == "publish" else ()
+        given = published(rng, 6) if do == "publish" else ()
         plan.append(Action(do, rng.randint(1, 4), given, faults, rng.randrange(1 << 30)))
     return plan
 

@@ -31,7 +31,9 @@ class Regression(NamedTuple):
 
 
 _LAMP: Final = Event("order", 1_000_000, (1, "lamp"))
-_RECORDS: Final = Action("publish", events=(Event("customer", 0, (1, "ada")), _LAMP))
+_ADA: Final = Event("customer", 0, (1, "ada"))
+_RECORDS: Final = Action("publish", events=(_ADA, _LAMP))
+_IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"), delete=True), _LAMP) * 6))
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
 _STOP: Final = Action("stop")
@@ -49,6 +51,16 @@ def _failing(
 
 
 _REGRESSIONS: Final = {
+    # Equal rows come and go for longer than the log is kept, and the next process has to end the right ones.
+    "equal-rows-forgotten": Regression(
+        "local",
+        "files",
+        (3,),
+        lambda alive: (
+            Action("publish", events=(_ADA, *(_LAMP,) * alive)),
+            *(_work(4), *(_IN_TURN, _work(8)) * 8, _STOP, *(_IN_TURN, _work(8)) * 2),
+        ),
+    ),
     # A disk that is full within a line, and room again for the flush of the sinks.
     "full-disk": Regression(
         "local",

@@ -12,6 +12,7 @@ from skws.jobs.alerts import Alert, Reloading
 from skws.jobs.control import RunControl, open_host
 from skws.jobs.fanout import Routing
 from skws.jobs.log import Log, LogFormat
+from skws.jobs.unanswered import Unanswered
 from skws.queries.kinds import checked
 from skws.queries.kinds import notes as notes_of
 from skws.sinks.addresses import open_sinks
@@ -71,8 +72,19 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
         sinks = [routing]
         reloading = Reloading(file.path, file.alerts, routing.change, file.asked, notes)
 
+    unanswered = Unanswered(request, notes)
+
     def each_step() -> None:
         if reloading is not None:
             reloading.each_second(control.clock.now(), control.submit)
+        unanswered.each_step(control.clock.now(), host)
 
-    open_host(request, control, sinks=sinks, log=notes, each_step=each_step).run()
+    # On Spark records would be copied to the driver for it.
+    onlooker = unanswered if request.engine is EngineName.LOCAL else None
+    host = open_host(request, control, sinks=sinks, log=notes, each_step=each_step, onlooker=onlooker)
+    try:
+        host.run()
+    except KeyboardInterrupt:
+        unanswered.tell(host)
+        raise
+    unanswered.tell(host)

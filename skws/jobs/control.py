@@ -32,6 +32,7 @@ from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import SourceError
 
 if TYPE_CHECKING:  # what a host is made of loads with it
+    from skws.data.batch import RecordBatch
     from skws.data.record import Record
     from skws.data.time_buckets import TimeBuckets
     from skws.jobs.metrics import Metrics
@@ -142,7 +143,7 @@ class JobListener(Protocol):
     def load_tables(self, records: Sequence[Record]) -> None:
         """Rows of static tables."""
 
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, batch: RecordBatch) -> None:
         """Records of a micro-batch, once its results are written."""
 
     def miss(self) -> None:

@@ -276,9 +276,14 @@ class LocalWatch:
             if now is None or time < now or start > now:
                 self._rebuild(feed, start, time)
             else:
-                for batch in feed.seek(None, time):
-                    self._take([], batch)
-                    self._offset = batch.end
+                self._take_until(feed, None, time)
+
+    def _take_until(self, feed: Seekable, start: int | None, time: int) -> None:
+        for batch in feed.seek(start, time):
+            self._take([], batch)
+            self._offset = batch.end
+            if self.control.moving:
+                return  # to another instant
 
     def _needed_from(self, time: int) -> int:
         """The time of the first records that the state at ``time`` depends on."""
@@ -298,14 +303,23 @@ class LocalWatch:
         if self._onlooker is not None:
             self._onlooker.moved()
             self._onlooker.load_tables(self._tables)
-        for batch in feed.seek(start, time):
-            self._take([], batch)
-            self._offset = batch.end
-            if self.control.moving:
-                break  # to another instant: the queries are added in any case
-        if self.event_time is None:
-            self.gauges.event_time = start  # all records before have expired, and none followed
+        self._take_until(feed, start, time)
+        if self.event_time is None and (last := self._last_before(feed, start, time)) is not None:
+            # Event time does not pass in a gap between records: what was alive before it still is.
+            self._take_until(feed, self._needed_from(last), time)
         self._take([Command.adding(one) for one in standing], Batch(NOTHING, self._offset))
+
+    def _last_before(self, feed: Seekable, start: int, time: int) -> int | None:
+        """The time of the last record before ``start``, looked for further and further back."""
+        end, reach = start - 1, max(time - start, MICROSECOND)
+        while not self.control.moving:
+            begin = max(start - reach, EARLIEST)
+            times = [batch.read.records.time for batch in feed.seek(begin, end)]
+            found = [int(some.max()) for some in times if len(some)]
+            if found or begin == EARLIEST:
+                return max(found, default=None)
+            reach *= 8
+        return None
 
     def _logged(self, commands: list[Command], polled: Batch) -> Entry:
         """The micro-batch, appended to the log."""
@@ -350,7 +364,7 @@ class LocalWatch:
         self.gauges.delivered(entry.records, results, [one.record for one in outcome.late])
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
-            self._onlooker.add(list(entry.records.records()))
+            self._onlooker.add(entry.records)
 
     def commit(self) -> None:
         """Make all that was written durable in the sinks, then in the checkpoint, then in the source."""

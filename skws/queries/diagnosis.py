@@ -1,12 +1,12 @@
-"""Why a search found nothing: keywords that no tuple contains, or that no result joins.
+"""Why a query has found nothing: keywords that no tuple contains, or that no result joins.
 
-This runs only after a search without results, on a bounded part of the replay.
+This runs only for queries without results, on a bounded number of tuples.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -17,7 +17,7 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, why_apart
 from skws_schema.errors import SourceError
-from skws_schema.model import Relation, Schema
+from skws_schema.model import Relation, Row, Schema, sourced
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
@@ -26,36 +26,82 @@ _DIGIT: Final = re.compile(r"\d")
 
 @dataclass(slots=True)
 class Sample:
-    """Counts over a part of a replay: the tuples that satisfy each slot, and all words.
+    """Counts over some tuples, for a plan: those that satisfy each slot.
 
     ``relations``: for each slot, those of these tuples. ``unsearched``: for each slot, an attribute that has
     its text but is not searched.
     """
 
-    slots: list[int]
-    relations: list[set[int]]
+    plan: Plan
+    slots: list[int] = field(init=False)
+    relations: list[set[int]] = field(init=False)
     unsearched: dict[int, str] = field(default_factory=dict)
-    words: Vocabulary = field(default_factory=Vocabulary)
     tuples: int = 0
-    whole: bool = True
+
+    def __post_init__(self) -> None:
+        self.slots = [0] * len(self.plan.query.slots)
+        self.relations = [set() for _ in self.slots]
+
+    def add(self, number: int, row: Row) -> None:
+        """Count a tuple of the relation ``number``."""
+        self.tuples += 1
+        plan = self.plan
+        found = plan.matcher.bitmap(number, row)
+        for slot, wanted in enumerate(plan.query.slots):
+            if found != EXCLUDED and found >> slot & 1:
+                self.slots[slot] += 1
+                self.relations[slot].add(number)
+            elif slot not in self.unsearched and not self.slots[slot]:
+                attribute = _holding(wanted.text, plan.schema.relations[number], row)
+                self.unsearched |= {slot: attribute} if attribute else {}
+
+    def why_nothing(self, words: Mapping[str, int], where: str = "") -> list[str]:
+        """Lines for the user. ``words``: those of the tuples, folded; ``where``: which tuples these are."""
+        plan = self.plan
+        among = where or (" of the stream" if sourced(plan.schema) else "")
+        lines = why_apart(plan.query.slots, self.slots, words, among)
+        lines += [
+            f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
+            for slot, attribute in self.unsearched.items()
+            if not self.slots[slot]
+        ]
+        if not lines and self.tuples and len(plan.query.slots) > 1:
+            lines.append(f"every keyword matches some tuple, but {_why_unjoined(plan, self.relations)}")
+        return lines
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> list[str]:
-    """Lines for the user; none if the replay cannot be read by this process."""
+    """Lines for the user, from the first records of a replay; none if this process cannot read it."""
+    sample, words, whole = Sample(plan), Vocabulary(), True
+    share = max(1, records // max(1, len(replay.splits)))
     try:
-        seen = _sample(plan, replay, records)
+        for split in replay.splits:
+            items = iter(read_split(split, plan.schema))
+            for record in insertions(islice(items, share)):
+                sample.add(record.relation, record.row)
+                note_words(words, plan.schema, record)
+            whole = whole and next(items, None) is None
     except SourceError:  # the files may be on the cluster only
         return []
-    where = "" if seen.whole else f" of the {seen.tuples:,} looked at"
-    lines = why_apart(plan.query.slots, seen.slots, seen.words, where)
-    lines += [
-        f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
-        for slot, attribute in seen.unsearched.items()
-        if not seen.slots[slot]
-    ]
-    if not lines and seen.tuples and len(plan.query.slots) > 1:
-        lines.append(f"every keyword matches some tuple, but {_why_unjoined(plan, seen.relations)}")
-    return lines
+    return sample.why_nothing(words, "" if whole else f" of the {sample.tuples:,} looked at")
+
+
+def insertions(items: Iterable[Record | BadRecord]) -> Iterator[Record]:
+    """The good records that are no deletions."""
+    for item in items:
+        if isinstance(item, Record) and not item.delete:
+            yield item
+
+
+def note_words(words: Vocabulary, schema: Schema, record: Record) -> None:
+    """Add the words that are searched in a record."""
+    relation = schema.relations[record.relation]
+    for column in relation.search_columns:
+        value = record.row[column]
+        if value is not None:
+            # Nobody mistypes one code for another, and each row has codes of its own.
+            text = " ".join(word for word in str(value).split() if not _DIGIT.search(word))
+            words.add(text, relation.attributes[column].analyzer)
 
 
 def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
@@ -94,45 +140,9 @@ def _names(schema: Schema, relations: set[int]) -> str:
     return ", ".join(schema.relations[relation].name for relation in sorted(relations))
 
 
-def _sample(plan: Plan, replay: Replay, records: int) -> Sample:
-    seen = Sample([0] * len(plan.query.slots), [set() for _ in plan.query.slots])
-    share = max(1, records // max(1, len(replay.splits)))
-    for split in replay.splits:
-        items = iter(read_split(split, plan.schema))
-        for item in _insertions(islice(items, share)):
-            _count(item, plan, seen)
-        seen.whole = seen.whole and next(items, None) is None
-    return seen
-
-
-def _insertions(items: Iterator[Record | BadRecord]) -> Iterator[Record]:
-    for item in items:
-        if isinstance(item, Record) and not item.delete:
-            yield item
-
-
-def _count(record: Record, plan: Plan, seen: Sample) -> None:
-    seen.tuples += 1
-    found = plan.matcher.bitmap(record.relation, record.row)
-    relation = plan.schema.relations[record.relation]
-    for slot, wanted in enumerate(plan.query.slots):
-        if found != EXCLUDED and found >> slot & 1:
-            seen.slots[slot] += 1
-            seen.relations[slot].add(record.relation)
-        elif slot not in seen.unsearched and not seen.slots[slot]:
-            attribute = _holding(wanted.text, relation, record)
-            seen.unsearched |= {slot: attribute} if attribute else {}
-    for column in relation.search_columns:
-        value = record.row[column]
-        if value is not None:
-            # Nobody mistypes one code for another, and each row has codes of its own.
-            words = " ".join(word for word in str(value).split() if not _DIGIT.search(word))
-            seen.words.add(words, relation.attributes[column].analyzer)
-
-
-def _holding(text: str, relation: Relation, record: Record) -> str | None:
+def _holding(text: str, relation: Relation, row: Row) -> str | None:
     """An attribute that is not searched and has ``text`` in its value."""
-    for attribute, value in zip(relation.attributes, record.row, strict=True):
+    for attribute, value in zip(relation.attributes, row, strict=True):
         if (
             type(value) is str
             and attribute.name not in relation.search

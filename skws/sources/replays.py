@@ -173,6 +173,7 @@ class ReplayFeed(Feed, Seekable):
 
     @property
     def next_time(self) -> int | None:
+        self._seek(self._position)
         return self._records.next_time
 
     def seek(self, start: int | None, now: int) -> Iterator[Batch]:
@@ -180,6 +181,7 @@ class ReplayFeed(Feed, Seekable):
             self._position = _Position(0, start)
             self._bad, self._records = self._items_after(self._position)
             self._open = True
+        self._seek(self._position)
         self._origin = (now, self._clock.now())
         while True:
             taken = self._records.take(_SOUGHT, now)

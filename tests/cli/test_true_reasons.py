@@ -54,3 +54,13 @@ def test_the_reason_of_no_results(
     assert (done.code, done.out) == (0, "")
     assert reason in done.err
     assert ("--window" in done.err) == (window != "none")
+
+
+def test_a_watch_gives_the_reason_at_its_end(skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="100 days", joins=JOINS))
+    (tmp_path / "day.jsonl").write_text(RECORDS)
+    done = skws(
+        "watch", "ada", "kettel", "-S", f"replay:{tmp_path}/day.jsonl?speed=1e9", "-s", tmp_path / "shop.yaml"
+    )
+    assert (done.code, done.out) == (0, "")
+    assert done.err.endswith("ada kettel: no results: 0 tuples match 'kettel'; did you mean 'kettle'?\n")

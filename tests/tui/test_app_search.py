@@ -26,7 +26,7 @@ async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
         assert "No query yet" in driver.text()
         await driver.press(*"tarantino", "space", *"travolta", "enter")
         assert driver.app.view.queries == (QUERY,)
-        assert "No result for these queries yet" in driver.text()
+        assert f"No result for {QUERY!r} yet" in driver.text()
         await driver.advance(2)
         shown = driver.text()
         assert "Quentin Tarantino" in shown
@@ -34,6 +34,31 @@ async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
         assert "└ movie  Pulp Fiction" in shown
         assert "[movie.mid = plays.mid]" not in shown  # there is no other join of the two
         assert len(driver.search.results.listed) == 2
+
+
+@scenario
+async def test_an_empty_list_names_the_keyword_without_matches() -> None:
+    async with opened(movies("tarantino travlta", "pulp casino")) as driver:
+        await driver.advance(2)
+        shown = " ".join(driver.text().split())
+        assert "tarantino travlta: 0 tuples alive now match 'travlta'; did you mean 'travolta'?" in shown
+        assert "pulp casino: every keyword matches some tuple, but no 5 joined tuples" in shown
+        await driver.press("escape", "right_square_bracket")
+        shown = " ".join(driver.text().split())
+        assert "No result for 'tarantino travlta'" in shown
+        assert "travlta: 0" not in shown
+        assert "0 tuples alive now match 'travlta'; did you mean 'travolta'?" in shown
+
+
+@scenario
+async def test_an_empty_list_follows_the_stream_and_the_schema() -> None:
+    async with opened(movies("pulp zzz")) as driver:
+        await driver.advance(0.1)
+        assert "0 tuples alive now match 'pulp'" in " ".join(driver.text().split())
+        await driver.advance(2)
+        shown = " ".join(driver.text().split())
+        assert "match 'zzz'" in shown
+        assert "match 'pulp'" not in shown
 
 
 @scenario

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from skws.data.batch import RecordBatch
 from skws.data.packing import unpacked
-from skws.data.record import Record
 from skws.durable.files import PRIVATE, private_folder, replaced
 
 MOST: Final = 256
@@ -47,7 +47,7 @@ class InputTap:
             path.unlink(missing_ok=True)
         replaced(self._folder / f"{number:012d}", records, mode=PRIVATE)
 
-    def take(self, up_to: int) -> Iterator[list[Record]]:
+    def take(self, up_to: int) -> Iterator[RecordBatch]:
         """By the driver: the records of micro-batches up to a number, each once."""
         for path in self._waiting():
             if int(path.name) > up_to:
@@ -58,7 +58,7 @@ class InputTap:
                 number = int(path.name)
                 self.missed = self.missed or number != (self._taken or number - 1) + 1
                 self._taken = number
-                yield list(unpacked(records).records())
+                yield unpacked(records)
 
     def _waiting(self) -> list[Path]:
         return sorted(path for path in self._folder.glob("*") if path.name.isdecimal())

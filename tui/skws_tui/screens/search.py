@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from asyncio import sleep
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from rich.cells import cell_len
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
+from textual.worker import Worker
 
 from skws.data.values import MalformedError, timestamp
 from skws.results.model import LiveResult
 from skws.sinks.text import visible
+from skws_schema.errors import SkwsError
 from skws_schema.plural import counted
-from skws_tui.fence import Failed
+from skws_tui.fence import Failed, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
+from skws_tui.services.off_thread import OffThread
 from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.typed import parse_typed, text_of
 from skws_tui.widgets.line_input import FilterBox
@@ -32,6 +36,13 @@ from skws_tui.widgets.search_box import QueryBox, SearchBox
 from skws_tui.widgets.time_line import TimeLine
 from skws_tui.widgets.window_lines import WindowLines
 
+if TYPE_CHECKING:  # it loads behind the first picture
+    from skws_tui.services.live_rows import LiveRows
+
+_EXPLAINED: Final = 3
+"""Queries of which an empty list gives the reasons."""
+_SHARE: Final = 4
+"""How many times as long as reasons took to find, until they are looked for again."""
 _SHORT: Final = 20
 """Rows below which the selected result is shown on request alone."""
 
@@ -70,6 +81,10 @@ class SearchScreen(FilteredScreen):
         self._drawn_theme = ""
         self._list_state: tuple[object, ...] | None = None  # the inputs of the list
         self._wanted = ""  # the query to select once it stands
+        self._reasons: dict[str, list[str]] = {}  # why the queries of an empty list have no results
+        self._reasoned: tuple[object, ...] = ()  # what they were found for
+        self._reasoning: Worker[None] | None = None
+        self._off_thread = OffThread()
         self._removed: list[str] = []  # queries that can be added again, the latest last
 
     def compose_body(self) -> ComposeResult:
@@ -148,9 +163,43 @@ class SearchScreen(FilteredScreen):
             self.pane.name_columns(columns)
         bar.counts, bar.sort = view.results.counts(live=selection.live), selection.sort
         bar.refresh()
-        has_source, shown = self.skws.job is not None, bool(self.results.listed)
-        self.pane.explain(None if shown else why_empty(view, bar.selected, selection, has_source=has_source))
+        self._explain_empty(selection)
         self.pane.note(self._notices(selection))
+
+    def _explain_empty(self, selection: Selection) -> None:
+        """Say why the list is empty, if it is; reasons that take a while to find follow."""
+        if self.results.listed:
+            self.pane.explain(None)
+            return
+        view, selected, job = self.skws.view, self.bar.selected, self.skws.job
+        asked = view.queries[:_EXPLAINED] if selected is None else (selected,)
+        reasons = [
+            f"{name}: {line}" if len(asked) > 1 else line
+            for name in asked
+            for line in self._reasons.get(name, ())
+        ]
+        self.pane.explain(why_empty(view, selected, selection, reasons, has_source=job is not None))
+        question = (asked, view.schema, view.metrics and view.metrics.tuples)
+        if job is None or job.rows is None or not asked or question == self._reasoned:
+            return
+        if self._reasoning is None or self._reasoning.is_finished:
+            self._reasoned = question
+            self._reasoning = self._find_reasons(asked, job.rows)
+
+    @work(group="reasons")
+    async def _find_reasons(self, asked: Sequence[str], rows: LiveRows) -> None:
+        """Find why queries have no results among the live tuples, then rest: the engine needs the time."""
+        began, analyzer = self.skws.clock(), self.skws.view.analyzer
+        for name in asked:
+            try:
+                lines = await self._off_thread.run(partial(analyzer.why_nothing, name, rows))
+            except SkwsError:
+                lines = []
+            self._reasons[name] = lines
+        self._reasons = {name: self._reasons[name] for name in asked}
+        self._explain_empty(self._selected())
+        await sleep(_SHARE * (self.skws.clock() - began))
+        self.post_message(ViewChanged())  # for what has come meanwhile
 
     def _selected(self) -> Selection:
         """What is listed: ``selection`` with the query, the words and the order."""
@@ -192,8 +241,7 @@ class SearchScreen(FilteredScreen):
         if not message.name:
             self.results.focus()
             return
-        selected = self.bar.selected if message.replace else None
-        self._add(message.name, selected)
+        self._add(message.name, self._chosen() if message.replace else None)
 
     @work(group="add")
     async def _add(self, name: str, instead_of: str | None) -> None:
@@ -273,15 +321,19 @@ class SearchScreen(FilteredScreen):
             self.notify("result copied as JSON")
 
     def action_remove_query(self) -> None:
-        queries = self.skws.view.queries
-        name = self.bar.selected or (queries[0] if len(queries) == 1 else None)
+        name = self._chosen()
         if name is None:
-            self.notify("choose a query first, with [ and ]")
+            self.notify("choose a query first, with [ and ]", markup=False)
             return
         self.skws.remove_query(name)
         self._removed.append(name)
         self.refresh_bindings()
         self.notify(f"{visible(name)}: removed, u undoes it", markup=False)
+
+    def _chosen(self) -> str | None:
+        """The selected query, or the only one."""
+        queries = self.skws.view.queries
+        return self.bar.selected or (queries[0] if len(queries) == 1 else None)
 
     def action_undo_remove(self) -> None:
         """Add the query again that was removed last."""

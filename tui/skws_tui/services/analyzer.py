@@ -15,6 +15,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Slot
 from skws.keywords.scope import comparable
 from skws.keywords.suggest import similar
+from skws.queries.diagnosis import Sample
 from skws.queries.keyword_plans import ranking_of
 from skws.queries.kinds import check
 from skws.spec.job import Job
@@ -113,6 +114,17 @@ class Analyzer:
             completions=completions,
             restricting=query.restrictions,
         )
+
+    def why_nothing(self, name: str, rows: LiveRows) -> list[str]:
+        """Why the live tuples give a query no results; empty for queries that are not of keywords.
+
+        Raises QueryError, UsageError.
+        """
+        if parse_typed(name).pattern:
+            return []
+        sample = Sample(self.plan(name))
+        rows.count(sample)
+        return sample.why_nothing(rows.words() if not all(sample.slots) else {}, rows.where)
 
     def _completions(self, text: str, rows: LiveRows) -> Iterator[tuple[str, int]]:
         """Words of live tuples that begin with the last word, then names of attributes that do."""

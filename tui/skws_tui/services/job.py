@@ -33,6 +33,7 @@ from skws_tui.services.user_files import fault_line
 from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:  # they load behind the first picture
+    from skws.data.batch import RecordBatch
     from skws.keywords.plan import Plan
     from skws.queries.windowed.window_span import WindowSpan
     from skws_tui.services.live_rows import LiveRows
@@ -183,11 +184,11 @@ class LiveJob:
         self._static += len(records)
         self._live_rows.load_tables(records)
 
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, batch: RecordBatch) -> None:
         """As a listener of the job."""
         host = self._running
         gone = host.schema.evolution.removed_relations
-        left = [record for record in records if record.relation not in gone]
+        left = [record for record in batch.records() if record.relation not in gone]
         if not isinstance(self.request.job.plan_window, CountWindow):
             left.sort(key=attrgetter("time"))  # in a source of many files, each has its own order
         self._arrived.add([record.time for record in left])

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, TypeAlias
 from skws.data.record import Record
 from skws.keywords.analysis import tokens
 from skws.keywords.match import EXCLUDED, Matcher
+from skws.queries.diagnosis import Sample
 from skws_schema.model import Relation, Row, Schema
-from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 
 KEPT_ROWS: Final = 50_000
 _COMPLETIONS: Final = 8
@@ -129,14 +130,26 @@ class LiveRows:
 
     def node_counts(self, matcher: Matcher) -> NodeCounts:
         """Live tuples by relation and the keywords they contain."""
-        with self._lock:
-            rows = [(kept.identity[0], kept.row) for kept in (*self._static, *self._rows.values())]
         index = matcher.schema.index
         counts: Counter[tuple[int, int]] = Counter()
-        for name, row in rows:
+        for name, row in self._all():
             if name in index:
                 counts[index[name], matcher.bitmap(index[name], row)] += 1
         return counts
+
+    def count(self, sample: Sample) -> None:
+        """Add all live tuples to a sample, whose plan is over the current schema."""
+        index = sample.plan.schema.index
+        for name, row in self._all():
+            if name in index:
+                sample.add(index[name], row)
+
+    @property
+    def where(self) -> str:
+        """Which tuples these are, for a sentence about them; empty if those are all that ever came."""
+        if self.cut:
+            return f" of the latest {len(self):,}"
+        return "" if isinstance(self._window, Unbounded) else " alive now"
 
     def words(self) -> Mapping[str, int]:
         """Searchable words with the number of their occurrences."""
@@ -148,6 +161,11 @@ class LiveRows:
         with self._lock:
             found = [(word, n) for word, n in self._words.items() if n > 0 and word.startswith(start)]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:_COMPLETIONS]
+
+    def _all(self) -> list[tuple[str, Row]]:
+        """The names of relations, and rows."""
+        with self._lock:
+            return [(kept.identity[0], kept.row) for kept in (*self._static, *self._rows.values())]
 
     def _expire(self, now: int) -> None:
         horizon = self._horizon(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -140,8 +141,13 @@ class ResultPane(Horizontal):
                 self.detail.scroll_home(animate=False)
 
 
-def why_empty(view: View, query: str | None, selection: Selection, *, has_source: bool) -> str:
-    """The reason for an empty list and the next step, in a line or two. ``query``: a name, None for all."""
+def why_empty(
+    view: View, query: str | None, selection: Selection, reasons: Sequence[str], *, has_source: bool
+) -> str:
+    """The reason for an empty list and the next step, in a few lines.
+
+    ``query``: a name, None for all. ``reasons``: why there are no results, where it is known.
+    """
     if not has_source:
         return "No source: start with --source or --replay.\ns edits the schema."
     if view.failure:
@@ -152,24 +158,24 @@ def why_empty(view: View, query: str | None, selection: Selection, *, has_source
     if not view.queries:
         words = ", ".join(searched(view.schema))
         return f"No query yet.\nType keywords above and press Enter. Searched are {words}."
-    return _nothing_of(view, view.metrics, query, selection)
+    return _nothing_of(view, view.metrics, query, selection, reasons)
 
 
-def _nothing_of(view: View, metrics: Metrics, query: str | None, selection: Selection) -> str:
+def _nothing_of(
+    view: View, metrics: Metrics, query: str | None, selection: Selection, reasons: Sequence[str]
+) -> str:
     """Why standing queries have no result to list."""
     if selection.filtered and len(view.results):
         return "No result matches the filter.\nEscape clears it."
-    name = "these queries" if query is None else repr(query)
+    only = view.queries[0] if len(view.queries) == 1 else query
+    name = "these queries" if only is None else repr(only)
     counts = view.results.counts(live=False)
     ended = sum(counts.values()) if query is None else counts.get(text_of(query), 0)
     if ended:
         return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
-    so_far = f"{counted(metrics.tuples, 'tuple')} so far"
-    if metrics.state != "ended":
-        return f"No result for {name} yet ({so_far}).\nn shows what the query waits for."
-    if not metrics.tuples:
+    if metrics.state == "ended" and not metrics.tuples:
         return "The source has no records.\nl shows the log."
-    return (
-        f"No joined tuples contain all keywords ({so_far}).\n"
-        "Type other keywords, or start with a longer --window or a larger --max-size."
-    )
+    yet = "" if metrics.state == "ended" else " yet"
+    lines = [f"No result for {name}{yet} ({counted(metrics.tuples, 'tuple')} so far).", *reasons]
+    lines.append("F4 shows the networks.")
+    return "\n".join(lines)

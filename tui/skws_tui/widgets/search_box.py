@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _COMPLETIONS: Final = 3
+_NAMED: Final = 56
+"""Characters of the attributes that the empty box names."""
 
 
 class _Completions(Suggester):
@@ -83,9 +86,8 @@ class QueryBox(LineInput):
 
     def __init__(self, schema: Schema) -> None:
         self._completions = _Completions()
-        words = visible(", ".join(searched(schema)))
         super().__init__(
-            placeholder=f"words in {words}" if words else "pattern: ...",
+            placeholder=_placeholder(searched(schema)),
             suggester=self._completions,
             id="query",
             compact=True,
@@ -134,6 +136,15 @@ class QueryBox(LineInput):
 
     def action_leave(self) -> None:
         self.post_message(self.Leave())
+
+
+def _placeholder(names: Sequence[str]) -> str:
+    """Names as many attributes as a narrow terminal has room for."""
+    if not names:
+        return "pattern: ..."
+    first = names[: sum(size <= _NAMED for size in accumulate(len(name) + 2 for name in names)) or 1]
+    more = f" and {len(names) - len(first):,} more" if len(names) > len(first) else ""
+    return visible(f"words in {', '.join(first)}{more}")
 
 
 def searched(schema: Schema) -> list[str]:

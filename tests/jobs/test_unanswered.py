@@ -1,0 +1,157 @@
+"""A job says why its queries have no results: once while it runs, and at its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs.stepped_run import HandClock
+from skws.jobs import unanswered
+from skws.jobs.control import Command, RunControl
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log, LogFormat
+from skws.jobs.unanswered import Unanswered
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.yaml.load import parse_schema
+
+SCHEMA = """\
+version: 1
+name: shop
+window: {window}
+relations:
+  item: {{attributes: {{id: integer, name: text}}, key: [id], table: {table}}}
+  visit: {{attributes: {{id: integer, note: text}}}}
+joins: [item.id = visit.id]
+"""
+
+
+class Run:
+    """A job over a growing file on a clock by hand, and what it logs besides its start."""
+
+    def __init__(
+        self, folder: Path, *queries: str | Query, window: str = "none", table: bool = False
+    ) -> None:
+        self.file, self.clock, self._log = folder / "in.jsonl", HandClock(), StringIO()
+        self.file.touch()
+        schema = parse_schema(SCHEMA.format(window=window, table=str(table).lower()))
+        named = {one if isinstance(one, str) else one.text: one for one in queries}
+        job = Job(named, schema, str(self.file), force_unbounded=True)
+        log = Log(LogFormat.JSON, stream=self._log)
+        self.unanswered, self.control = Unanswered(job, log), RunControl(job, self.clock)
+        self.host = LocalWatch(job, [], log, control=self.control, onlooker=self.unanswered)
+
+    def open(self) -> Run:
+        self.host.open()
+        return self
+
+    def append(self, relation: str, *texts: str) -> None:
+        name = "name" if relation == "item" else "note"
+        with self.file.open("a") as file:
+            for number, text in enumerate(texts):
+                row = {"id": number, name: text}
+                file.write(json.dumps({"relation": relation, "time": 1, "row": row}) + "\n")
+
+    def step(self, seconds: float = 0) -> None:
+        self.clock.pass_time(seconds)
+        while self.host.step():
+            pass
+        self.unanswered.each_step(self.clock.now(), self.host)
+
+    @property
+    def told(self) -> list[str]:
+        lines: Iterable[dict[str, Any]] = map(json.loads, self._log.getvalue().splitlines())
+        return [line["message"] for line in lines if line["event"] == "no results"]
+
+
+def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Path) -> None:
+    run = Run(tmp_path, "lamp red", "red chiar").open()
+    run.step(60)
+    run.append("item", "red chair")
+    run.step()
+    run.step(9)
+    assert run.told == []
+    run.step(1)
+    said = [
+        "lamp red: no results: 0 tuples match 'lamp'",
+        "red chiar: no results: 0 tuples match 'chiar'; did you mean 'chair'?",
+    ]
+    assert run.told == said
+    run.step(60)
+    run.unanswered.tell(run.host)
+    assert run.told == said
+    run.append("visit", "a lamp", "blue")
+    run.step()
+    run.unanswered.tell(run.host)
+    assert run.told == said  # item 0 and visit 0 are a result by now
+    run.control.submit(Command.new("blue red", Query("blue red")))
+    run.step()
+    run.unanswered.tell(run.host)
+    assert run.told[2:] == [
+        "blue red: no results: every keyword matches some tuple, but no 5 joined tuples have all;"
+        " try a larger --max-size"
+    ]
+
+
+def test_it_is_silent_without_records_and_about_other_kinds(tmp_path: Path) -> None:
+    run = Run(tmp_path, "lamp", Query.of_pattern("item a ; visit b within 5 tuples")).open()
+    run.step(60)
+    run.unanswered.tell(run.host)
+    assert run.told == []
+    run.append("item", "red")
+    run.step()
+    run.step(20)
+    assert run.told == ["lamp: no results: 0 tuples match 'lamp'"]
+
+
+def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
+    run = Run(tmp_path, *(f"word{number}" for number in range(8))).open()
+    run.append("item", "red")
+    run.step()
+    run.unanswered.tell(run.host)
+    assert len(run.told) == 6
+    assert run.told[-1] == "3 more queries have no results"
+
+
+def test_it_keeps_the_latest_records_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unanswered, "KEPT", 2)
+    run = Run(tmp_path, "lamp blue").open()
+    for text in ("lamp", "red", "green", "white"):
+        run.append("item", text)
+        run.step()
+    run.unanswered.tell(run.host)
+    assert run.told == [
+        f"lamp blue: no results: 0 tuples of the latest 2 match {word!r}" for word in ("lamp", "blue")
+    ]
+
+
+def test_it_knows_static_tables(tmp_path: Path) -> None:
+    run = Run(tmp_path, "lamp blue", table=True)
+    run.append("item", "lamp")
+    run.open()
+    run.step()
+    run.append("visit", "blu")
+    run.step()
+    run.unanswered.tell(run.host)
+    assert run.told == ["lamp blue: no results: 0 tuples match 'blue'; did you mean 'blu'?"]
+
+
+def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> None:
+    run = Run(tmp_path, "lamp blue").open()
+    run.append("item", "lamp")
+    run.step()
+    changed = SCHEMA.format(window="none", table="false").replace("note: text", "note: text, more: text")
+    answer = run.control.submit(Command("schema", "", schema=changed))
+    run.step()
+    assert not answer.result(0).error
+    run.append("item", "green")
+    run.step()
+    run.unanswered.tell(run.host)
+    assert run.told == [
+        f"lamp blue: no results: 0 tuples of the latest 1 match {word!r}" for word in ("lamp", "blue")
+    ]

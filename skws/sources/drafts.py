@@ -56,10 +56,10 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
         inference = _inferred(places, followed)
         path = _keep(_paths(places), lambda: _text(inference, data))
         return Draft(
-            path, load_schema(path), (*summary(inference), f"schema: kept in {path}; edit it freely")
+            path, load_schema(path), (*summary(inference), f"schema written to {path}; edit it as you like")
         )
     kept = load_schema(path)
-    note = f"schema: {path}, kept from before; delete it to infer another"
+    note = f"schema: {path}, from an earlier run; delete it to infer a new one"
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
         return Draft(path, kept, (note,))
@@ -67,12 +67,12 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     if parse_schema(inference.to_yaml()) == kept:
         return Draft(path, kept, (note,))
     if _told(text, _DRAFT) != _digest(_body(text)):
-        return Draft(path, kept, (f"{note}; it was edited, or the data has changed: the kept one holds",))
+        return Draft(path, kept, (f"{note}; it was edited, or the data has changed, so it stays as it is",))
     path = _keep([path], lambda: _text(inference, data))
     return Draft(
         path,
         load_schema(path),
-        (*summary(inference), f"schema: {path}, drafted again to fit the data"),
+        (*summary(inference), f"schema: {path}, inferred again to fit the data"),
     )
 
 
@@ -80,7 +80,7 @@ def _place(source: str) -> str:
     """The path or address without how fast it is read. Raises UsageError."""
     if source == "-" or source.startswith(KAFKA):
         raise UsageError(
-            f"{redacted(source)}: no schema can be inferred before it is read; expected --schema FILE"
+            f"{redacted(source)}: a schema cannot be inferred from this source; use --schema FILE"
         )
     if source.startswith(_REPLAY):
         return source.removeprefix(_REPLAY).split("?", 1)[0]
@@ -90,7 +90,7 @@ def _place(source: str) -> str:
 def _inferred(places: Sequence[str], followed: bool) -> Inference:
     if any(is_postgres(place) or is_sqlite(place) for place in places):
         if len(places) > 1:
-            raise UsageError("a schema is inferred from one database, or from files")
+            raise UsageError("a schema can be inferred from one database or from files, not from both")
         return inference_of(places[0], None, "none", followed=followed)
     samples = sample([Path(place) for place in places])
     name = Path(places[0]).resolve().name.split(".", 1)[0]
@@ -139,12 +139,15 @@ def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
             fault = f"{path}: {error.strerror or error}"
         else:
             return path
-    raise SourceError(f"the inferred schema cannot be kept: {fault}; give one by --schema FILE")
+    raise SourceError(f"cannot write the inferred schema: {fault}; use --schema FILE")
 
 
 def _text(inference: Inference, data: str | None) -> str:
     body = inference.to_yaml()
-    return f"{_DATA}{data or 'looked at each time'}\n{_DRAFT}{_digest(body)}\n{body}"
+    return (
+        f"{_DATA}{data or 'a server'} - when it changes, skws infers this file again\n"
+        f"{_DRAFT}{_digest(body)} - unless this file was edited\n{body}"
+    )
 
 
 def _body(text: str) -> str:
@@ -152,7 +155,8 @@ def _body(text: str) -> str:
 
 
 def _told(text: str, label: str) -> str | None:
-    return next((line.removeprefix(label) for line in text.splitlines()[:2] if line.startswith(label)), None)
+    lines = (line.removeprefix(label) for line in text.splitlines()[:2] if line.startswith(label))
+    return next((line.split(" - ")[0] for line in lines), None)
 
 
 def _digest(text: str) -> str:
@@ -199,13 +203,13 @@ def summary(inference: Inference) -> Iterator[str]:
         else ("no joins: no column refers to another; results are single rows until the schema names joins")
     )
     searched = [f"{r.name}.{name}" for r in schema.relations for name in r.search]
-    yield f"searched: {_listed(searched) or 'nothing, there are no texts'}"
+    yield f"searched: {_listed(searched) or 'nothing (there are no text columns)'}"
     yield f"window: {schema.window}" + (
         ", rows live until they are deleted" if schema.window == "none" else ""
     )
     left = [*inference.left_out, *(left for r in inference.relations for left in r.left_out)]
     if left:
-        yield f"left out: {_listed([f'{one.name!r}, since {one.reason}' for one in left])}"
+        yield f"left out: {_listed([f'{one.name!r} ({one.reason})' for one in left])}"
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from skws_tui.keys import ACTIONS
 from skws_tui.screens.metrics import resampled
 from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.drawing import Columns, Drawer, duration, plain_text, when
-from skws_tui.services.editing import change_text, read_draft
+from skws_tui.services.editing import change_text, folded, read_draft
 from skws_tui.services.events import EventQueue, JobEvents, LogLine
 from skws_tui.services.export import export
 from skws_tui.services.live_rows import LiveRows
@@ -435,3 +435,27 @@ def _theme(name: str):  # type: ignore[no-untyped-def]
     from textual.theme import BUILTIN_THEMES
 
     return BUILTIN_THEMES[name]
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "expected"),
+    [
+        ("├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)", 80, None),
+        ("Posts and a long name without joins", 20, None),
+        (
+            "├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)",
+            40,
+            ["├─ PostLinks  (PostLinks.RelatedPostId =", "│              Posts.Id)"],
+        ),
+        (
+            "│  └─ Votes  (Votes.UserId = Users.Id)",
+            30,
+            ["│  └─ Votes  (Votes.UserId =", "│             Users.Id)"],
+        ),
+        ("├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)", 20, None),
+    ],
+)
+def test_the_joins_of_a_graph_go_on_below_themselves(
+    line: str, width: int, expected: list[str] | None
+) -> None:
+    assert folded(line, width).splitlines() == (expected or [line])

@@ -138,11 +138,7 @@ class FilesFeed(Feed):
         raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
     def _polled(self, listed: Listing, start: Offset, limit: int) -> Batch:
-        notices = [
-            line
-            for name in listed.unknown
-            for line in self._once(f"{name} is skipped: its format is unknown")
-        ]
+        notices = [line for name in listed.unknown for line in self._once(f"skipped {name}: unknown format")]
         before = Positions.of(start)
         positions, moves = match_files(before, listed.files)
         notices += self._all_gone(before, listed.files)
@@ -169,8 +165,9 @@ class FilesFeed(Feed):
 
     def lag(self, offset: Offset) -> str:
         positions, _ = match_files(Positions.of(offset), files := listing(self._root, self._schema).files)
-        waiting = sum(found.size - positions.files[found.name].at for found in files if not found.whole)
-        whole = sum(found.whole and not positions.files[found.name].done for found in files)
+        streams = [found for found in files if not (self._is_table(found) or self._is_foreign(found))]
+        waiting = sum(found.size - positions.files[found.name].at for found in streams if not found.whole)
+        whole = sum(found.whole and not positions.files[found.name].done for found in streams)
         return f"{waiting:,} bytes behind" + (f" and {whole:,} whole files" if whole else "")
 
     def close(self) -> None:
@@ -256,7 +253,7 @@ class FilesFeed(Feed):
         if read is None or read == found.state:
             return []
         return self._once(
-            f"{found.name} has changed, and holds rows of static tables: new ones count from the next start"
+            f"{found.name} has changed; its rows of static tables are read again at the next start"
         )
 
     def _all_gone(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:

@@ -8,14 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rich.cells import set_cell_size
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
-from skws.sinks.text import visible
+from skws.sinks.text import fitted, visible
 from skws_tui.screens.live import LiveScreen
 from skws_tui.services.drawing import Palette, day_or_time, duration
 from skws_tui.services.view import View
@@ -26,6 +25,10 @@ _NAME: Final = 22
 _NUMBER: Final = 12
 _MOST: Final = 100
 """The longest line of bars."""
+
+
+_WHOLE: Final = 1000
+"""Scales from here on have no decimals."""
 
 
 class MetricsScreen(LiveScreen):
@@ -136,7 +139,7 @@ def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[T
     heading.append(f"{group.unit:>{_NUMBER}}{group.total:>{_NUMBER}}    {scale}", palette.dim)
     yield heading
     for row, some in zip(group.rows, points, strict=True):
-        line = Text(f"  {set_cell_size(visible(row.name), _NAME - 2)}")
+        line = Text(f"  {fitted(visible(row.name), _NAME - 2)}")
         line.append(f"{row.value:>{_NUMBER}}").append(f"{row.total:>{_NUMBER}}", palette.dim)
         yield line.append("    " + bars(some, most or 1.0))
     if not group.rows:
@@ -149,7 +152,9 @@ def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[T
 def _scale(most: float, group: _Group) -> str:
     if group.most is not None:
         return f"{most:.0%}"
-    return _milliseconds(most) if group.unit == "at most" else f"{most:,.4g}"
+    if group.unit == "at most":
+        return _milliseconds(most)
+    return f"{most:,.4g}" if most < _WHOLE else f"{most:,.0f}"
 
 
 def resampled(history: Sequence[float], columns: int, points: int) -> list[float]:

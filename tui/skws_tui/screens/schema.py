@@ -16,13 +16,13 @@ from textual.content import Content
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from skws.sinks.text import visible, visible_lines
+from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError
 from skws_schema.plural import counted
 from skws_tui.fence import Failed
 from skws_tui.screens.dialogs import ConfirmScreen
 from skws_tui.screens.live import LiveScreen
-from skws_tui.services.editing import Draft, change_text, inferred, read_draft, save
+from skws_tui.services.editing import Draft, change_text, folded, inferred, read_draft, save
 from skws_tui.services.off_thread import OffThread, TooLongError
 
 _SAMPLING: Final = 120.0
@@ -209,7 +209,9 @@ class SchemaScreen(LiveScreen):
         if draft.schema is None:
             lines.append(f"Fix {counted(len(draft.problems), 'error')} to see the graph.", palette.warn)
         else:
-            lines.append(visible_lines("\n".join(draft.graph)) + "\n\n")
+            width = self.query_one("#beside").scrollable_content_region.width
+            drawn = (folded(visible(line), width) for line in draft.graph)
+            lines.append("\n".join(drawn) + "\n\n")
             lines.append(f"{len(draft.schema.relations)} relations, {len(draft.schema.joins)} joins, ")
             lines.append(f"window {visible(draft.schema.window)}\n")
             for warning in draft.warnings:

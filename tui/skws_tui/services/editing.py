@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
+from typing import Final
+
+from rich.cells import cell_len
 
 from skws.durable.files import replaced
 from skws.formats.sampling import sample
@@ -18,6 +22,11 @@ from skws_schema.model import Schema
 from skws_schema.show import draw
 from skws_schema.yaml.load import parse_schema, warnings
 from skws_windows.window import window_fault
+
+_CONTINUED: Final = {"├": "│", "│": "│"}
+"""Signs of a tree that go on in the line below."""
+_LEAST: Final = 12
+"""Cells for the joins of a folded line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +84,12 @@ def inferred(source: str, name: str, window: str) -> str:
             return infer(samples.tables(), name, timed=samples.timed, window=window).to_yaml()
         case other:
             raise UsageError(f"{other.name}: a schema is inferred from files or a database")
+
+
+def folded(line: str, width: int) -> str:
+    """A line of a graph; its joins, in brackets, go on below themselves where ``width`` cells are too few."""
+    place = line.find("(") + 1
+    if not place or cell_len(line) <= width or width - place < _LEAST:
+        return line
+    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:place])
+    return line[:place] + f"\n{below}".join(wrap(line[place:], width - place))

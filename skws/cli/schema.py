@@ -115,7 +115,7 @@ def infer_schema(
     parse_window(window)
     if any(is_postgres(path) or is_sqlite(path) for path in paths):
         if len(paths) > 1:
-            raise UsageError("a schema is inferred from one database, or from files")
+            raise UsageError("a schema can be inferred from one database or from files, not from both")
         write_text(infer_of_database(paths[0], name, window))
         return
     samples = sample([Path(path) for path in paths])

@@ -162,8 +162,8 @@ class ChangeReader:
                 return [change.deleted()]
             case "t":
                 raise MalformedError(
-                    f"truncate of {change.reader.relation.name}: a stream has only deletions of single"
-                    " tuples (skip it, or have the rows deleted one by one)"
+                    f"TRUNCATE of {change.reader.relation.name}: a stream deletes single rows only"
+                    " (skip it, or use DELETE instead)"
                 )
             case op:
                 raise MalformedError(f"expected op c, r, u, d or t in a change event, got {shown(op)}")

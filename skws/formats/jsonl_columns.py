@@ -218,10 +218,10 @@ def microseconds(times: list[Any]) -> Ints:
         with np.errstate(over="ignore"):
             nearest = np.rint(np.array(times) * 1e6)
         if not (nearest.min() >= EARLIEST and nearest.max() <= LATEST):
-            raise ValueError("a time beyond the calendar")
+            raise ValueError("a time outside the years 1 to 9999")
         return nearest.astype(np.int64)
     if kinds == {int}:
         if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
-            raise ValueError("a time beyond the calendar")
+            raise ValueError("a time outside the years 1 to 9999")
         return np.array(times, dtype=np.int64) * 1_000_000
     return np.array([timestamp(time) for time in times], dtype=np.int64)

@@ -223,13 +223,15 @@ class RowReader:
             return 0
         if self.time_column is None or (delete and given is not None):
             if given is None:
-                raise MalformedError(f"no time: {self.relation.name} needs a `time`, or a `time:` attribute")
+                raise MalformedError(
+                    f"no time: a record of {self.relation.name} needs a `time`, or its schema a `time:`"
+                )
             return given
         value = row[self.time_column]
         if type(value) is int:
             return value
         raise MalformedError(
-            f"{self.relation.name}.{self.relation.time} gives the time and is {shown(value)}"
+            f"{self.relation.name}.{self.relation.time} gives the time of the record, but is {shown(value)}"
         )
 
 
@@ -302,7 +304,7 @@ class RecordReader:
         if not isinstance(name, str) or name not in self._readers:
             return no_relation(name, self._schema)
         extra = next(field for field in item if field not in FIELDS)
-        return MalformedError(f"a record has no field {shown(extra)}{nearest(extra, FIELDS)}")
+        return MalformedError(f"unknown field {shown(extra)} in a record{nearest(extra, FIELDS)}")
 
 
 class BareRowReader:

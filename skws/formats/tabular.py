@@ -99,7 +99,7 @@ class ColumnReader:
     def _json_row(self, values: Sequence[Any]) -> Any:
         for column, name in enumerate(self._columns):
             if name not in self._own and values[column] is not None:
-                raise MalformedError(f"no column {shown(name)} beside the column 'row'{nearest(name, OWN)}")
+                raise MalformedError(f"unexpected column {shown(name)} beside 'row'{nearest(name, OWN)}")
         text = values[self._json or 0]
         if not isinstance(text, str | bytes):
             return text
@@ -125,8 +125,8 @@ class _Layout:
         for name in reader.names:
             if name in own:
                 raise MalformedError(
-                    f"{reader.relation.name}.{name} cannot travel in a column of its own beside the"
-                    f" record's {name!r}; put the rows as JSON in a column 'row'"
+                    f"{reader.relation.name}.{name} has the name of a field of the record, so it cannot"
+                    " have a column of its own; put the rows as JSON in a column 'row'"
                 )
         attributes = reader.relation.attributes
         found = [column_of(attribute, places) for attribute in attributes]
@@ -219,7 +219,7 @@ def fitted(fields: list[str], width: int) -> list[str]:
         return fields
     if len(fields) > width and not any(fields[width:]):
         return fields[:width]
-    raise MalformedError(f"{len(fields)} fields, and the header names {width}")
+    raise MalformedError(f"{len(fields)} fields, but the header names {width}")
 
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:

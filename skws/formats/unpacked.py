@@ -111,7 +111,7 @@ class _Recoded(io.RawIOBase):
             try:
                 self._left = self._decoder.decode(block, final=not block).encode()
             except UnicodeError as error:
-                raise SourceError(f"{self._path}: not whole UTF-16: {error}; save it as UTF-8") from None
+                raise SourceError(f"{self._path}: not valid UTF-16: {error}; save it as UTF-8") from None
             if not block:
                 break
         taken = self._left[: len(buffer)]
@@ -138,7 +138,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
         items = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
         raise SourceError(
-            f"{path}: not one JSON document: {error}; of several, make JSON lines: jq -c . FILE"
+            f"{path}: not a single JSON document: {error}; turn several into JSON lines: jq -c . FILE"
         ) from None
     for item in items if isinstance(items, list) else [items]:
         yield orjson.dumps(item) + b"\n"

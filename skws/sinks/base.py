@@ -209,7 +209,7 @@ class WholeSink:
     @contextmanager
     def _whole(self) -> Iterator[None]:
         if self._broken:
-            raise SinkError(f"{self.name}: an earlier write was broken off")
+            raise SinkError(f"{self.name}: an earlier write was interrupted")
         self._broken = True
         yield
         self._broken = False

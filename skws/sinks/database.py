@@ -68,7 +68,7 @@ class Table:
         """From ``PARAMETERS`` of an address. Raises UsageError."""
         name = given.get("table", cls().name)
         if not _NAME.fullmatch(name):
-            raise UsageError(f"table {name!r}: expected letters, digits and '_', perhaps behind SCHEMA.")
+            raise UsageError(f"table {name!r}: expected letters, digits and '_', optionally after SCHEMA.")
         what, known = given.get("retractions", Retractions.DELETE), list(Retractions)
         if what not in known:
             raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, known)}")

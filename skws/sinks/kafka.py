@@ -147,6 +147,8 @@ class KafkaSink(BatchSink):
                 " transaction.timeout.ms)"
             )
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return SourceError(f"{self.name}: there is no topic {self._topic}, and the brokers make none")
+            return SourceError(
+                f"{self.name}: topic {self._topic} does not exist, and the brokers do not create topics"
+            )
         again = transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
         return NotYetError(reason) if again and error.code() not in _REFUSED else SourceError(reason)

@@ -140,9 +140,10 @@ class WebhookSink(BatchSink):
         if self._letters is None:
             raise SinkError(
                 f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
-                " (add #letters=FILE to the address to put such into a file and go on)"
+                " (add #letters=FILE to the address to write such results to a file and go on)"
             )
-        self._run.tell(f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} put aside")
+        put = f"{counted(len(results), 'result')} written to {self._delivery.letters}"
+        self._run.tell(f"{self.name}: {outcome.reason}; {put}")
         letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
         self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))
 
@@ -156,9 +157,9 @@ class Endpoint:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise UsageError(f"{self.shown}: cannot be understood (expected https://HOST/PATH)") from None
+            raise UsageError(f"{self.shown}: not a valid address (expected https://HOST/PATH)") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise UsageError(f"{self.shown}: cannot be understood (expected https://HOST/PATH)")
+            raise UsageError(f"{self.shown}: not a valid address (expected https://HOST/PATH)")
         self._address = HTTPSConnection if parts.scheme == "https" else HTTPConnection, parts.hostname, port
         self._connection = self._connected()
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

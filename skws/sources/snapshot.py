@@ -25,7 +25,8 @@ class SnapshotFeed(Feed):
         streams = [relation.name for relation in schema.relations if not relation.table]
         if streams:
             raise SourceError(
-                f"{self._database.name}: its changes cannot be followed; expected table: true of {streams[0]}"
+                f"{self._database.name}: a database file is read once, so its relations are static;"
+                f" {streams[0]} needs table: true"
             )
         self._schema = schema
 

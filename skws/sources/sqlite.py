@@ -25,7 +25,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
 from skws_schema.yaml.document import is_name
 
 SAMPLE_ROWS: Final = 1000
-_BYTES: Final = "no attribute holds bytes"
+_BYTES: Final = "no attribute type holds bytes"
 _STATIC: Final = "a file is read as it is"
 # Parts of declared types: SQLite's own rules, and more specific ones.
 _TYPES: Final = (

@@ -37,11 +37,11 @@ GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
         ({"row": {"mid": "x", "did": 2}}, "movie.mid: expected an integer, got 'x'"),
         ({"row": {"mid": {"a": 1}, "did": 2}}, "movie.mid: expected an integer, got {'a': 1}"),
         ({"row": {"mid": 1, "did": 2, "title": 1.5}}, "movie.title: expected a text, got 1.5"),
-        ({"time": None}, "no time: movie needs a `time`, or a `time:` attribute"),
+        ({"time": None}, "no time: a record of movie needs a `time`, or its schema a `time:`"),
         ({"time": "soon"}, "expected a timestamp (ISO 8601, or seconds since the epoch), got 'soon'"),
         ({"time": True}, "expected a timestamp (ISO 8601, or seconds since the epoch), got True"),
         ({"op": "x"}, "expected op '+' or '-', got 'x'"),
-        ({"tiem": 1}, "a record has no field 'tiem'; did you mean 'time'?"),
+        ({"tiem": 1}, "unknown field 'tiem' in a record; did you mean 'time'?"),
         ({"relation": "director", "op": "-"}, "director is a table, and tables take no deletions"),
     ],
 )
@@ -57,10 +57,10 @@ def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any],
 @pytest.mark.parametrize(
     ("text", "line", "raw", "reason"),
     [
-        ("mid,role,time\n1,a,1\n2,b\n", 3, b"2,b", "2 fields, and the header names 3"),
+        ("mid,role,time\n1,a,1\n2,b\n", 3, b"2,b", "2 fields, but the header names 3"),
         ('mid,role,time\n1,"a\nb",1\nx,,1\n', 4, b"x,,1", "plays.mid: expected an integer, got 'x'"),
         ('mid,role,time\n1,a,1\n2,"b\n\n', 3, b'2,"b', "a quoted field is never closed"),
-        ("mid,role,time\n1,a,\n", 2, b"1,a,", "no time: plays needs a `time`, or a `time:` attribute"),
+        ("mid,role,time\n1,a,\n", 2, b"1,a,", "no time: a record of plays needs a `time`"),
         ("rule,time\na,1\n", 2, b"a,1", "plays has no attribute 'rule'; did you mean 'role'?"),
         ("role,time\na,1\n", 2, b"a,1", "plays.mid is missing, and a join needs it"),
         ("relation,did,time\nplays,2,1\n", 2, b"plays,2,1", "plays has no attribute 'did'"),
@@ -107,7 +107,9 @@ def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path
     path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
     found = items(path, timed())
     assert [r.time for r in found if isinstance(r, Record)] == [4_000_000, 9_000_000, 4_000_000]
-    assert [b.reason for b in found if isinstance(b, BadRecord)] == ["movie.seen gives the time and is None"]
+    assert [b.reason for b in found if isinstance(b, BadRecord)] == [
+        "movie.seen gives the time of the record, but is None"
+    ]
     table = [r.time for r in items(path, timed(table=True)) if isinstance(r, Record)]
     assert table == [0, 0]
 

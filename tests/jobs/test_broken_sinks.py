@@ -40,7 +40,7 @@ def test_a_sink_that_broke_is_not_flushed_and_the_others_are(tmp_path: Path, err
     delivery.write(1, [result(1)], ["{}"])
     with pytest.raises(type(error)):
         delivery.write(2, [result(2)], ["{}"])
-    with pytest.raises(SinkError, match="collected: an earlier write was broken off"):
+    with pytest.raises(SinkError, match="collected: an earlier write was interrupted"):
         delivery.flush()
     delivery.close(failed=True)
     assert (calm.flushes, broken.flushes, later.flushes) == (2, 0, 1)

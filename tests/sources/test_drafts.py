@@ -54,7 +54,7 @@ def test_it_is_used_again_and_says_so(day: Path) -> None:
     again = draft_of([f"replay:{day}?speed=5"])
     assert (again.path, again.schema) == (first.path, first.schema)
     assert len(again.notes) == 1
-    assert "kept from before" in again.notes[0]
+    assert "from an earlier run" in again.notes[0]
 
 
 def test_an_unedited_draft_follows_its_data(day: Path) -> None:
@@ -120,4 +120,4 @@ def test_commands_need_no_schema(day: Path, skws: Skws) -> None:
     assert "2 joins" in search.err
     watch = skws("watch", "byron", "leaks", "--source", f"replay:{day}?speed=1e9", "--format", "jsonl")
     assert (watch.code, len(watch.records)) == (0, 1)
-    assert "kept from before" in watch.err
+    assert "from an earlier run" in watch.err

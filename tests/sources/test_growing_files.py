@@ -92,7 +92,7 @@ def test_new_files_of_every_format(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no replay")
     (tmp_path / "_hidden.jsonl").write_bytes(b"nonsense")
     assert follower.poll() == [1, 4, 5, 6, 7, 8, 9, 2, 3]
-    assert follower.notices == ["notes.txt is skipped: its format is unknown"]
+    assert follower.notices == ["skipped notes.txt: unknown format"]
     assert follower.poll() == []
     follower.restart()
     assert follower.poll() == []

@@ -67,8 +67,8 @@ def test_settings_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("enable.auto.commit=true", "enable.auto.commit: skws sets it"),
-        ("bootstrap.servers=h", "bootstrap.servers: belongs into the address, as HOST:PORT"),
-        ("group.id=x", r"group.id: belongs into the address, as \?group="),
+        ("bootstrap.servers=h", "bootstrap.servers: set it in the address, as HOST:PORT"),
+        ("group.id=x", r"group.id: set it in the address, as \?group="),
         ("hunter2hunter2", "client.properties:1: expected a line name=value"),
         ("sasl.pasword=hunter2hunter2", 'No such configuration property: "sasl.pasword"'),
         ("sasl.jaas.config=hunter2hunter2", "kafka://h:9092/t: .*"),

@@ -277,7 +277,7 @@ def test_offsets_of_others_are_refused(kafka: MockBroker, topic: str) -> None:
     feed = opened(kafka, topic)
     with pytest.raises(SourceError, match="is not an offset of Kafka topics"):
         feed.poll({"lines": 3}, 1)
-    with pytest.raises(SourceError, match="the offset is of the cluster other"):
+    with pytest.raises(SourceError, match="the saved offset is of cluster other"):
         feed.poll({**feed.start(), "cluster": "other"}, 1)
     feed.close()
 

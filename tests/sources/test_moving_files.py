@@ -96,7 +96,7 @@ def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path
     (tmp_path / "a.jsonl").unlink()
     follower.poll()
     assert list(follower.offset["files"]) == ["b.jsonl"]
-    assert follower.notices == ["a.jsonl is gone; what was read before still counts"]
+    assert follower.notices == ["a.jsonl is gone; what was read of it stays in the search"]
     (tmp_path / "b.jsonl").rename(tmp_path / "_b.jsonl")
     follower.poll()
     (tmp_path / "_b.jsonl").rename(tmp_path / "b.jsonl")

@@ -73,7 +73,7 @@ def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
     found = records(items)
     (bad,) = (item for item in items if isinstance(item, BadRecord))
     assert (list(again.records.records()), list(again.bad)) == (found, [bad])
-    assert "gives the time and is None" in bad.reason
+    assert "gives the time of the record, but is None" in bad.reason
     times = [record.time for record in found]
     assert times == sorted(times)
     assert Counter(record.relation for record in found) == {0: 50, 1: 100, 2: 97}
@@ -222,8 +222,8 @@ def test_a_truncate_is_a_bad_record(database: Database, feed: Feed) -> None:
     database.run("TRUNCATE movie, sighting")
     items, _, _ = follow(feed, database, offset)
     assert sorted(str(reason).split(":")[0] for _, reason in shown(items)) == [
-        "truncate of public.movie",
-        "truncate of public.sighting",
+        "TRUNCATE of public.movie",
+        "TRUNCATE of public.sighting",
     ]
 
 

@@ -98,7 +98,7 @@ def test_what_came_before_the_lock_is_noticed(
             with pytest.raises(SourceError, match=r'relation "public.movie" does not exist'):
                 feed.start()
             return
-        with pytest.raises(NotYetError, match=r"movie: emptied, rewritten or created again"):
+        with pytest.raises(NotYetError, match=r"movie was emptied, rewritten or created again"):
             feed.start()
         assert database.ask("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
         assert database.ask("SELECT 1 FROM pg_publication") == []
@@ -192,7 +192,7 @@ def test_a_table_that_is_locked_is_named_with_who_locks_it(
         held[0].cursor().execute("LOCK TABLE movie IN ACCESS EXCLUSIVE MODE; SELECT 'a secret'")
 
     expected = (
-        r"t\d+x\d+\?.*: the snapshot needs to read all tables, and movie is locked by the server's process"
+        r"t\d+x\d+\?.*: cannot take the snapshot: movie is locked by the server's process"
         r" \d+ \(owner, migration, idle in transaction, LOCK TABLE\)$"
     )
     with (

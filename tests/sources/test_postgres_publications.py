@@ -138,7 +138,7 @@ def test_one_that_is_named_serves_several_slots(database: Database, slots: tuple
         (
             "CREATE PUBLICATION {0} FOR TABLE movie, sighting",
             "",
-            r"which skws did not make: name it with \?pub",
+            r"that skws did not make: use it with \?pub",
         ),
         ("CREATE PUBLICATION {0} FOR TABLE movie", "{0}", "lacks public.sighting"),
         (

@@ -236,12 +236,12 @@ def _gone(names: list[str]) -> list[str]:
         return []
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     verb = "is" if len(names) == 1 else "are"
-    return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; what was read before still counts"]
+    return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; what was read of it stays in the search"]
 
 
 def _begun_anew(name: str, position: Position, now: SourceFile) -> str:
     if not now.whole and now.inode == position.inode and now.size < position.at:
         return f"{name} was cut from at least {position.at:,} to {now.size:,} bytes: read from its start"
     return (
-        f"{name} was replaced by another file: read from its start (what was not read of the old one is lost)"
+        f"{name} was replaced by another file: read from its start (what was unread in the old file is lost)"
     )

@@ -100,7 +100,7 @@ def _broker(one: str, text: str) -> str:
 
 def _topic(one: str, text: str) -> str:
     if not _TOPIC.fullmatch(one) or one in (".", ".."):
-        raise UsageError(f"{redacted(text)}: no topic {one!r}: expected letters, digits, . _ -")
+        raise UsageError(f"{redacted(text)}: invalid topic name {one!r}: expected letters, digits, . _ -")
     return one
 
 
@@ -179,7 +179,7 @@ class Settings:
             if name in own:
                 raise SchemaError(f"{name}: skws sets it, so that no message is lost or repeated")
             if name in _OF_THE_ADDRESS:
-                raise SchemaError(f"{name}: belongs into the address, as {_OF_THE_ADDRESS[name]}")
+                raise SchemaError(f"{name}: set it in the address, as {_OF_THE_ADDRESS[name]}")
         place = {"bootstrap.servers": ",".join(address.brokers), "group.id": address.group or "skws"}
         return cls({**defaults, **given, **own, **place})
 

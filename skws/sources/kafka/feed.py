@@ -149,7 +149,7 @@ class KafkaFeed(Feed):
         position = Position.of(offset)
         if position.cluster != self._cluster:
             raise SourceError(
-                f"{self._address.shown}: the offset is of the cluster {position.cluster}, and this is"
+                f"{self._address.shown}: the saved offset is of cluster {position.cluster}, and this is"
                 f" {self._cluster}; start a new run"
             )
         return position

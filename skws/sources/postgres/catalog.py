@@ -226,8 +226,8 @@ def _warnings(relation: Relation, table: Table) -> Iterator[str]:
     if table.identity is not Identity.FULL and not table.identity_columns:
         name = table.full_name
         yield (
-            f"the server refuses all updates and deletes of {name}, whoever makes them, while a"
-            f" publication has it: it has no primary key (ALTER TABLE {name} REPLICA IDENTITY FULL)"
+            f"{name} has no primary key: while it is in a publication, the server refuses all its updates"
+            f" and deletes, from every client (ALTER TABLE {name} REPLICA IDENTITY FULL)"
         )
     elif not identifies(relation, table.identity, table.identity_columns):
         reason = advice(relation, table.full_name)

@@ -77,8 +77,8 @@ class ChangeDecoder:
         if reader is None:
             if table.oid in self._oids:
                 raise SourceError(
-                    f"the table {self._oids[table.oid]} is now called {name};"
-                    " rename the relation in the schema, and go on"
+                    f"the table {self._oids[table.oid]} was renamed to {name};"
+                    " rename the relation in the schema and resume"
                 )
             return []
         before = self._followed.get(table.oid)
@@ -131,7 +131,7 @@ class ChangeDecoder:
             }
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
-            return self._bad(table, at, _shown(table, cells), f"the deleted tuple is not known: {error}")
+            return self._bad(table, at, _shown(table, cells), f"cannot tell which tuple was deleted: {error}")
 
     def _follow(self, reader: RowReader, table: Relation) -> _Followed:
         places = {column.name: place for place, column in enumerate(table.columns)}
@@ -140,7 +140,7 @@ class ChangeDecoder:
             if name not in places:
                 raise SourceError(
                     f"{table.namespace}.{table.name} no longer has the column {name!r}, or its publication"
-                    f" leaves it out{nearest(name, places)} (correct the schema, and go on from here)"
+                    f" leaves it out{nearest(name, places)} (correct the schema and resume)"
                 )
         key = frozenset(column.name for column in table.columns if column.key)
         return _Followed(
@@ -189,8 +189,8 @@ def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
 
 def _truncated(table: _Followed) -> str:
     return (
-        f"truncate of {table.name}: its rows stay in the search until their window ends"
-        " (delete them one by one, and they go)"
+        f"TRUNCATE of {table.name}: its rows stay in the search until their window ends"
+        " (DELETE removes them at once)"
     )
 
 
@@ -200,7 +200,7 @@ def _differences(name: str, before: Relation, after: Relation) -> list[str]:
         f"{name} has a new column {column!r}, which the schema does not name" for column in sorted(new - old)
     ]
     return added + [
-        f"{name} has lost the column {column!r}, which no attribute needs" for column in sorted(old - new)
+        f"{name} no longer has the column {column!r}; no attribute needs it" for column in sorted(old - new)
     ]
 
 

@@ -324,7 +324,7 @@ def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
     """Resume at an existing slot: its snapshot must be there, and nothing after it confirmed."""
     if state.active_pid is not None:
         raise SourceError(
-            f"{address.shown}: the slot {address.slot!r} is being read by the server's process"
+            f"{address.shown}: the slot {address.slot!r} is in use by the server's process"
             f" {state.active_pid}, maybe another skws (choose another with ?slot=)"
         )
     if not address.snapshot:
@@ -345,8 +345,8 @@ def _check_level(connected: connection) -> None:
         (level,) = cursor.fetchone() or ("",)
     if level != "logical":
         raise SourceError(
-            f"the server's wal_level is {level!r}, and following changes needs 'logical'"
-            " (ALTER SYSTEM SET wal_level = 'logical', and restart it)"
+            f"the server's wal_level is {level!r}, but following changes needs 'logical'"
+            " (ALTER SYSTEM SET wal_level = 'logical', then restart the server)"
         )
 
 

@@ -73,7 +73,7 @@ def lock_tables(connected: connection, tables: Iterable[Table], shown: str) -> N
         except LockNotAvailable as error:
             connected.rollback()
             reason = _holder(statement, lockable, _UNREADABLE) or str(error).splitlines()[0]
-            raise NotYetError(f"{shown}: the snapshot needs to read all tables, and {reason}") from None
+            raise NotYetError(f"{shown}: cannot take the snapshot: {reason}") from None
 
 
 def check_files(connected: connection, tables: Iterable[Table], shown: str) -> None:
@@ -84,7 +84,7 @@ def check_files(connected: connection, tables: Iterable[Table], shown: str) -> N
         changed = ", ".join(name for (name,) in statement.fetchall())
     if changed:
         raise NotYetError(
-            f"{shown}: {changed}: emptied, rewritten or created again since the snapshot was taken;"
+            f"{shown}: {changed} was emptied, rewritten or created again while the snapshot was taken;"
             " it is taken again"
         )
 
@@ -102,7 +102,7 @@ def publishing(connected: connection, tables: Sequence[Table], shown: str) -> It
     except LockNotAvailable as error:
         with connected, connected.cursor() as statement:
             reason = _holder(statement, tables, _UNCHANGEABLE) or str(error).splitlines()[0]
-        raise NotYetError(f"{shown}: the publication needs all tables, and {reason}") from None
+        raise NotYetError(f"{shown}: cannot create the publication: {reason}") from None
 
 
 def _holder(statement: cursor, tables: Sequence[Table], modes: Sequence[str]) -> str:

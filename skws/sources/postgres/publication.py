@@ -59,15 +59,15 @@ def ensure_publication(connected: connection, address: Address, tables: Sequence
             _create(statement, name, tables, _OWN if name == address.slot else _OURS)
         elif comments[name] == _OWN and name != address.slot:
             raise SourceError(
-                f"the publication {name!r} is that of the slot {name!r}, and goes with it: leave"
-                " ?publication= out, or name another"
+                f"the publication {name!r} belongs to the slot {name!r} and is dropped with it:"
+                " leave ?publication= out, or name another"
             )
         elif comments[name] in {_OURS, _OWN}:
             _extend(statement, name, tables)
         elif address.publication is None and name != _SHARED:
             raise SourceError(
-                f"there is a publication {name!r}, which skws did not make: name it with ?publication={name}"
-                " if it is for this, or choose another slot with ?slot="
+                f"there is a publication {name!r} that skws did not make: use it with"
+                f" ?publication={name}, or choose another slot with ?slot="
             )
         else:
             _check(statement, name, tables)

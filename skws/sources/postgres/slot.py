@@ -177,8 +177,9 @@ def create_slot(replicating: LogicalReplicationConnection, address: Address) -> 
         )
         if not made:
             raise NotYetError(
-                f"{address.shown}: the replication slot could not be made: it waits for every transaction"
-                f" that writes to end, and one has not in {SLOT_SECONDS:g} seconds{_writers(address)}"
+                f"{address.shown}: the replication slot could not be made: PostgreSQL waits for every"
+                f" transaction that writes, and after {SLOT_SECONDS:g} seconds one is still"
+                f" open{_writers(address)}"
             )
         _, point, snapshot, _ = _row(statement)
     return lsn_of(point), snapshot
@@ -200,7 +201,7 @@ def drop_slot(address: Address) -> bool:
             return False
         if state.active_pid is not None:
             raise SourceError(
-                f"the slot {address.slot!r} is being read by the server's process {state.active_pid};"
+                f"the slot {address.slot!r} is in use by the server's process {state.active_pid};"
                 " stop that first"
             )
         statement.execute("SELECT pg_drop_replication_slot(%s)", (address.slot,))

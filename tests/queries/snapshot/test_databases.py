@@ -141,8 +141,8 @@ def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: P
     done = skws("search", "kettle", "--database", path, "-f", "jsonl")
     assert sorted(one["network"] for one in done.records) == ["found{kettle}", *["line{kettle}"] * 2]
     assert (
-        "left out: 'Order Items', since it is not a valid name, 'broken', since it cannot be read, "
-        "'picture', since it has no column that can be an attribute, 'seal', since no attribute holds bytes\n"
+        "left out: 'Order Items' (it is not a valid name), 'broken' (it cannot be read), "
+        "'picture' (it has no column that can be an attribute), 'seal' (no attribute type holds bytes)\n"
     ) in done.err
     (joined,) = skws("search", path, "iron OR kettle", "dented", "-f", "jsonl").records
     assert joined["network"] == "line{iron|kettle} - note{dented}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,8 +25,64 @@ FORMER: Final[dict[str, dict[str, tuple[str, ...]]]] = {
 """Former spellings of options and what they are now, by the command; those of all commands first."""
 
 
+GROUPS: Final = {
+    "Data": (
+        "source",
+        "replay",
+        "database",
+        "schema",
+        "index",
+        "speed",
+        "lateness",
+        "on_error",
+        "dead_letters",
+    ),
+    "Query": (
+        *("pattern", "select", "queries", "window", "max_size", "match_names", "without"),
+        *("pair", "formula", "lookback", "selection", "per", "aggregate"),
+        *("force_unbounded", "allow_unbounded_windows", "force_synopses", "check"),
+    ),
+    "Results": (
+        *("output_format", "output", "sink", "sort", "limit", "rank", "explain_score", "half_life"),
+        *("top", "group", "append_only", "quiet"),
+    ),
+    "Engine": (
+        *("engine", "master", "packages", "jobs", "memory", "evaluator", "mesh", "purge", "no_demand"),
+    ),
+}
+"""Headings of long help screens and the parameters below each; the others stand under "Other options"."""
+_FEW: Final = 12
+"""Options that need no headings."""
+_TYPE: Final = re.compile(r" <(list\[)?(str|path)\]?>$")
+_PLAIN: Final = (
+    (re.compile(r"\[default: \((.*)\)(;[^;]*)?\]$"), r"[default: \1\2]"),
+    (re.compile(r"(\d+)<=x<=(\d+)\]$"), r"\1 to \2]"),
+    (re.compile(r"x>=(\d+)\]$"), r"at least \1]"),
+)
+
+
 class Command(TyperCommand):
-    """A command that still reads former spellings of its options, with a note."""
+    """A command that still reads former spellings of its options, with a note; many options are grouped."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then options under headings."""
+        named = {name: heading for heading, names in GROUPS.items() for name in names}
+        params = self.get_params(ctx)
+        grouped = sum(param.param_type_name == "option" for param in params) > _FEW
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        sections |= {heading: [] for heading in GROUPS} if grouped else {}
+        for param in params:
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            heading = named.get(param.name or "", "Other options") if grouped else "Options"
+            if param.param_type_name == "argument":
+                heading, record = "Arguments", (_TYPE.sub("", record[0]), record[1])
+            sections.setdefault(heading, []).append((record[0], _plain(record[1])))
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         former = FORMER[""] | FORMER.get(self.name or "", {})
@@ -40,6 +97,13 @@ class Command(TyperCommand):
             tell(f"{name} is now {' '.join(now)}")
             read += [*now[:-1], now[-1] + equals + value]
         return super().parse_args(ctx, read + args[end:])
+
+
+def _plain(text: str) -> str:
+    """A help text with its default as a person would write it."""
+    for pattern, replacement in _PLAIN:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 class MeshName(StrEnum):
@@ -71,14 +135,16 @@ SourceAndWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SOURCE] QUERY",
-        help=f"SOURCE, unless an option gives it: {SOURCES}; live also kafka://HOST:PORT/TOPIC, "
-        f"replay:PATH?speed=N. Then QUERY. {_WORDS_HELP}",
+        help=f"SOURCE, unless an option gives it: {SOURCES}; for live searches also "
+        f"kafka://HOST:PORT/TOPIC and replay:PATH?speed=N. Then QUERY. {_WORDS_HELP}",
         show_default=False,
     ),
 ]
 Source = Annotated[
     str | None,
-    typer.Option("--source", "-S", metavar="SOURCE", help="The data, as SOURCE.", show_default=False),
+    typer.Option(
+        "--source", "-S", metavar="SOURCE", help="The data, in place of SOURCE.", show_default=False
+    ),
 ]
 Replays = Annotated[
     list[Path] | None,
@@ -127,7 +193,7 @@ Speed = Annotated[
     typer.Option(
         "--speed",
         metavar="N",
-        help="Of a replay: N seconds of it in each second.",
+        help="Speed of a replay: N of its seconds in each second.",
         show_default="1, or as SOURCE says",
     ),
 ]
@@ -137,8 +203,8 @@ Speed = Annotated[
 _PATTERN: Final = typer.Option(
     "--pattern",
     metavar="TEXT",
-    help="Instead of keywords: a pattern such as 'login l ; refund r where l.user = r.user', or a "
-    "query such as 'Q(x) <- A(x), B(x, _)'.",
+    help="A pattern such as 'login l ; refund r where l.user = r.user', or a query such as "
+    "'Q(x) <- A(x), B(x, _)', in place of QUERY.",
     show_default=False,
 )
 Pattern = Annotated[str | None, _PATTERN]
@@ -148,7 +214,8 @@ Select = Annotated[
     typer.Option(
         "--select",
         metavar="LIST",
-        help="With --pattern, without a window: show these attributes (by commas), in constant memory.",
+        help="With --pattern, without a window: show these attributes (separated by commas), in constant "
+        "memory.",
         show_default="whole tuples",
     ),
 ]
@@ -158,12 +225,12 @@ Window = Annotated[
         "--window",
         "-w",
         metavar="W",
-        help="'20 minutes', '1000 tuples', 'none', or an expression: 'open when ... close when ...', "
-        "'after ... until ... per user'.",
+        help="How long tuples live: '20 minutes', '1000 tuples', 'none', or an expression: "
+        "'open when ... close when ...', 'after ... until ... per user'.",
         show_default="the schema's",
     ),
 ]
-_MAX_SIZE: Final[dict[str, Any]] = {"metavar": "N", "min": 1, "help": "Most tuples of a result (T_max)."}
+_MAX_SIZE: Final[dict[str, Any]] = {"metavar": "N", "min": 1, "help": "Most tuples in a result (T_max)."}
 MaxSize = Annotated[int, typer.Option("--max-size", **_MAX_SIZE)]
 MaxSizeOfJob = Annotated[int | None, typer.Option("--max-size", show_default="the job's", **_MAX_SIZE)]
 MatchNames = Annotated[
@@ -207,7 +274,8 @@ Engine = Annotated[
     ),
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master.", show_default="local[*]")
+    str | None,
+    typer.Option("--master", metavar="URL", help="Address of the Spark master.", show_default="local[*]"),
 ]
 Packages = Annotated[
     str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, separated by commas.")
@@ -320,7 +388,7 @@ HalfLife = Annotated[
     typer.Option(
         "--half-life",
         metavar="D",
-        help="Time in which freshness halves.",
+        help="Time in which the freshness of a result halves.",
         show_default="half of a window of time",
     ),
 ]
@@ -353,18 +421,22 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help="Resume from this folder after any end of the process.",
+        help="Folder for the state: the same command resumes from it after a stop or a crash.",
         readable=False,
     ),
 ]
-_CONTROL: Final[dict[str, Any]] = {"metavar": "DIR", "help": "Control folder of the job.", "readable": False}
+_CONTROL: Final[dict[str, Any]] = {
+    "metavar": "DIR",
+    "help": "Folder for commands to the job.",
+    "readable": False,
+}
 Control = Annotated[Path, typer.Option("--control", "-c", show_default=False, **_CONTROL)]
 MaybeControl = Annotated[
     Path | None, typer.Option("--control", "-c", show_default="CHECKPOINT/control", **_CONTROL)
 ]
 LoggedAs = Annotated[LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")]
-Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The address to listen at.")]
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")]
 Port = Annotated[
     int,
-    typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port to listen at; 0: any free one."),
+    typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free one."),
 ]

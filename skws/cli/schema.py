@@ -105,8 +105,13 @@ def infer_schema(
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, typer.Option("--name", help="The schema's.", show_default="of PATH")] = None,
-    window: Annotated[str, typer.Option("--window", "-w", metavar="W", help="The schema's.")] = "none",
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name of the schema.", show_default="from PATH"),
+    ] = None,
+    window: Annotated[
+        str, typer.Option("--window", "-w", metavar="W", help="Window of the schema.")
+    ] = "none",
 ) -> None:
     """Infer a schema from a sample of replay files, or from a database; doubtful parts are comments.
 

@@ -91,16 +91,14 @@ def search(
         typer.Option(
             "--database",
             metavar="URL",
-            help="As SOURCE: a SQLite file or postgresql://... as it is now, best results first.",
+            help="In place of SOURCE: a SQLite file or postgresql://... as it is now, best results first.",
             show_default=False,
         ),
     ] = None,
     schema: options.MaybeSchema = None,
     index: Annotated[
         Path | None,
-        typer.Option(
-            "--index", metavar="FILE", help="Of a database: the file for its index.", readable=False
-        ),
+        typer.Option("--index", metavar="FILE", help="File for the index of a database.", readable=False),
     ] = None,
     pattern: options.Pattern = None,
     select: options.Select = None,

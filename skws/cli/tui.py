@@ -41,11 +41,13 @@ def tui(
     memory: options.Memory = None,
     theme: Annotated[
         str | None,
-        typer.Option("--theme", metavar="NAME", help="Colours.", show_default="the last, or the terminal's"),
+        typer.Option(
+            "--theme", metavar="NAME", help="Colour theme.", show_default="the last, or the terminal's"
+        ),
     ] = None,
-    no_mouse: Annotated[bool, typer.Option("--no-mouse", help="Leave the mouse to the terminal.")] = False,
+    no_mouse: Annotated[bool, typer.Option("--no-mouse", help="Let the terminal handle the mouse.")] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Neither restore nor keep queries, history and theme.")
+        bool, typer.Option("--fresh", help="Do not restore or keep queries, history and theme.")
     ] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve the app to browsers, at an address with a secret token.")

@@ -53,7 +53,7 @@ def watch(
         typer.Option(
             "--queries",
             metavar="FILE",
-            help="YAML of more queries; it may change while the job runs.",
+            help="YAML file of more queries; it may change while the job runs.",
             readable=False,
         ),
     ] = None,
@@ -93,7 +93,7 @@ def watch(
     log_format: options.LoggedAs = LogFormat.TEXT,
     drop_slot: Annotated[
         bool,
-        typer.Option("--drop-slot", help="Only drop the slot that an earlier run left in the database."),
+        typer.Option("--drop-slot", help="Drop the slot that an earlier run left in the database, and end."),
     ] = False,
     rank: options.Rank = None,
     explain_score: options.ExplainScore = False,

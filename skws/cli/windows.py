@@ -100,7 +100,11 @@ def windows(
     lookback: Annotated[
         int,
         typer.Option(
-            "--lookback", metavar="K", min=0, max=MAX_LOOKBACK, help="With --pair or --formula: at least K."
+            "--lookback",
+            metavar="K",
+            min=0,
+            max=MAX_LOOKBACK,
+            help="With --pair or --formula: no window begins among the first K records.",
         ),
     ] = 0,
     selection: Annotated[
@@ -111,7 +115,9 @@ def windows(
     ] = None,
     per: Annotated[
         list[str] | None,
-        typer.Option("--per", metavar="FIELD", help="With --pair or --formula: a stream for each value."),
+        typer.Option(
+            "--per", metavar="FIELD", help="With --pair or --formula: windows of their own for each value."
+        ),
     ] = None,
     aggregate: Annotated[
         list[str] | None,
@@ -119,7 +125,10 @@ def windows(
             "--aggregate", "-a", metavar="A", help="count, mean(temp), ... of each window; may be repeated."
         ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only print the static verdict, as JSON.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only check whether windows can pile up without bound; prints JSON."),
+    ] = False,
     allow_unbounded: options.ForceUnboundedWindows = False,
     output_format: Annotated[
         WindowsFormat | None,

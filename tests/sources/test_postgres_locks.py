@@ -98,7 +98,7 @@ def test_what_came_before_the_lock_is_noticed(
             with pytest.raises(SourceError, match=r'relation "public.movie" does not exist'):
                 feed.start()
             return
-        with pytest.raises(NotYetError, match=r"movie was emptied, rewritten or created again"):
+        with pytest.raises(NotYetError, match=r"movie: emptied, rewritten or created again"):
             feed.start()
         assert database.ask("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
         assert database.ask("SELECT 1 FROM pg_publication") == []
@@ -212,7 +212,7 @@ def test_a_table_that_cannot_be_published_now_is_named(database: Database, tmp_p
     with (
         locking(database, "LOCK TABLE sighting IN SHARE MODE"),
         closing(opened(database, tmp_path)) as feed,
-        pytest.raises(NotYetError, match=r"publication needs all tables, and sighting is locked by .*LOCK"),
+        pytest.raises(NotYetError, match=r"cannot create the publication: sighting is locked by .*LOCK"),
     ):
         feed.start()
     with closing(opened(database, tmp_path)) as feed:

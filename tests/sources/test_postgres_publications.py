@@ -167,7 +167,7 @@ def test_that_of_another_slot_cannot_be_named(database: Database, slots: tuple[s
         feed.start()
     with (
         closing(of(database, slots[1], publication=slots[0]).open(SCHEMA)) as feed,
-        pytest.raises(SourceError, match="is that of the slot"),
+        pytest.raises(SourceError, match="belongs to the slot"),
     ):
         feed.start()
     assert published(database) == [slots[0]]

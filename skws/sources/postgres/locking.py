@@ -84,7 +84,7 @@ def check_files(connected: connection, tables: Iterable[Table], shown: str) -> N
         changed = ", ".join(name for (name,) in statement.fetchall())
     if changed:
         raise NotYetError(
-            f"{shown}: {changed} was emptied, rewritten or created again while the snapshot was taken;"
+            f"{shown}: {changed}: emptied, rewritten or created again since the snapshot was taken;"
             " it is taken again"
         )
 

@@ -253,7 +253,8 @@ class LocalWatch:
 
     def _move(self, move: Move) -> None:
         """Move a replay to an instant. A micro-batch under way is complete before."""
-        times, feed, now = self.control.times, self._input.feed, self.event_time
+        feed, now = self._input.feed, self.event_time
+        times = feed.times if isinstance(feed, Seekable) else None
         if (
             not isinstance(feed, Seekable)
             or self._checkpoint is not None

@@ -169,6 +169,7 @@ class ReplayFeed(Feed, Seekable):
 
     @property
     def times(self) -> TimeBuckets | None:
+        self._seek(self._position)  # after a change of the schema all is read again
         return None if self._scan is None else self._scan.times
 
     @property

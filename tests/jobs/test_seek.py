@@ -218,7 +218,10 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
 def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_would(
     change: str, records: list[Record], window: str, kept: bool, data: st.DataObject
 ) -> None:
-    """Until the state is built anew, a relation that was added lacks the records before it."""
+    """Until the state is built anew, a relation that was added lacks the records before it.
+
+    Records of a relation that was removed still move the time, so the other job knows it, but does not search it.
+    """
     changed = SCHEMA.replace(*CHANGES[change]).format(window=window)
     adding = change in {"a relation more", "a relation described otherwise"}
     moves = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
@@ -233,6 +236,9 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
         run = Replayed(folder, written(folder / "whole.jsonl", records))
         run.pass_time(data.draw(st.integers(0, 30)))
         run.change_schema(changed)
+        if change == "a relation less":
+            changed = SCHEMA.replace(*CHANGES["a join less"]).format(window=window)
+            changed = changed.replace("note: text", "note: string")
         (folder / "shop.yaml").write_text(changed)
         known = [one for one in records if one[1] in changed]
         times = sorted({time for time, *_ in known})

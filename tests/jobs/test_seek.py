@@ -220,7 +220,7 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
 ) -> None:
     """Until the state is built anew, a relation that was added lacks the records before it.
 
-    Records of a relation that was removed still move the time, so the other job knows it, but does not search it.
+    Records of a removed relation still move the time, so the other job knows it, but does not search it.
     """
     changed = SCHEMA.replace(*CHANGES[change]).format(window=window)
     adding = change in {"a relation more", "a relation described otherwise"}

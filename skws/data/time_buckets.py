@@ -58,6 +58,13 @@ class TimeBuckets:
         found._buckets = width, {at: max(mine.get(at, 0), others.get(at, 0)) for at in mine.keys() | others}
         return found
 
+    def before(self, time: int) -> int:
+        """A time shortly before the last event up to ``time``, or its own; not before the first event."""
+        assert self.first is not None  # noqa: S101 - there are events
+        width, counts = self._buckets
+        earlier = [at for at in counts if at < time // width]
+        return max(max(earlier) * width, self.first) if earlier else self.first
+
     def columns(self, number: int, first: int, last: int) -> list[int]:
         """Counts in ``number`` columns of equal length, from the time ``first`` to ``last``."""
         found = [0] * number

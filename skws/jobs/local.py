@@ -271,7 +271,8 @@ class LocalWatch:
                 return
             move = following
         time = min(max(move, times.first), times.last)
-        start = self._needed_from(time)
+        # Event time does not pass in a gap between records: what was alive before it still is.
+        start = self._needed_from(times.before(time))
         with self.turns.turn():
             self._state = "running"
             if now is None or time < now or start > now:
@@ -284,7 +285,7 @@ class LocalWatch:
             self._take([], batch)
             self._offset = batch.end
             if self.control.moving:
-                return  # to another instant
+                return  # to another instant: the queries are added in any case
 
     def _needed_from(self, time: int) -> int:
         """The time of the first records that the state at ``time`` depends on."""
@@ -305,22 +306,7 @@ class LocalWatch:
             self._onlooker.moved()
             self._onlooker.load_tables(self._tables)
         self._take_until(feed, start, time)
-        if self.event_time is None and (last := self._last_before(feed, start, time)) is not None:
-            # Event time does not pass in a gap between records: what was alive before it still is.
-            self._take_until(feed, self._needed_from(last), time)
         self._take([Command.adding(one) for one in standing], Batch(NOTHING, self._offset))
-
-    def _last_before(self, feed: Seekable, start: int, time: int) -> int | None:
-        """The time of the last record before ``start``, looked for further and further back."""
-        end, reach = start - 1, max(time - start, MICROSECOND)
-        while not self.control.moving:
-            begin = max(start - reach, EARLIEST)
-            times = [batch.read.records.time for batch in feed.seek(begin, end)]
-            found = [int(some.max()) for some in times if len(some)]
-            if found or begin == EARLIEST:
-                return max(found, default=None)
-            reach *= 8
-        return None
 
     def _logged(self, commands: list[Command], polled: Batch) -> Entry:
         """The micro-batch, appended to the log."""

@@ -283,6 +283,10 @@ def test_buckets_lose_no_event_however_long_the_time(times: list[int], most: int
     assert (buckets.first, buckets.last) == (min(times), max(times))
     assert sum(buckets.columns(20, min(times), max(times))) == len(times)
     assert len(buckets._buckets[1]) <= most
+    width = buckets._buckets[0]
+    for time in times:
+        last = max((other for other in times if other // width < time // width), default=min(times))
+        assert buckets.before(time) == max(last // width * width, min(times))
     again = TimeBuckets(most)
     again.add(times[: len(times) // 2])
     assert sum(buckets.larger(again).columns(20, min(times), max(times))) == len(times)

@@ -62,7 +62,7 @@ def test_an_unedited_draft_follows_its_data(day: Path) -> None:
     day.write_text(DAY + NOTE)
     again = draft_of([str(day)])
     assert "note" in {relation.name for relation in again.schema.relations}
-    assert "drafted again to fit the data" in again.notes[-1]
+    assert "inferred again to fit the data" in again.notes[-1]
 
 
 def test_an_edited_one_holds(day: Path) -> None:

@@ -152,7 +152,7 @@ def windows(
     skws windows "open when name:john close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.queries.windowed.plan import WindowPlan, former_notes  # noqa: PLC0415 - loads NumPy and more
+    from skws.queries.windowed.plan import WindowPlan, query_notes  # noqa: PLC0415 - loads NumPy and more
 
     values = pair or []
     job = Job.search(
@@ -175,7 +175,7 @@ def windows(
     )
     (query,) = job.named().values()
     plan = WindowPlan.of(query, job.schema)
-    for note in () if quiet else former_notes(query):
+    for note in () if quiet else query_notes(query, plan):
         tell(note)
     if check:
         _describe(plan, None, output)

@@ -77,16 +77,17 @@ def notes(query: Query, stream: Stream) -> tuple[str, ...]:
     if query.kind in (PATTERN, SELECTED):
         from skws.queries.patterns.text import pattern_notes  # noqa: PLC0415 - only for patterns
 
-        return pattern_notes(query.text, stream.schema)
-    if query.kind not in (KEYWORDS, TOP, WINDOWED):
+        found = pattern_notes(query.text, stream.schema)
+    elif query.kind in (KEYWORDS, TOP, WINDOWED):
+        found = parse_query(query.text, stream.schema, match_names=stream.match_names).notes
+    else:
         return ()
-    found = parse_query(query.text, stream.schema, match_names=stream.match_names).notes
     window = window_of(query, stream)
     if not isinstance(window, ExpressionWindow):
         return found
     from skws.queries.windowed.plan import window_notes  # noqa: PLC0415 - z3, only for window expressions
 
-    return (*found, *window_notes(window))
+    return (*found, *window_notes(stream.schema, window))
 
 
 def checked(job: Job) -> dict[str, Query]:

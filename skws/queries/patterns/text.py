@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
+from skws.keywords.query import Alternative, Condition
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
 from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
@@ -74,6 +75,13 @@ def pattern_notes(text: str, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*former_spellings(text), *ignored]))
 
 
+def _says(alternative: Alternative, relation: int, columns: Sequence[int]) -> bool:
+    """Whether rows of a relation can satisfy an alternative, by some of its columns or by a condition."""
+    if isinstance(alternative, Condition):
+        return alternative.relation == relation
+    return any(alternative.applies(relation, column) for column in columns)
+
+
 def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:
     """The colon before keywords: a keyword query that a tuple satisfies by itself, in some columns."""
 
@@ -89,6 +97,10 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
             raise PatternError(f"one tuple is to contain {text!r}: there is no relation to leave out")
         if query.sequence:
             raise PatternError(f"one tuple is to contain {text!r}: ';' orders several, in the pattern itself")
+        for slot in (*query.slots, *query.exclusions):
+            if not any(_says(each, relation, columns) for each in slot.alternatives):
+                where = ", ".join(f"{described.name}.{name}" for name in names)
+                raise PatternError(f"{slot.text!r} is never found in {where}")
         matcher = Matcher(query, replace(schema, relations=tuple(searched)))
         wanted = (1 << len(query.slots)) - 1
         return lambda row: matcher.bitmap(relation, row) == wanted

@@ -59,6 +59,13 @@ class WindowPlan:
         alphabet = Alphabet(schema, contains_keyword)
         return cls(alphabet, _expression(query, alphabet), _listed(query, AGGREGATES))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the keywords is not searched."""
+        found = _matchers(self.expression.guards, self.alphabet).values()
+        known = (each for matchers in found for each in matchers if isinstance(each, Matcher))
+        return tuple(dict.fromkeys(note for matcher in known for note in matcher.query.notes))
+
     def verdict(self) -> Verdict:
         """Whether windows can pile up."""
         return check(self.expression, self.alphabet)
@@ -127,6 +134,10 @@ def _known(name: str, alphabet: Alphabet) -> str:
     return name
 
 
+_UNTYPED: Final = "this text"
+"""A name that no scope or condition can have: it is not one word."""
+
+
 def contains_keyword(keyword: str, text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> bool:
     """Whether a text satisfies a keyword query by itself; false if the analyzer leaves nothing of it."""
     matcher = _matcher(keyword, analyzer)
@@ -136,8 +147,8 @@ def contains_keyword(keyword: str, text: str, analyzer: Analyzer = Analyzer.ENGL
 @lru_cache(maxsize=1024)
 def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
     """The error if the keyword cannot be looked for."""
-    text = Attribute("text", AttributeType.TEXT, analyzer=analyzer)
-    schema = Schema("text", (Relation("text", (text,), search=("text",)),), ())
+    text = Attribute(_UNTYPED, AttributeType.TEXT, analyzer=analyzer)
+    schema = Schema(_UNTYPED, (Relation(_UNTYPED, (text,), search=(_UNTYPED,)),), ())
     try:
         query = parse_query(keyword, schema)
     except QueryError as error:
@@ -147,22 +158,31 @@ def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
     return Matcher(query, schema)
 
 
-def _check_keywords(guards: Sequence[g.Guard], alphabet: Alphabet) -> None:
-    """Raises UsageError for a keyword that can be looked for in none of its fields."""
+def _matchers(guards: Sequence[g.Guard], alphabet: Alphabet) -> dict[str, list[Matcher | str]]:
+    """The keywords of guards, each as it is looked for in its fields, or why it cannot be."""
     found: dict[str, list[Matcher | str]] = {}
     for guard in guards:
         for atom in g.atoms(guard):
             if isinstance(atom, g.Contains):
                 analyzer = alphabet.fields[atom.field.name].analyzer
                 found.setdefault(atom.keyword, []).append(_matcher(atom.keyword, analyzer))
-    for matchers in found.values():
+    return found
+
+
+def _check_keywords(guards: Sequence[g.Guard], alphabet: Alphabet) -> None:
+    """Raises UsageError for a keyword that can be looked for in none of its fields."""
+    for matchers in _matchers(guards, alphabet).values():
         faults = [each for each in matchers if isinstance(each, str)]
         if len(faults) == len(matchers):
             raise UsageError(faults[0])
 
 
-def former_notes(query: Query) -> tuple[str, ...]:
-    """What of a query for windows is written otherwise now."""
+def query_notes(query: Query, plan: WindowPlan) -> tuple[str, ...]:
+    """What of a query for windows is written otherwise now, or not searched."""
+    return (*_former_notes(query), *plan.notes)
+
+
+def _former_notes(query: Query) -> tuple[str, ...]:
     if query.text:
         return former_spellings(query.text)
     if FORMULA in query.options:
@@ -171,9 +191,11 @@ def former_notes(query: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for text in pairs for note in former_spellings(text, "regular")))
 
 
-def window_notes(window: Window) -> tuple[str, ...]:
+def window_notes(schema: Schema, window: Window) -> tuple[str, ...]:
     """What of a window expression is written otherwise now, or not searched; none for other windows."""
-    return former_spellings(window.text) if isinstance(window, ExpressionWindow) else ()
+    if not isinstance(window, ExpressionWindow):
+        return ()
+    return (*former_spellings(window.text), *WindowPlan.of_text(schema, window.text).notes)
 
 
 def admit(schema: Schema, window: Window, *, allowed: bool) -> str:

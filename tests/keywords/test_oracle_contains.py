@@ -1,0 +1,132 @@
+"""``t:"keywords"`` in patterns and window expressions means what the keywords mean: compared with brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from skws.data.batch import RecordBatch
+from skws.keywords.parse import parse_query
+from skws.queries.patterns.text import pattern_notes, read_query, text_match
+from skws.queries.session import Session
+from skws.queries.windowed.plan import WindowPlan, contains_keyword, window_notes
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+from skws_schema.errors import SkwsError
+from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.window import TimeWindow, parse_window
+from tests.oracles.bitmaps import bitmap
+from tests.strategies import WORDS, examples, query_texts, rows, schemas, streams, worded
+
+TEXTS = st.lists(st.sampled_from((*WORDS, "und", "the", "alpha-beta", "Ålpha", "be")), max_size=4).map(
+    " ".join
+)
+SHOP = Schema(
+    "shop",
+    (
+        Relation(
+            "item",
+            (Attribute("name", AttributeType.TEXT), Attribute("cost", AttributeType.INTEGER)),
+            search=("name",),
+        ),
+        Relation("shop", (Attribute("city", AttributeType.TEXT),), search=("city",)),
+    ),
+    (),
+)
+
+
+def contains(text: str, schema: Schema, relation: int, row: Row) -> bool:
+    """Whether a row satisfies all of a query by itself."""
+    query = parse_query(text, schema)
+    return bitmap(query, schema, relation, row) == (1 << len(query.slots)) - 1
+
+
+@given(st.data(), query_texts())
+@examples(150)
+def test_in_patterns(data: st.DataObject, text: str) -> None:
+    schema: Schema = data.draw(schemas(tables=False).flatmap(worded))
+    relation = data.draw(st.integers(0, len(schema.relations) - 1))
+    name = schema.relations[relation].name
+    stream = data.draw(streams(schema, 3, max_records=16))
+    stream = [each for each in stream if not each.delete]
+    session = Session(Stream(schema, TimeWindow(1000), max_size=2))
+    quoted = text.replace("'", "''")
+    try:
+        match = text_match(schema)(text, relation, schema.relations[relation].search_columns)
+        session.add(Query.of_pattern(f"{name} a where a:'{quoted}'").named("p", 2))
+    except SkwsError:
+        assume(False)
+        raise
+    found = session.take(RecordBatch.of(stream))
+    mine = [each for each in stream if each.relation == relation]
+    expected = [each.row for each in mine if contains(text, schema, relation, each.row)]
+    assert [each.row for each in mine if match(each.row)] == expected
+    assert len(found) == len(expected)
+
+
+@given(query_texts(), TEXTS, st.sampled_from(Analyzer))
+@examples(300)
+def test_in_window_expressions(keywords: str, text: str, analyzer: Analyzer) -> None:
+    note = Attribute("note", AttributeType.TEXT, analyzer=analyzer)
+    schema = Schema("notes", (Relation("notes", (note,), search=("note",)),), ())
+    try:
+        WindowPlan.of_text(schema, f"open when note:'{keywords}' close when notes")
+    except SkwsError:
+        assume(False)
+    assert contains_keyword(keywords, text, analyzer) == contains(keywords, schema, 0, (text,))
+
+
+@given(rows(3), query_texts())
+@examples(100)
+def test_one_attribute_of_several(row: Row, text: str) -> None:
+    """Only the named one is looked at."""
+    attributes = (Attribute("t", AttributeType.TEXT), Attribute("u", AttributeType.TEXT))
+    numbers = (Attribute("x", AttributeType.INTEGER), Attribute("y", AttributeType.INTEGER))
+    relations = tuple(Relation(f"r{n}", (*attributes, *numbers), search=("t", "u")) for n in range(2))
+    schema = Schema("two", relations, ())
+    only = replace(schema, relations=(replace(relations[0], search=("u",)), relations[1]))
+    try:
+        match = text_match(schema)(text, 0, (1,))
+    except SkwsError:
+        assume(False)
+        raise
+    whole = (row[0], "alpha beta", *row[1:])
+    assert match(whole) == contains(text, only, 0, whole)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ("city:lamp", "city:lamp"),
+        ("shop:lamp", "shop:lamp"),
+        ("lamp -shop:rome", "shop:rome"),
+        ("lamp !shop.city=rome", "shop.city=rome"),
+        ("lamp shop.city=rome", "shop.city=rome"),
+        ("-shop:", "-shop:"),
+        ("lamp ; desk", ";"),
+        ("the", "the"),
+        ("lamp~3", "~3"),
+        ("\ud800", "Unicode"),
+    ],
+)
+def test_what_a_tuple_can_never_satisfy_is_refused(keywords: str, named: str) -> None:
+    with pytest.raises(SkwsError, match="(?s).*".join(map(str, ["", named.replace("~", ".")]))):
+        read_query(Query.of_pattern(f"item i where i:'{keywords}'").text, SHOP)
+
+
+@pytest.mark.parametrize(
+    "keywords", ["this text:lamp", "text:lamp", "name:lamp", "lamp text=x", "item.cost<5"]
+)
+def test_window_expressions_have_no_scopes(keywords: str) -> None:
+    with pytest.raises(SkwsError):
+        WindowPlan.of_text(SHOP, f"open when name:'{keywords}' close when item")
+
+
+def test_what_is_not_searched_is_told() -> None:
+    (told,) = pattern_notes("item i where i:'the lamp'", SHOP)
+    assert "the" in told
+    window = parse_window("open when name:'the lamp, !' close when item")
+    assert [any(part in note for note in window_notes(SHOP, window)) for part in ("the", ",")] == [True, True]

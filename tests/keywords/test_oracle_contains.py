@@ -1,4 +1,4 @@
-"""``t:"keywords"`` in patterns and window expressions means what the keywords mean: compared with brute force."""
+"""``t:"keywords"`` in patterns and window expressions, compared with brute force over the keywords."""
 
 from __future__ import annotations
 
@@ -113,8 +113,9 @@ def test_one_attribute_of_several(row: Row, text: str) -> None:
     ],
 )
 def test_what_a_tuple_can_never_satisfy_is_refused(keywords: str, named: str) -> None:
-    with pytest.raises(SkwsError, match="(?s).*".join(map(str, ["", named.replace("~", ".")]))):
+    with pytest.raises(SkwsError) as refused:
         read_query(Query.of_pattern(f"item i where i:'{keywords}'").text, SHOP)
+    assert named in str(refused.value)
 
 
 @pytest.mark.parametrize(

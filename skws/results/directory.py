@@ -10,6 +10,7 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.data.blocks import Block
+from skws.results.followed import FollowedTuples
 from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import Flags, Ints, repeated
 from skws_mesh.columnar.live import LiveTuples
@@ -96,11 +97,10 @@ class TupleDirectory:
     """
 
     def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None) -> None:
-        self.slots: dict[StreamTuple, int] = {}
+        self.slots = FollowedTuples()
         self._live = live
         self._rows = RowStore()
         self._names = TupleNames(schema, per_position)
-        self._followed: dict[int, StreamTuple] = {}
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
         self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
         self._latest = ALWAYS
@@ -116,11 +116,6 @@ class TupleDirectory:
         """All rows, by slot."""
         return self._rows.rows()
 
-    @property
-    def followed(self) -> dict[int, StreamTuple]:
-        """The tuples that are followed, by slot."""
-        return self._followed
-
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints) -> None:
         """Take in the tuples of the next slots."""
         self._rows.add(rows, times, self._twins(relation, start))
@@ -130,25 +125,19 @@ class TupleDirectory:
 
     def follow(self, known: StreamTuple, slot: int) -> None:
         """From now on the tuple of a slot is this one."""
-        self.slots[known] = slot
-        self._followed[slot] = known
+        self.slots.set(known, slot)
         self._named.pop(slot, None)
 
     def release(self, known: list[StreamTuple]) -> Ints:
         """Follow tuples no longer; gives their slots."""
-        slots = [self.slots.pop(each) for each in known]
-        for slot in slots:
-            del self._followed[slot]
-        return np.array(slots, dtype=np.int64)
+        return np.array([self.slots.remove(each) for each in known], dtype=np.int64)
 
     def compact(self, slots: Ints) -> None:
         """Follow the live tuples when they get new slots."""
         self._rows.compact(slots)
         self._named.clear()
         self._occurrences.clear()
-        moved = ((int(slots[slot]), known) for slot, known in self._followed.items())
-        self._followed = {slot: known for slot, known in moved if slot >= 0}
-        self.slots = {known: slot for slot, known in self._followed.items()}
+        self.slots.renumber(slots)
 
     def pack(self) -> None:
         """Let rows go that share a block with few that are alive."""
@@ -161,9 +150,9 @@ class TupleDirectory:
     def names(self, slots: Ints) -> list[Named]:
         """The tuples in some slots as results show them."""
         named, asked = self._named, slots.tolist()
-        if self._followed:
-            for slot in (self._followed.keys() & asked) - named.keys():
-                named[slot] = self._names.of(self._followed[slot])
+        for slot in self.slots.among(slots):
+            if slot not in named:
+                named[slot] = self._names.of(self.member(slot))
         plain = slots
         if named:
             plain = np.array([slot for slot in asked if slot not in named], dtype=np.int64)
@@ -179,7 +168,7 @@ class TupleDirectory:
 
     def member(self, slot: int) -> StreamTuple:
         """The tuple in a slot."""
-        known = self._followed.get(slot)
+        known = self.slots.at(slot)
         if known is not None:
             return known
         relation, start, end = self._live.tuple_in(slot)

@@ -264,7 +264,7 @@ class KeywordOperator:
             tuples.end[kept],
             self.known.times[kept],
             tuples.place[kept],
-            {place[slot]: known for slot, known in self.known.followed.items() if slot in place},
+            {place[slot]: known for slot, known in self.known.slots.items() if slot in place},
         )
 
     def _enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:

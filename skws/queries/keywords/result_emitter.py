@@ -286,7 +286,7 @@ class ResultEmitter:
         if not len(gone):
             return []
         slots, members = self._members(gone.members)
-        followed = map(self._known.followed.get, slots.tolist())
+        followed = map(self._known.slots.at, slots.tolist())
         deleted = [None if known is None else known.ended_at for known in followed]
         times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
         ends = self._live.tuples.end.take(slots)

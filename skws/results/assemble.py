@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from skws.keywords.query import KeywordQuery
 from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
-from skws.results.model import Op, Result, ResultTuple
+from skws.results.model import Joins, Op, Result, ResultTuple
 from skws.results.names import Named
 from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table
@@ -25,7 +25,6 @@ from skws_mesh.tree import Tree
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
-Joins: TypeAlias = tuple[tuple[int, int, str], ...]
 Objects = npt.NDArray[np.object_]
 Seconds = Sequence[float | None]
 
@@ -282,31 +281,80 @@ def put_together(
 
     ``joins``: the digests of the schema's joins; ``starts`` and ``ends`` are None where not known.
     """
-    groups = list(_by_size(readings, rows))
     digests = lanes([each.digest for each in rows.named])
-    identified = [ids(digests, g.ordered, joins, (g.left, g.right, g.joins)) for g in groups]
-    made = list(chain.from_iterable(some for _, some in identified))
-    tuples = _tuples(groups, shown, rows)
-    back = np.empty(len(rows.networks), dtype=np.int64)
-    back[_flat(group.places for group in groups)] = np.arange(len(back))
-    at, of = back.tolist(), readings.some(rows.networks)
-    if not len(starts) == len(ends) == len(of):
-        raise ValueError(f"{len(of)} results, {len(starts)} starts, {len(ends)} ends")
+    number, groups = len(rows.networks), list(_by_size(readings, rows))
+    leading, identities = np.empty(number, dtype=np.uint64), np.empty(number, dtype=object)
+    for group in groups:
+        leading[group.places], identities[group.places] = ids(
+            digests, group.ordered, joins, (group.left, group.right, group.joins)
+        )
+    if not len(starts) == len(ends) == number:
+        raise ValueError(f"{number} results, {len(starts)} starts, {len(ends)} ends")
     # By map, since a loop of Python takes as long again.
     results = map(
         Result,
         repeat(op),
         shown.texts(rows.queries),
-        map(made.__getitem__, at),
+        identities.tolist(),
         starts,
         ends,
-        map(str.format, map(_text, of), *shown.keywords(rows.queries)),
-        map(tuples.__getitem__, at),
-        map(_joins, of),
+        repeat(_Parts(rows, groups, readings, shown)),
+        range(number),
+        repeat(()),
         repeat(snapshot),
     )
-    leading = np.concatenate([np.empty(0, dtype=np.uint64), *(first for first, _ in identified)])
-    return list(results), leading.take(back)
+    return list(results), leading
+
+
+class _Parts:
+    """What some results are made of: all at once, when the first of them is asked for it.
+
+    That may be in another thread, so ``shown`` and ``readings`` are only read then.
+    """
+
+    __slots__ = ("_alike", "_made", "_readings", "_rows", "_shown")
+
+    def __init__(
+        self, rows: Unformed, groups: Sequence[_Alike], readings: Readings, shown: ShownQueries
+    ) -> None:
+        self._rows = rows
+        self._readings = readings
+        self._shown = shown
+        self._alike: list[tuple[Ints, Ints, Ints]] | None = [
+            (each.places, each.ordered, shown.brought(rows.queries.take(each.places), each.bitmaps))
+            for each in groups
+        ]
+        self._made: list[tuple[str, tuple[ResultTuple, ...], Joins]] = []
+
+    def of(self, row: int) -> tuple[str, tuple[ResultTuple, ...], Joins]:
+        """The network, tuples and joins of one."""
+        alike = self._alike
+        if alike is not None:
+            self._made = self._make(alike)
+            self._alike = None
+        return self._made[row]
+
+    def _make(
+        self, alike: Sequence[tuple[Ints, Ints, Ints]]
+    ) -> list[tuple[str, tuple[ResultTuple, ...], Joins]]:
+        rows, outlines = self._rows, self._readings.some(self._rows.networks)
+        tuples = np.empty(len(outlines), dtype=object)
+        for (places, _, _), made in zip(alike, self._tuples(alike), strict=True):
+            tuples[places] = made
+        networks = map(str.format, map(_text, outlines), *self._shown.keywords(rows.queries))
+        return list(zip(networks, tuples.tolist(), map(_joins, outlines), strict=True))
+
+    def _tuples(self, alike: Sequence[tuple[Ints, Ints, Ints]]) -> Iterator[Objects]:
+        """The tuples of results of each size; each is made once for all that it brings equal keywords to."""
+        numbers, brought = (_flat(each[part] for each in alike) for part in (1, 2))
+        keywords = self._shown.sets
+        first, inverse = kinds_of(numbers * len(keywords) + brought)
+        described = map(self._rows.named.__getitem__, numbers[first].tolist())
+        made = _objects(list(map(ResultTuple, described, map(keywords.__getitem__, brought[first].tolist()))))
+        ends = np.cumsum([ordered.size for _, ordered, _ in alike]).tolist()
+        for (_, ordered, _), end in zip(alike, ends, strict=True):
+            mine = inverse[end - ordered.size : end].reshape(ordered.shape)
+            yield _objects(list(map(tuple, made.take(mine).tolist())))
 
 
 def leading_lanes(rows: Unformed, readings: Readings, joins: Lanes) -> Lanes:
@@ -344,23 +392,6 @@ def _by_size(readings: Readings, rows: Unformed) -> Iterator[_Alike]:
         left, right, names = columns[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
         ordered = cells(rows.members, places[:, None], positions)
         yield _Alike(places, ordered, bitmaps, left, right, names)
-
-
-def _tuples(groups: Sequence[_Alike], shown: ShownQueries, rows: Unformed) -> list[tuple[ResultTuple, ...]]:
-    """The tuples of results; each is made once for all that it brings the same keywords to."""
-    brought = _flat(shown.brought(rows.queries.take(group.places), group.bitmaps) for group in groups)
-    keywords = shown.sets
-    numbers = _flat(group.ordered for group in groups)
-    first, inverse = kinds_of(numbers * len(keywords) + brought)
-    described = map(rows.named.__getitem__, numbers[first].tolist())
-    made = map(ResultTuple, described, map(keywords.__getitem__, brought[first].tolist()))
-    tuples = _objects(list(made))
-    ends = np.cumsum([group.ordered.size for group in groups])
-    found: list[tuple[ResultTuple, ...]] = []
-    for group, end in zip(groups, ends.tolist(), strict=True):
-        mine = inverse[end - group.ordered.size : end].reshape(group.ordered.shape)
-        found += map(tuple, tuples.take(mine).tolist())
-    return found
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import orjson
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from skws.results.score import Score
 
@@ -153,7 +153,20 @@ class Place(Struct, frozen=True, gc=False):
         return shown | {name: value for name, value in optional if value is not None}
 
 
-class Result(Struct, frozen=True, gc=False):
+Joins: TypeAlias = tuple[tuple[int, int, str], ...]
+
+
+class Parts(Protocol):
+    """What results that were found together are made of; may be asked for in any thread."""
+
+    def of(self, row: int) -> tuple[str, tuple[ResultTuple, ...], Joins]:
+        """The network, tuples and joins of one."""
+
+
+_LATER: Final = ("_network", "_tuples", "_joins")
+
+
+class Result(Struct, frozen=True, gc=False, eq=False):
     """A minimal total joining network of tuples (``+``), or its retraction (``-``).
 
     ``start`` and ``end`` bound its lifespan in seconds since the epoch:
@@ -164,6 +177,9 @@ class Result(Struct, frozen=True, gc=False):
     ranking: ``score``; ``tick``, at which it was emitted, and ``expires``, the one
     at which its window closes. ``place``: it is a change of the best ones.
     ``held_back``: so many results before it were not emitted, because of a limit.
+
+    Of many that are found together, ``network``, ``tuples`` and ``joins`` are made when one is asked for:
+    until then there are ``Parts`` of all, and this one's row.
     """
 
     op: Op
@@ -171,15 +187,56 @@ class Result(Struct, frozen=True, gc=False):
     id: str
     start: float | None
     end: float | None
-    network: str
-    tuples: tuple[ResultTuple, ...]
-    joins: tuple[tuple[int, int, str], ...]
+    _network: str | Parts
+    _tuples: tuple[ResultTuple, ...] | int
+    _joins: Joins
     snapshot: bool = False
     score: Score | None = None
     tick: int | None = None
     expires: int | None = None
     place: Place | None = None
     held_back: int = 0
+
+    @property
+    def network(self) -> str:
+        """The candidate network that it is an instance of."""
+        return self._made()[0]
+
+    @property
+    def tuples(self) -> tuple[ResultTuple, ...]:
+        """Its tuples, in the order in which the network reads."""
+        return self._made()[1]
+
+    @property
+    def joins(self) -> Joins:
+        """Its joins."""
+        return self._made()[2]
+
+    def _made(self) -> tuple[str, tuple[ResultTuple, ...], Joins]:
+        if self._network.__class__ is not str:
+            network, tuples, joins = self._network.of(self._tuples)  # type: ignore[union-attr,arg-type]
+            force_setattr(self, "_network", network)
+            force_setattr(self, "_tuples", tuples)
+            force_setattr(self, "_joins", joins)
+        return self._network, self._tuples, self._joins  # type: ignore[return-value]  # as they are made now
+
+    def _values(self) -> tuple[Any, ...]:
+        self._made()
+        return tuple([getattr(self, name) for name in self.__struct_fields__])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.query, self.id, self.start, self.end))
+
+    def __repr__(self) -> str:
+        pairs = zip(self.__struct_fields__, self._values(), strict=True)
+        shown = (f"{name.lstrip('_')}={value!r}" for name, value in pairs)
+        return f"Result({', '.join(shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, self._values()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -212,23 +269,21 @@ class Result(Struct, frozen=True, gc=False):
         """The JSON form, put together from that of its parts."""
         if self.score is not None or self.place is not None:
             return _dumps(self.to_dict())
+        network, tuples, joins = self._made()
+        plain = {
+            "op": self.op,
+            "query": self.query,
+            "id": self.id,
+            "start": self.start,
+            "end": self.end,
+            "network": network,
+        }
         parts = (
-            b'{"op":',
-            _dumps(self.op),
-            b',"query":',
-            _dumps(self.query),
-            b',"id":',
-            _dumps(self.id),
-            b',"start":',
-            _dumps(self.start),
-            b',"end":',
-            _dumps(self.end),
-            b',"network":',
-            _dumps(self.network),
+            _dumps(plain)[:-1],
             b',"tuples":[',
-            b",".join([shown.to_json() for shown in self.tuples]),
+            b",".join([shown.to_json() for shown in tuples]),
             b'],"joins":',
-            _dumps(self.joins),
+            _dumps(joins),
             b',"snapshot":true}' if self.snapshot else b"}",
         )
         return b"".join(parts)
@@ -256,4 +311,4 @@ class Result(Struct, frozen=True, gc=False):
             ResultTuple.given(t["relation"], t["id"], tuple(t["keywords"]), t["row"]) for t in shown["tuples"]
         )
         shown["joins"] = tuple((left, right, name) for left, right, name in shown["joins"])
-        return cls(**shown)
+        return cls(**{f"_{name}" if f"_{name}" in _LATER else name: part for name, part in shown.items()})

@@ -361,7 +361,7 @@ class ColumnarEngine(MeshEngine):
 
     def _counted(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
         for results in map(in_order, pieces):
-            retractions = sum(result.op == "-" for result in results)
+            retractions = [result.op for result in results].count("-")
             self.counts.results += len(results) - retractions
             self.counts.retractions += retractions
             yield from results

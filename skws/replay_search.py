@@ -36,8 +36,7 @@ from skws_schema.memory import explain_refusals
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
-    from skws.parallel.search import ParallelSearch
-    from skws.spark.batch import SlicedRun
+    from skws.queries.slice_tasks import SlicedRun
 
 LARGE: Final = 32 << 20
 """Bytes of a replay that several processes search by default: starting them costs as much below."""
@@ -90,7 +89,7 @@ class Search:
             return self.found
         limit = self.job.limit
         with self._running(report):
-            for count in self._counted_on_spark(report) if self._spark else self._counts(report):
+            for count in self._counts(report):
                 self.found += count
                 if limit is not None and self.found >= limit:
                     self.found = limit
@@ -100,8 +99,7 @@ class Search:
     def _given(self, report: ReportProgress) -> Iterator[LiveResult]:
         """The results up to the limit; those of other processes are still encoded."""
         with self._running(report):
-            found = self._on_spark(report) if self._spark else self._in_process(report)
-            for result in islice(found, self.job.limit):
+            for result in islice(self._found(report), self.job.limit):
                 if result.op == "-":
                     self.retracted += 1
                 else:
@@ -127,10 +125,6 @@ class Search:
             plan, lateness=self._stream.lateness, mesh=job.mesh, purge=job.purge, demand=job.demand
         )
 
-    @property
-    def _spark(self) -> bool:
-        return self.job.engine is EngineName.SPARK
-
     @contextmanager
     def _running(self, report: ReportProgress) -> Iterator[None]:
         if self.plan is not None and sourced(self.job.schema):
@@ -142,7 +136,7 @@ class Search:
         with self.bad, explain_refusals():
             yield
 
-    def _in_process(self, report: ReportProgress) -> Iterator[LiveResult]:
+    def _found(self, report: ReportProgress) -> Iterator[LiveResult]:
         with self._shared(report) as run:
             yield from self._alone(report) if run is None else run.results(self.bad)
 
@@ -151,14 +145,8 @@ class Search:
             yield from self._counted(report) if run is None else run.counted(self.bad)
 
     @contextmanager
-    def _shared(self, report: ReportProgress) -> Iterator[ParallelSearch | None]:
-        """The search, divided among processes; None if one process is to search."""
-        jobs = self.jobs
-        if jobs == 1:
-            yield None
-            return
-        from skws.parallel.search import ParallelSearch  # noqa: PLC0415 - only large replays start processes
-
+    def _shared(self, report: ReportProgress) -> Iterator[SlicedRun | None]:
+        """The search, divided among tasks of Spark or processes; None if this process is to search."""
         done = 0
 
         def read(size: int) -> None:
@@ -166,20 +154,36 @@ class Search:
             done += size
             report(Progress("reading", done, self.replay.size_bytes))
 
-        run = ParallelSearch(self.standing, self._stream, self.replay, jobs, read)
-        with run:
-            reason = run.divide(self.bad)
-            if reason and run.has_read:
-                self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
-            if reason and self.job.jobs is not None:
-                self._tell(f"--jobs {jobs}: one process searches: {reason}")
-            if reason:
+        with self._divided(report, read) as run:
+            if run is None:
                 yield None
                 return
             try:
                 yield run
             finally:
                 self.counts = run.counts
+
+    @contextmanager
+    def _divided(self, report: ReportProgress, read: Callable[[int], None]) -> Iterator[SlicedRun | None]:
+        jobs, asked = self.jobs, (self.standing, self._stream, self.replay)
+        if self.job.engine is EngineName.SPARK:
+            from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
+
+            with spark_run(*asked, self.job.master, report, read) as shared:
+                yield shared
+            return
+        if jobs == 1:
+            yield None
+            return
+        from skws.parallel.search import ParallelSearch  # noqa: PLC0415 - only large replays start processes
+
+        with ParallelSearch(*asked, jobs, read) as run:
+            reason = run.divide(self.bad)
+            if reason and run.has_read:
+                self._log = BadRecordLog(OnError.SKIP)  # the bad records are known
+            if reason and self.job.jobs is not None:
+                self._tell(f"--jobs {jobs}: one process searches: {reason}")
+            yield None if reason else run
 
     def _alone(self, report: ReportProgress) -> Iterator[LiveResult]:
         if self.plan is not None and (self.job.mesh is not None or self.job.lateness is not None):
@@ -235,26 +239,6 @@ class Search:
             self._tell(late_notice(Late(record, reached), self.job.schema, lateness))
         if self.job.on_error is OnError.DEAD_LETTER:
             self.bad.set_aside(late_record(record, self.job.schema, lateness))
-
-    def _on_spark(self, report: ReportProgress) -> Iterator[LiveResult]:
-        with self._spark_run(report) as run:
-            yield from run.results()
-
-    def _counted_on_spark(self, report: ReportProgress) -> Iterator[int]:
-        with self._spark_run(report) as run:
-            yield run.count()
-
-    @contextmanager
-    def _spark_run(self, report: ReportProgress) -> Iterator[SlicedRun]:
-        from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
-
-        with spark_run(self.standing, self._stream, self.replay, self.job.master, report) as run:
-            try:
-                for record in run.bad_records():
-                    self.bad.add(record)
-                yield run
-            finally:
-                self.counts = run.counts
 
 
 def _cores() -> int:

@@ -93,9 +93,9 @@ def _forked_python(job: Job) -> AbstractContextManager[None]:
     """Inside, a Spark on this machine forks its Python processes from one that is loaded."""
     if job.engine is not EngineName.SPARK:
         return nullcontext()
-    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415 - only for who asks for Spark
+    from skws.spark.preloaded.driver import BATCH, preloaded_python  # noqa: PLC0415 - for Spark alone
 
-    return preloaded_python(job.master)
+    return preloaded_python(job.master, BATCH)
 
 
 def _notes(search: Search) -> list[str]:

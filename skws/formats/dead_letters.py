@@ -69,6 +69,11 @@ class BadRecordLog:
             else:
                 yield item  # type: ignore[misc]  # type() does not narrow, and isinstance is slower here
 
+    def take(self, bad: Iterable[BadRecord]) -> None:
+        """Apply the policy to bad records, as ``add``."""
+        for one in bad:
+            self.add(one)
+
     def add(self, bad: BadRecord) -> None:
         """Apply the policy to one bad record; raises as ``records`` does.
 

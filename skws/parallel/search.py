@@ -10,31 +10,26 @@ the process that reads them. Results go through temporary files, as JSON lines.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Final, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
-from skws.data.record import BadRecord
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
 from skws.formats.replay import MEMORY_RECORDS
 from skws.parallel.workers import Spool, Task, Worker, Workers
-from skws.queries.evaluator import Counts
 from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of
 from skws.queries.ranges import Blocks, SliceRanges, blocks_of, has_ranges
-from skws.queries.results import encoded
-from skws.queries.slice_tasks import Emitted, Lines, Progress, search_pieces, search_range
+from skws.queries.slice_tasks import Emitted, Lines, SlicedRun, Timed, search_pieces, search_range
 from skws.queries.slices import (
     SMALL,
     Slice,
@@ -43,7 +38,6 @@ from skws.queries.slices import (
     in_order,
     plan_parts,
     plan_slices,
-    summed,
     why_whole,
 )
 from skws.results.model import LiveResult
@@ -71,20 +65,21 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Results of a slice as lines, and when each is given."""
+    """Results of a slice as lines, and when each is given. ``spools``: once they are with the command."""
 
     lines: Stored
     times: npt.NDArray[np.float64]
+    spools: Sequence[Spool] = ()
+
+    def timed(self) -> Iterator[tuple[float, bytes]]:
+        return Lines(self.lines.read(self.spools), self.times).timed()
 
 
 _Pieces: TypeAlias = list[tuple[Piece, Stored]]
 
 
-class ParallelSearch:
-    """One query over replay files, by ``jobs`` processes; ``read`` hears how many bytes they have read.
-
-    ``divide`` it, then read the results. ``counts``: of what was searched for the results given so far.
-    """
+class ParallelSearch(SlicedRun):
+    """One query over replay files, by ``jobs`` processes. ``divide`` it, then read the results."""
 
     def __init__(
         self,
@@ -94,13 +89,12 @@ class ParallelSearch:
         jobs: int,
         read: Callable[[int], None],
     ) -> None:
-        self.counts = Counts()
+        super().__init__(read)
         self.slicing = Slicing()
         self._queries = (query,)
         self._stream = stream
         self._replay = replay
         self._jobs = jobs
-        self._read = read
         self._window = window_of(query, stream)
         self._workers: Workers | None = None
         self._blocks: Blocks | None = None
@@ -108,10 +102,7 @@ class ParallelSearch:
         self._parts: list[_Pieces] = []
         self._at_a_time = jobs
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._workers is not None:
             self._workers.close()
 
@@ -144,27 +135,8 @@ class ParallelSearch:
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
-        """Results in order of time, those of slices encoded.
-
-        Raises BadRecordsError, SourceError, MemoryBudgetError; SkwsError if a process was killed.
-        """
-        if self.slicing.reason:
-            yield from self._whole()
-            return
-        found = self._found(self._tasks(counting=False), bad)
-        if self.slicing.keys is None:
-            lines = (line for messages in found for line in self._lines(messages))
-        else:  # of all parts, once they are complete
-            parts = [self._timed_lines(list(messages)) for messages in found]
-            lines = (line for _, line in heapq.merge(*parts, key=itemgetter(0)))
-        yield from map(encoded, lines)
-
-    def counted(self, bad: BadRecordLog) -> Iterator[int]:
-        """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
-        for messages in self._found(self._tasks(counting=True), bad):
-            for message in messages:
-                if isinstance(message, Progress):
-                    yield message.number
+        """As of any run; raises SkwsError if a process was killed."""
+        return self._whole() if self.slicing.reason else super().results(bad)
 
     @property
     def has_read(self) -> bool:
@@ -205,42 +177,15 @@ class ParallelSearch:
                 found[part].append((piece, stored))
         return found
 
-    def _lines(self, messages: Iterable[_Found | Progress]) -> Iterator[bytes]:
-        for message in messages:
-            if isinstance(message, _Found):
-                yield from message.lines.read(self._spools).split(b"\n")
-
-    def _timed_lines(self, messages: Iterable[_Found | Progress]) -> Iterator[tuple[float, bytes]]:
-        for message in messages:
-            if isinstance(message, _Found):
-                yield from zip(message.times.tolist(), self._lines([message]), strict=True)
-
-    def _found(self, tasks: Sequence[Task], bad: BadRecordLog) -> Iterator[Iterator[_Found | Progress]]:
-        """What slices find, in their order; bad records are added, and bytes told, on the way."""
-        done = Counts()
+    def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
+        tasks = self._tasks(counting=counting)
         for number, messages in enumerate(self._running.run(tasks, self._at_a_time)):
-            yield self._heard(messages, done, bad)
-            done = self.counts
+            yield map(self._here, messages)
             if self.slicing.keys is None:
                 self._spools[self._jobs + number].empty()
 
-    def _heard(self, messages: Iterable[Any], done: Counts, bad: BadRecordLog) -> Iterator[_Found | Progress]:
-        """The results of a slice; ``done``: the counts of those before it."""
-        for message in messages:
-            if isinstance(message, _Found):
-                yield message
-            elif isinstance(message, Progress):
-                self.counts = summed(done, message.counts)
-                yield message
-            else:
-                self._hear(message, bad)
-
-    def _hear(self, message: int | list[BadRecord], bad: BadRecordLog) -> None:
-        if isinstance(message, int):
-            self._read(message)
-        else:
-            for record in message:
-                bad.add(record)
+    def _here(self, message: Any) -> Emitted | Timed:
+        return replace(message, spools=self._spools) if isinstance(message, _Found) else message
 
     def _timed(self, workers: Workers) -> Blocks | None:
         """Blocks of the files in order; None if they are, or may be, out of order."""
@@ -257,7 +202,7 @@ class ParallelSearch:
         for split, messages in zip(splits, workers.run(tasks), strict=True):
             for piece, stored in messages:
                 if piece.holds is Holds.BAD:
-                    self._hear(unpack_bad(stored.read(workers.spools)), bad)
+                    bad.take(unpack_bad(stored.read(workers.spools)))
                 else:
                     found.append((piece, stored))
             self._read(split.size)

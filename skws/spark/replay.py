@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
@@ -11,10 +11,12 @@ from skws.formats import Replay
 from skws.progress import Progress, ReportProgress
 from skws.queries.kinds import window_of
 from skws.queries.ranges import has_ranges
+from skws.queries.slice_tasks import SlicedRun
 from skws.queries.slices import SMALL, plan_slices
-from skws.spark.batch import BatchRun, RangesRun, SlicedRun, blocks_in_order, replay_pieces
+from skws.spark.batch import BatchRun, replay_pieces
 from skws.spark.faults import plain_errors
 from skws.spark.interrupts import interrupts_deferred
+from skws.spark.ranges import RangesRun, blocks_in_order
 from skws.spark.session import start_session
 from skws.spark.stages import reported_stages
 from skws.spark.worker_memory import of_a_worker
@@ -24,39 +26,57 @@ from skws.spec.stream import Stream
 
 @contextmanager
 def spark_run(
-    query: Query, stream: Stream, replay: Replay, master: str | None, report: ReportProgress
+    query: Query,
+    stream: Stream,
+    replay: Replay,
+    master: str | None,
+    report: ReportProgress,
+    read: Callable[[int], None],
 ) -> Iterator[SlicedRun]:
     """A run of any kind of query; the session is stopped at the end, unless it was there before.
+
+    ``report`` hears of Spark's stages, ``read`` how many bytes tasks have read.
 
     Raises SourceError if Spark cannot start, and what the job's own workers
     raise: SourceError, BadRecordsError.
     """
-    with _running_spark(master, report) as spark, replay_run(spark, query, stream, replay) as run:
+    with ExitStack() as stack:
+        spark = stack.enter_context(_running_spark(master, report))
+        with reported_stages(spark, report):
+            run = stack.enter_context(replay_run(spark, query, stream, replay, read=read))
+        if isinstance(run, BatchRun):
+            stack.enter_context(reported_stages(spark, report))
         yield run
 
 
 def replay_run(
-    spark: SparkSession, query: Query, stream: Stream, replay: Replay, least: int = SMALL
+    spark: SparkSession,
+    query: Query,
+    stream: Stream,
+    replay: Replay,
+    least: int = SMALL,
+    read: Callable[[int], None] = lambda _: None,
 ) -> SlicedRun:
     """A run over replay files in a session that is there. ``least``: the fewest records of a slice."""
     memory = of_a_worker(spark)
-    tasks = spark.sparkContext.defaultParallelism
-    spark.conf.set("spark.sql.shuffle.partitions", str(tasks))  # Spark's own 200 take seconds
+    context = spark.sparkContext
+    tasks = context.defaultParallelism
     window = window_of(query, stream)
     if len(replay.splits) > 1 and has_ranges(replay.splits, [query], stream, window):
-        blocks = blocks_in_order(spark, replay.splits, memory)
+        blocks = blocks_in_order(context, replay.splits, memory)
         if blocks is not None:
             known = [piece for piece, _ in blocks]
             slicing = plan_slices(known, [query], stream, window, tasks, least)
             if not slicing.reason:
-                return RangesRun(spark, [query], stream, memory, slicing, blocks)
+                return RangesRun(context, [query], stream, memory, slicing, blocks, read)
+    spark.conf.set("spark.sql.shuffle.partitions", str(tasks))  # Spark's own 200 take seconds
     pieces = replay_pieces(spark, replay.splits, stream.schema, memory)
     return BatchRun(pieces, [query], stream, window, memory, tasks, least)
 
 
 @contextmanager
 def _running_spark(master: str | None, report: ReportProgress) -> Iterator[SparkSession]:
-    """A session, stopped at the end unless it was there before; its stages are reported, its errors plain."""
+    """A session, stopped at the end unless it was there before; its errors are plain."""
     with ExitStack() as stack:
         stack.enter_context(plain_errors())
         report(Progress("starting Spark", unit="tasks"))
@@ -65,5 +85,4 @@ def _running_spark(master: str | None, report: ReportProgress) -> Iterator[Spark
             spark = start_session(master)
             if own:
                 stack.callback(spark.stop)
-        stack.enter_context(reported_stages(spark, report))
         yield spark

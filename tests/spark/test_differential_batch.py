@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from skws.formats import Replay
+from skws.formats import BadRecordLog, Replay
 from skws.queries.results import moment, read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
 from skws.results.encoded import parsed
 from skws.results.model import Result
-from skws.spark.batch import RangesRun
+from skws.spark.ranges import RangesRun
 from skws.spark.replay import replay_run
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.ranking import RankingChoice, TopChoice
+from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.bounds import pattern_streams
@@ -43,12 +44,11 @@ def both(
     expected = list(search.results())
     replay = Replay.open(path, schema, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, least) as run:
-        assert list(run.bad_records()) == []
-        assert list(map(parsed, run.results())) == expected
+        assert list(map(parsed, run.results(BadRecordLog()))) == expected
         assert run.counts == search.counts
         assert search.counts.results > 10 or query.kind != KEYWORDS.kind
         if query.kind == PATTERN.kind:
-            assert run.count() == len(expected) > 10
+            assert sum(run.counted(BadRecordLog())) == len(expected) > 10
     return len(run.slicing.slices)
 
 
@@ -95,7 +95,7 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
     expected = list(search.results())
     replay = Replay.open(tmp_path / "r.jsonl", DIVIDED, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
-        found = list(map(parsed, run.results()))
+        found = list(map(parsed, run.results(BadRecordLog())))
         assert len(run.slicing.slices) > 1
         assert run.slicing.keys is not None
         assert run.counts == search.counts
@@ -136,8 +136,11 @@ def test_a_replay_in_order_is_read_where_it_is_searched(spark: SparkSession, tmp
     with replay_run(spark, search.standing, job.stream, replay, 20) as run:
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
-        assert [record.line for record in run.bad_records()] == [1, 301, 302, 701]
-        assert list(map(parsed, run.results())) == expected
+        bad = BadRecordLog(OnError.SKIP)
+        assert list(map(parsed, run.results(bad))) == expected
+        assert [record.line for record in bad.first] == [1, 301, 302, 701]
+        with pytest.raises(BadRecordsError, match=r"r.jsonl:1: "):
+            list(run.results(BadRecordLog()))
         assert run.counts == search.counts
     assert len(expected) > 10
 
@@ -191,7 +194,7 @@ def test_empty_and_single(spark: SparkSession, tmp_path: Path, count: int) -> No
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 1, count, 5))
     search = Search(Job.search("alpha -no", STREAMS, path, engine=EngineName.LOCAL, window=TimeWindow(30)))
     with replay_run(spark, search.standing, search.job.stream, search.replay) as run:
-        assert list(map(parsed, run.results())) == list(search.results())
+        assert list(map(parsed, run.results(BadRecordLog()))) == list(search.results())
         assert run.counts == search.counts
         assert run.counts.tuples == count
 
@@ -201,7 +204,7 @@ def test_tables_alone(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", TABLES, rows)
     search = Search(Job.search("alpha", TABLES, path, engine=EngineName.LOCAL, window=TimeWindow(30)))
     with replay_run(spark, search.standing, search.job.stream, search.replay) as run:
-        found = list(map(parsed, run.results()))
+        found = list(map(parsed, run.results(BadRecordLog())))
     assert found == list(search.results())
     assert len(found) > 2
     assert run.counts == search.counts
@@ -213,9 +216,9 @@ def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> N
     search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
-        everything = list(map(parsed, run.results()))
+        everything = list(map(parsed, run.results(BadRecordLog())))
         assert len(run.slicing.slices) > 1
-        assert list(map(parsed, islice(run.results(), 5))) == everything[:5]
+        assert list(map(parsed, islice(run.results(BadRecordLog()), 5))) == everything[:5]
     assert len(everything) > 5
 
 
@@ -226,9 +229,12 @@ def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_pat
     search = Search(Job.search("alpha", STREAMS, path, window=TimeWindow(30)))
     replay = Replay.open(path, STREAMS, split_bytes=500)
     with replay_run(spark, search.standing, search.job.stream, replay) as run:
-        bad = [(record.line, record.raw.strip()) for record in run.bad_records()]
-        assert bad == [(51, b"{nonsense"), (102, b"\xff\xfe")]
-        assert len(list(map(parsed, run.results()))) == 101
+        bad = BadRecordLog(OnError.SKIP)
+        assert len(list(map(parsed, run.results(bad)))) == 101
+    assert [(record.line, record.raw.strip()) for record in bad.first] == [
+        (51, b"{nonsense"),
+        (102, b"\xff\xfe"),
+    ]
 
 
 def test_a_pattern_is_counted_up_to_the_limit(spark: SparkSession, tmp_path: Path) -> None:

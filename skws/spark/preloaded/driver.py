@@ -17,10 +17,10 @@ from typing import Final
 from skws.spark.local_java import is_local
 
 # What Spark's processes are made of, and what of skws they load.
-LOADED: Final = (
+BATCH: Final = ("pyspark.daemon", "pyspark.worker", "skws.spark.batch", "skws.spark.ranges")
+LIVE: Final = (
     "pandas",
-    "pyspark.daemon",
-    "pyspark.worker",
+    *BATCH,
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
@@ -29,8 +29,6 @@ LOADED: Final = (
     "skws.spark.streaming.shard_server",
     "skws.spark.streaming.processor",
     "skws.spark.streaming.reader",
-    "skws.spark.batch",
-    "skws.formats.jsonl_columns",
 )
 _NAMES: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _PATIENCE: Final = 2.0  # seconds
@@ -51,7 +49,7 @@ class PreloadedPython:
     removes, whatever becomes of this process.
     """
 
-    def __init__(self, loaded: Sequence[str] = LOADED) -> None:
+    def __init__(self, loaded: Sequence[str] = LIVE) -> None:
         folder = Path(tempfile.mkdtemp(prefix="skws-python-"))
         path = folder / "socket"
         self.program = folder / "python"
@@ -95,7 +93,7 @@ class PreloadedPython:
 
 
 @contextmanager
-def preloaded_python(master: str | None) -> Iterator[None]:
+def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[None]:
     """A Spark that is started inside forks its Python processes, where it runs on this machine alone.
 
     Elsewhere, and where the user has named a Python or Spark runs already, nothing is changed. For a
@@ -110,7 +108,7 @@ def preloaded_python(master: str | None) -> Iterator[None]:
     ):
         yield
         return
-    python = PreloadedPython()
+    python = PreloadedPython(loaded)
     os.environ.update(dict.fromkeys(_NAMES, str(python.program)))
     try:
         yield

@@ -1,0 +1,105 @@
+"""Files in order of time, answered by parallel tasks that read what they search.
+
+    look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
+
+No record moves, and Spark plans no SQL: every task is a job by itself. So the driver has the results of the
+first slices while tasks search later ones, and Java loads a third less until the first of them.
+
+Docs: ``docs/architecture/spark.md``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from pyspark import RDD, SparkContext
+
+from skws.formats.files import Split
+from skws.formats.jsonl_order import TimedBlock, timed_blocks
+from skws.memory import MemoryShare
+from skws.queries.keywords.collector import freeze_loaded_objects
+from skws.queries.ranges import Blocks, SliceRanges, blocks_of
+from skws.queries.slice_tasks import Emitted, SlicedRun, search_range
+from skws.queries.slices import Slicing
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+
+_AHEAD: Final = 2  # jobs for each task that runs at a time; their results are in memory
+
+A = TypeVar("A")
+M = TypeVar("M")
+
+
+class RangesRun(SlicedRun):
+    """Keywords over files in order of time: each slice is read where it is searched."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        queries: Sequence[Query],
+        stream: Stream,
+        memory: MemoryShare,
+        slicing: Slicing,
+        blocks: Blocks,
+        read: Callable[[int], None],
+    ) -> None:
+        super().__init__(read)
+        self.slicing = slicing
+        self._context = context
+        self._parts = [SliceRanges.of(one, blocks) for one in slicing.slices]
+        self._asked = tuple(queries), stream
+        self._memory = memory
+
+    def _searched(self, *, counting: bool) -> Iterator[list[Emitted]]:
+        assert not counting  # noqa: S101 - patterns are searched in pieces
+        asked = self._asked
+
+        def search(part: SliceRanges) -> Iterator[Emitted]:
+            return search_range(part, *asked)
+
+        return in_turn(_tasks(self._context, search, self._parts, self._memory))
+
+
+def blocks_in_order(context: SparkContext, splits: Sequence[Split], memory: MemoryShare) -> Blocks | None:
+    """The blocks of files of JSON lines, looked at by a task a split; None unless they are in order."""
+
+    def look(split: Split) -> Iterator[list[TimedBlock] | None]:
+        yield timed_blocks(split)
+
+    return blocks_of(zip(splits, _tasks(context, look, splits, memory).collect(), strict=True))
+
+
+def in_turn(tasks: RDD[M]) -> Iterator[list[M]]:
+    """What each task gives, in their order, while others run: a job of Spark each."""
+    context, tag = tasks.context, f"skws-{uuid4().hex}"
+    with ThreadPoolExecutor(context.defaultParallelism, "jobs", context.addJobTag, (tag,)) as pool:
+        jobs: deque[Future[list[M]]] = deque()
+        try:
+            for number in range(tasks.getNumPartitions()):
+                jobs.append(pool.submit(context.runJob, tasks, iter, [number]))
+                if len(jobs) > _AHEAD * context.defaultParallelism:
+                    yield jobs.popleft().result()
+            while jobs:
+                yield jobs.popleft().result()
+        except BaseException:  # of a job, an interrupt, or who takes no more of it
+            pool.shutdown(wait=False, cancel_futures=True)
+            context.cancelJobsWithTag(tag)
+            raise
+
+
+def _tasks(
+    context: SparkContext, task: Callable[[A], Iterator[M]], arguments: Sequence[A], memory: MemoryShare
+) -> RDD[M]:
+    """A task for each argument."""
+
+    def run(given: Iterable[A]) -> Iterator[M]:
+        with memory.kept():
+            for one in given:
+                yield from task(one)
+        freeze_loaded_objects()
+
+    return context.parallelize(arguments, len(arguments)).mapPartitions(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +16,8 @@ import aiohttp
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SECONDS = 90
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""Codes of a terminal between texts."""
 _KEPT = {"Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent"}
 
 
@@ -93,7 +96,7 @@ class Browser:
 
     async def shows(self, text: str) -> None:
         async with asyncio.timeout(SECONDS):
-            while text not in self.seen:
+            while text not in ESCAPES.sub("", self.seen):  # a line may come in pieces
                 await asyncio.sleep(0.05)
 
 

@@ -20,6 +20,7 @@ from yarl import URL
 
 from skws.hosts import LOOPBACK, asks_for, host_name
 from skws.movie_stream import movie_files
+from tests.browser import ESCAPES
 from tests.tui.ui import SPEED, free_port, scenario
 
 SECONDS = 60
@@ -189,9 +190,6 @@ async def test_a_socket_is_for_the_page_of_this_server(served: Served) -> None:
     assert await refused(plain.with_query(token=served.token), Origin=served.origin) == 403
 
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
 class Page:
     """What a browser does over the socket. ``seen``: all that the terminal was sent."""
 
@@ -209,11 +207,13 @@ class Page:
 
     async def shows(self, text: str) -> None:
         async with asyncio.timeout(SECONDS):
-            width = 120
-            while text not in _ESCAPES.sub("", self.seen):  # a line may come in pieces
-                await asyncio.sleep(0.5)
-                width = 241 - width  # has all drawn, not what has changed alone
-                await self._socket.send_str(json.dumps(["resize", {"width": width, "height": 36}]))
+            tries = 0
+            while text not in ESCAPES.sub("", self.seen):  # a line may come in pieces
+                await asyncio.sleep(0.05)
+                tries += 1
+                if tries % 10 == 0:  # has all drawn, not what has changed alone
+                    size = {"width": 120 + tries // 10 % 2, "height": 36}
+                    await self._socket.send_str(json.dumps(["resize", size]))
 
 
 @asynccontextmanager

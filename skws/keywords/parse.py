@@ -18,6 +18,7 @@ from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.comparison import Op
 from skws_schema.errors import QueryError
+from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Schema
 
 MAX_SLOTS: Final = 8
@@ -39,6 +40,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         raise QueryError(
             f"a query may have {MAX_CHARACTERS:,} characters at most; this one has {len(text):,}"
         )
+    schema = nameable(schema)
     reader = _Reader(text, schema, match_names=match_names)
     groups = [_read_part(reader, schema, part) for part in parts(text)]
     _check(reader, text)

@@ -61,11 +61,20 @@ def why_apart(
     slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int], where: str = ""
 ) -> list[str]:
     """A line for each slot that no tuple satisfies, with a similar one of ``words`` (folded)."""
-    near = {slot: similar(slot, words) for slot, count in zip(slots, counts, strict=True) if not count}
+    return why_missing(meant_for(slots, counts, words), where)
+
+
+def why_missing(meant: Mapping[str, str], where: str = "") -> list[str]:
+    """A line for each slot of ``meant_for``."""
     return [
-        f"0 tuples{where} match {slot.text!r}" + (f"; did you mean {other!r}?" if other else "")
-        for slot, other in near.items()
+        f"0 tuples{where} match {text!r}" + (f"; did you mean {other!r}?" if other else "")
+        for text, other in meant.items()
     ]
+
+
+def meant_for(slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int]) -> dict[str, str]:
+    """The texts of slots that no tuple satisfies, each with what ``similar`` gives."""
+    return {slot.text: similar(slot, words) for slot, count in zip(slots, counts, strict=True) if not count}
 
 
 def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:

@@ -22,6 +22,7 @@ from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
 from skws.keywords.highlight import Span, highlight
 from skws.keywords.parse import parse_query
+from skws.keywords.suggest import why_missing
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
 from skws.serve.bodies import MOST_ANSWER, Fault, SavedBodies, SavedBody, SearchBody, StrictRoute
@@ -32,7 +33,7 @@ from skws.serve.measures import Measures
 from skws.serve.page import add_page
 from skws.serve.saved import SavedSearch
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
-from skws.spec.query import KEYWORDS, TOP, WINDOWED
+from skws.spec.query import KEYWORDS, TOP, WINDOWED, corrected
 from skws.spec.ranking import RankingChoice
 from skws_schema.deadline import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
@@ -176,6 +177,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             )
             break
         results.append(orjson.Fragment(text))
+    meant = {typed: other for typed, other in found.missing.items() if other}
     seconds = perf_counter() - began
     served.measures.searched(seconds)
     return orjson.dumps(
@@ -185,7 +187,8 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "found": found.found,
             "complete": found.complete,
             "max_size": found.size,
-            "notes": [*notes, *found.missing],
+            "notes": [*notes, *why_missing(found.missing)],
+            "meant": corrected(body.query, meant) if meant else "",
             "seconds": round(seconds, 6),
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import dumps
@@ -148,6 +149,14 @@ class Query:
     def answers_like(self, other: Query) -> bool:
         """True if both queries give the same results, whatever their names and tags."""
         return replace(self, name="", tag="") == replace(other, name="", tag="")
+
+
+def corrected(text: str, meant: Mapping[str, str]) -> str:
+    """The text of a query with what was meant in place of keywords as they were typed."""
+    for typed, other in meant.items():
+        literal = other.replace("\\", r"\\")
+        text = re.sub(rf"(?<!\w){re.escape(typed)}(?!\w)", literal, text, flags=re.IGNORECASE)
+    return text
 
 
 def ranking_options(ranking: RankingChoice) -> dict[str, str]:

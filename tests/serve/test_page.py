@@ -98,6 +98,20 @@ async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], tmp_path:
 
 
 @scenario
+async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+    schema, stream = shopping
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+        async with page(served, tmp_path) as opened:
+            await opened.type("ada LAMPP")
+            await opened.press("Enter", 13, "\r")
+            await opened.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
+            await picture(opened, "meant")
+            await opened.run("document.querySelector('#empty button').click()")
+            await opened.until(f"{ITEMS} === 2")
+            assert await opened.run("document.getElementById('query').value") == "ada lamp"
+
+
+@scenario
 async def test_a_fault_is_told(shopping: tuple[Path, Path], tmp_path: Path) -> None:
     schema, stream = shopping
     with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:

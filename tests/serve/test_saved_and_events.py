@@ -56,6 +56,7 @@ def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Cli
     pair(folder, "hopper", "keyboard")
     until(lambda: found(client, "hopper keyboard")["found"])
     told = found(client, "hoper keyboard , the")
+    assert told["meant"] == "hopper keyboard , the"
     assert told["found"] == 0
     assert [note.split(":")[0] for note in told["notes"]] == [
         "not searched, as too common or no words",

@@ -6,7 +6,7 @@ smallest results come first (``SIZES``): larger ones are not looked for once non
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from msgspec.structs import replace as struct_replace
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.keywords.suggest import why_apart
+from skws.keywords.suggest import meant_for
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
@@ -49,15 +49,15 @@ TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 class Searched(NamedTuple):
     """The best results, best first. ``found``: how many there are, of at most ``size`` tuples.
 
-    Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``missing``: a
-    line for each keyword that no tuple has, if nothing was found.
+    Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``missing``: the
+    keywords that no tuple has, if nothing was found, each with a similar one or nothing.
     """
 
     results: list[Result]
     found: int
     size: int
     complete: bool
-    missing: tuple[str, ...] = ()
+    missing: Mapping[str, str] = {}
 
 
 class LiveSearch:
@@ -94,9 +94,9 @@ class LiveSearch:
         finally:
             self._scoring.remove(query)
 
-    def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> tuple[str, ...]:
+    def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> Mapping[str, str]:
         counts = _carrying(plan, bitmaps)
-        return () if all(counts) else tuple(why_apart(plan.query.slots, counts, self.words.vocabulary()))
+        return {} if all(counts) else meant_for(plan.query.slots, counts, self.words.vocabulary())
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
         """The tuples with keywords; from now on the results of the query are scored."""

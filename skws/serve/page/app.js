@@ -65,7 +65,7 @@ async function search({ again = false } = {}) {
     if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
     if (fresh) parts.push(`${fresh} new`);
     say([...parts, ...found.notes].join(" · "));
-    at("empty").textContent = "Nothing that is alive has all of these keywords.";
+    at("empty").replaceChildren("Nothing that is alive has all of these keywords. ", ...suggestion(found.meant));
     at("search-fault").textContent = "";
   } catch (error) {
     if (mine !== number) return;
@@ -77,6 +77,17 @@ async function search({ again = false } = {}) {
     }
     fault("search-fault", error);
   }
+}
+
+// A button that searches for what was meant, if a similar word is known.
+function suggestion(meant) {
+  if (!meant) return [];
+  const take = () => {
+    at("query").value = meant;
+    at("query").focus();
+    search();
+  };
+  return ["Did you mean ", element("button", { class: "plain", type: "button", onclick: take }, meant), "?"];
 }
 
 function refresh() {

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skws.spec.query import WINDOW, Query
+from skws.spec.query import WINDOW, Query, corrected
 from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window
@@ -139,10 +139,7 @@ class Analysis:
     def corrected(self) -> str:
         """The text with the suggested words in place of unknown ones."""
         prefix, text = self.text[: self.start], self.text[self.start :]
-        for slot in self.slots:
-            if slot.meant:
-                text = re.sub(re.escape(slot.text), slot.meant, text, flags=re.IGNORECASE)
-        return prefix + text
+        return prefix + corrected(text, {slot.text: slot.meant for slot in self.slots if slot.meant})
 
 
 def last_word(text: str) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from skws.keywords.query import KeywordQuery
 from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
-from skws.results.model import Joins, Op, Result, ResultTuple
+from skws.results.model import Joins, Made, Op, Result, ResultTuple
 from skws.results.names import Named
 from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table
@@ -324,9 +324,9 @@ class _Parts:
             (each.places, each.ordered, shown.brought(rows.queries.take(each.places), each.bitmaps))
             for each in groups
         ]
-        self._made: list[tuple[str, tuple[ResultTuple, ...], Joins]] = []
+        self._made: list[Made] = []
 
-    def of(self, row: int) -> tuple[str, tuple[ResultTuple, ...], Joins]:
+    def of(self, row: int) -> Made:
         """The network, tuples and joins of one."""
         alike = self._alike
         if alike is not None:
@@ -334,9 +334,7 @@ class _Parts:
             self._alike = None
         return self._made[row]
 
-    def _make(
-        self, alike: Sequence[tuple[Ints, Ints, Ints]]
-    ) -> list[tuple[str, tuple[ResultTuple, ...], Joins]]:
+    def _make(self, alike: Sequence[tuple[Ints, Ints, Ints]]) -> list[Made]:
         rows, outlines = self._rows, self._readings.some(self._rows.networks)
         tuples = np.empty(len(outlines), dtype=object)
         for (places, _, _), made in zip(alike, self._tuples(alike), strict=True):

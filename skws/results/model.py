@@ -154,16 +154,19 @@ class Place(Struct, frozen=True, gc=False):
 
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
+Made: TypeAlias = tuple[str, tuple[ResultTuple, ...], Joins]
+"""The network, tuples and joins of a result."""
 
 
 class Parts(Protocol):
     """What results that were found together are made of; may be asked for in any thread."""
 
-    def of(self, row: int) -> tuple[str, tuple[ResultTuple, ...], Joins]:
-        """The network, tuples and joins of one."""
+    def of(self, row: int) -> Made:
+        """Those of one."""
 
 
 _LATER: Final = ("_network", "_tuples", "_joins")
+_MADE: Final = 5  # fields before these
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):
@@ -187,7 +190,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     id: str
     start: float | None
     end: float | None
-    _network: str | Parts
+    _network: str | Parts | Made
     _tuples: tuple[ResultTuple, ...] | int
     _joins: Joins
     snapshot: bool = False
@@ -212,17 +215,22 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         """Its joins."""
         return self._made()[2]
 
-    def _made(self) -> tuple[str, tuple[ResultTuple, ...], Joins]:
-        if self._network.__class__ is not str:
-            network, tuples, joins = self._network.of(self._tuples)  # type: ignore[union-attr,arg-type]
-            force_setattr(self, "_network", network)
-            force_setattr(self, "_tuples", tuples)
-            force_setattr(self, "_joins", joins)
-        return self._network, self._tuples, self._joins  # type: ignore[return-value]  # as they are made now
+    def _made(self) -> Made:
+        made = self._network
+        if isinstance(made, str):
+            return made, self._tuples, self._joins  # type: ignore[return-value]  # not a row
+        if not isinstance(made, tuple):
+            made = made.of(self._tuples)  # type: ignore[arg-type]  # a row
+            # At once, as other threads may ask as well; kept results let the others of their batch go.
+            force_setattr(self, "_network", made)
+        return made
 
     def _values(self) -> tuple[Any, ...]:
-        self._made()
-        return tuple([getattr(self, name) for name in self.__struct_fields__])
+        names = self.__struct_fields__
+        before, after = (
+            [getattr(self, name) for name in some] for some in (names[:_MADE], names[_MADE + 3 :])
+        )
+        return (*before, *self._made(), *after)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
@@ -232,11 +240,8 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def __repr__(self) -> str:
         pairs = zip(self.__struct_fields__, self._values(), strict=True)
-        shown = (f"{name.lstrip('_')}={value!r}" for name, value in pairs)
+        shown = (f"{name.removeprefix('_')}={value!r}" for name, value in pairs)
         return f"Result({', '.join(shown)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Result, self._values()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +12,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords import operator, shared_queries
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
@@ -59,6 +61,38 @@ def test_queries_are_moved_when_they_are_many(
     assert found > 50
     assert {q.plan.query.text for q in together._operator.queries.values()} == {"alpha !plain.x=1"}
     assert not len(alone._operator._shared)
+
+
+@pytest.mark.parametrize("evaluator", [EvaluatorName.DELTA, EvaluatorName.MESH])
+def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
+    """In another thread, once their tuples are purged and their queries are gone."""
+    random = Random(1)
+    stream = rows(random, 200, 3, [0, 1])
+    window = TimeWindow(4)
+    found: list[list[Result]] = []
+    expected: list[bytes] = []
+    for at_once in (True, False):
+        engine = ColumnarEngine(DENSE, window)
+        for text in TEXTS[:4]:
+            engine.add(Plan(DENSE, parse_query(text, DENSE), window, 3, evaluated_by=evaluator))
+        some: list[Result] = []
+        for begin in range(0, len(stream), 20):
+            for result in engine.process(stream[begin : begin + 20]):
+                if at_once:
+                    expected.append(result.to_json())
+                some.append(result)
+        for text in TEXTS[:4]:
+            engine.remove(text)
+        found.append(some)
+    early, late = found
+    with ThreadPoolExecutor(4) as threads:
+        parts = threads.map(lambda one: [each.to_json() for each in one], [late] * 4)
+        assert all(part == expected for part in parts)
+    assert len(expected) > 50
+    assert late == early
+    assert list(map(repr, late)) == list(map(repr, early))
+    assert list(map(hash, late)) == list(map(hash, early))
+    assert [Result.from_dict(result.to_dict()) for result in late] == late
 
 
 @pytest.mark.parametrize(

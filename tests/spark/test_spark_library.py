@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import skws
 import skws.spark
+from skws.spark.local_java import LIGHT_JAVA
 from skws_schema.errors import QueryError, UsageError
 from tests.places import ROOT
 from tests.test_library import SHOP
@@ -134,7 +136,7 @@ def test_over_spark_connect(tmp_path: Path) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         from pyspark.sql import SparkSession
 
-        spark = SparkSession.builder.remote("local[1]").getOrCreate()
+        spark = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false").getOrCreate()
         import skws.spark
         from tests.spark.test_spark_library import SHOP, shop
 
@@ -159,6 +161,7 @@ def test_over_spark_connect(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         cwd=ROOT,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": LIGHT_JAVA},
         capture_output=True,
         text=True,
         timeout=600,

@@ -71,7 +71,7 @@ def test_a_python_without_skws_is_told_so() -> None:
 def test_a_search_on_this_machine(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     search = ("search", "tarantino", "travolta", "-s", MOVIES / "schema.yaml", "-r", MOVIES / "replay.jsonl")
-    submitted("local[2]", *search, "-f", "jsonl", "-o", out)
+    submitted("local[2]", *search, "-f", "jsonl", "-o", out, options=("--driver-java-options", LIGHT_JAVA))
     local = ran(sys.executable, "-m", "skws", *search, "-f", "jsonl", "--engine", "local")
     assert out.read_text() == local.stdout != ""
 

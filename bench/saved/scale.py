@@ -90,6 +90,8 @@ def _load(tuples: int) -> list[RecordBatch]:
 def _one_by_one(session: Session) -> tuple[tuple[float, float], tuple[float, float]]:
     rng = random.Random(7)
     more, less = [], []
+    while session.prepare_searches(1_000):  # as a server does while nothing comes
+        pass
     for place in range(_ONE_MORE):
         query = Query(" ".join(rng.sample(WORDS, 2))).named(f"one more {place}", HEAVY.max_size)
         begun = perf_counter()

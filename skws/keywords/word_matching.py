@@ -16,11 +16,13 @@ from skws.keywords.joint import PredicateTable
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, KeywordQuery, Slot
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
 from skws_schema.model import Schema
 
-_FEW: Final = 8  # words that are looked for without analysing every text
+FEW: Final = 8
+"""Words that are looked for without analysing every text."""
 
 
 class WordMatching:
@@ -99,22 +101,23 @@ def words_of(schema: Schema, words: Mapping[int, Slot], rows: Rows) -> tuple[Int
     """As ``WordMatching.of``, for words that are looked for once."""
     if not words:
         return NOTHING, NOTHING
-    if len(words) > _FEW:
+    if len(words) > FEW:
         matching = WordMatching(schema)
         matching.add(words)
         return matching.of(rows)
-    matcher = Matcher(KeywordQuery("", tuple(words.values())), schema)
-    found = KeywordMatching.only(0, matcher).of(rows)
-    carrying = [(found.bitmap >> bit & 1).astype(bool) for bit in range(len(words))]
-    return (
-        np.concatenate([NOTHING, *(found.tuple[each] for each in carrying)]),
-        np.concatenate(
-            [
-                NOTHING,
-                *(
-                    np.full(each.sum(), word, dtype=np.int64)
-                    for word, each in zip(words, carrying, strict=True)
-                ),
-            ]
-        ),
-    )
+    return spread(KeywordMatching.only(0, matcher_of(schema, words)).of(rows), words)
+
+
+def matcher_of(schema: Schema, words: Mapping[int, Slot]) -> Matcher:
+    """A matcher of at most FEW words."""
+    return Matcher(KeywordQuery("", tuple(words.values())), schema)
+
+
+def spread(found: KeywordBitmaps, words: Mapping[int, Slot]) -> tuple[Ints, Ints]:
+    """What a matcher of words finds, as (tuple, word)."""
+    tuples, parts = [NOTHING], [NOTHING]
+    for bit, word in enumerate(words):
+        carrying = np.flatnonzero(found.bitmap >> bit & 1)
+        tuples.append(found.tuple.take(carrying))
+        parts.append(np.full(len(carrying), word, dtype=np.int64))
+    return np.concatenate(tuples), np.concatenate(parts)

@@ -79,27 +79,28 @@ class LiveWords:
         self._rows: dict[Place, defaultdict[str, array[int]]] = {}  # by word: numbers of texts, and how often
         self._slots: Ints = NOTHING  # by number of text; negative if its tuple is gone
         self._lengths: Ints = NOTHING  # by number of text
-        self._covered = 0  # slots whose rows are known
+        self.covered = 0
+        """The first slots, whose rows are known."""
 
     def behind(self, size: int) -> bool:
         """Whether there are rows of ``size`` live tuples that are not known yet."""
-        return self._covered < size
+        return self.covered < size
 
     def catch_up(self, size: int, most: int | None = None) -> None:
         """Learn the rows up to slot ``size``, at most so many. Raises TimeLimitError between them."""
-        end = size if most is None else min(size, self._covered + most)
-        while self._covered < end:
+        end = size if most is None else min(size, self.covered + most)
+        while self.covered < end:
             check()
-            until = min(end, self._covered + _PIECE)
-            self._learn(self._covered, until)
-            self._covered = until
+            until = min(end, self.covered + _PIECE)
+            self._learn(self.covered, until)
+            self.covered = until
 
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; those with negative ones are gone."""
         there = self._slots >= 0
         self._slots[there] = slots[self._slots[there]]
-        self._covered = int((slots[: self._covered] >= 0).sum())
-        if len(self._slots) > _ANEW * (self._covered + _PIECE):
+        self.covered = int((slots[: self.covered] >= 0).sum())
+        if len(self._slots) > _ANEW * (self.covered + _PIECE):
             self._begin()
 
     def vocabulary(self) -> Vocabulary:

@@ -161,7 +161,7 @@ class KeywordOperator:
 
     def add_shared(self, plans: Mapping[int, Plan]) -> Partials:
         """Answer queries by the mesh for all from now on; gives their results that are alive."""
-        return self._truly_joined(self._shared.add(plans, self.known.rows))
+        return self._truly_joined(self._shared.add(plans, self.known.rows, self.searches.words))
 
     def add(
         self,

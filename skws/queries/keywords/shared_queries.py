@@ -14,7 +14,9 @@ from skws.data.batch import Rows
 from skws.keywords.conditions import satisfied
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
-from skws.keywords.word_matching import WordMatching, words_of
+from skws.keywords.word_matching import FEW, WordMatching, matcher_of, spread, words_of
+from skws.queries.keywords.live_words import LiveWords
+from skws_mesh.columnar.columns import Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.joins import DeltaJoins, WordQuery
@@ -82,16 +84,32 @@ class SharedQueries:
     def mesh(self) -> DeltaJoins:
         return self._mesh
 
-    def add(self, plans: Mapping[int, Plan], rows: Rows) -> Partials:
-        """Answer queries from now on, given the live rows by slot; gives their results that are alive."""
+    def add(self, plans: Mapping[int, Plan], rows: Rows, index: LiveWords) -> Partials:
+        """Answer queries from now on, given the live rows by slot; gives their results that are alive.
+
+        ``index``: the words of the first live rows.
+        """
         new: dict[int, Slot] = {}
         asked = {number: self._asked(plan, new) for number, plan in plans.items()}
         self._matching.add(new)
-        slots, words = words_of(self._schema, new, rows)
+        slots, words = self._carrying(new, rows, index)
         added = {number: SharedQuery(self._mesh, plan) for number, plan in plans.items()}
         self.queries |= added
         self._conditioned |= {number for number, query in added.items() if query.conditions}
         return self._satisfying(self._mesh.add(asked, slots, words))
+
+    def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
+        """The live tuples with new words: by the index, and by the texts that it does not cover."""
+        indexed = (
+            index.label(0, matcher_of(self._schema, new), index.covered) if 0 < len(new) <= FEW else None
+        )
+        if indexed is None:
+            return words_of(self._schema, new, rows)
+        slots, words = spread(indexed.bitmaps, new)
+        if index.covered == len(rows):
+            return slots, words
+        others, its = words_of(self._schema, new, rows.taken(slice(index.covered, None)))
+        return np.concatenate([slots, others + index.covered]), np.concatenate([words, its])
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""

@@ -53,6 +53,8 @@ def test_trees(window: Window, at_once: int, seed: int, monkeypatch: pytest.Monk
         for text in gone:
             by_mesh.remove(text)
             by_joins.remove(text)
+        if rng.random() < 0.5:  # new words are then looked for in the index of the first live tuples
+            by_joins.prepare_searches(rng.choice([3, 1000]))
         added = [
             lines(engine.add_all({text: plans[text] for text in come}))
             for engine, plans in ((by_mesh, meshed), (by_joins, joined))

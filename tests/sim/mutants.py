@@ -412,7 +412,7 @@ _mutant(
 _mutant(
     "handed-over-twice",
     "a micro-batch that Spark repeats is put into the outbox again",
-    (f"{_SPARK}.output_queue:OutputQueue.put", "if output.number == self._outbox.last:", "if False:"),
+    (f"{_SPARK}.output_committer:OutputCommitter.put", "if output.number == self._outbox.last:", "if False:"),
     host="spark",
 )
 _mutant(

@@ -6,18 +6,17 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from skws.jobs.control import Command
 from skws.spark.streaming.command_file import commands_between
 from skws.spark.streaming.command_log import Register
-from skws.spark.streaming.output_log import Output, OutputLog
-from skws.spark.streaming.output_queue import OutputQueue
+from skws.spark.streaming.output_log import Output
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request
+from tests.spark.streaming.committers import committer
 
 COUNT = 12
 
@@ -26,13 +25,8 @@ def told(number: int) -> Output:
     return Output(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"\n")])
 
 
-def queue(folder: Path, committed: int = 0) -> tuple[OutputQueue, list[Output]]:
-    made = OutputQueue(OutputLog(folder, "run", segment_bytes=300), Event())
-    return made, list(made.left(committed))
-
-
 def filled(folder: Path) -> list[Path]:
-    made, _ = queue(folder)
+    made, _ = committer(folder)
     for number in range(1, COUNT + 1):
         made.put(told(number))
     made.close()
@@ -44,7 +38,7 @@ def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path,
     """By the next process; nothing is written behind half a batch."""
     for after in range(1, 5):
         folder = tmp_path / str(after)
-        made, found = queue(folder)
+        made, found = committer(folder)
         number = 1
         while number <= COUNT:
             with pytest.MonkeyPatch.context() as patch:
@@ -55,12 +49,12 @@ def test_batches_that_a_full_disk_broke_off_are_put_in_once_more(tmp_path: Path,
                     continue
             assert disk.hit
             made.close()
-            made, found = queue(folder)
+            made, found = committer(folder)
             assert found == [told(n) for n in range(1, len(found) + 1)]
             made.put(told(number))
             number += 1
         made.close()
-        assert queue(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
+        assert committer(folder)[1] == [told(n) for n in range(1, COUNT + 1)]
 
 
 def test_any_damage_to_an_outbox_is_refused_or_its_last_batch_is_missed(tmp_path: Path) -> None:
@@ -91,7 +85,7 @@ def test_any_damage_to_an_outbox_is_refused_or_its_last_batch_is_missed(tmp_path
 def refused(folder: Path) -> str:
     """Why an outbox is, at its start or by the batch that is next for Spark; what it gives is right."""
     try:
-        made, found = queue(folder)
+        made, found = committer(folder)
         assert found == [told(n) for n in range(1, len(found) + 1)]
         made.put(told(COUNT + 1))
     except StateError as error:
@@ -111,23 +105,22 @@ def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
 def test_batches_that_are_gone_from_the_front_are_missed(tmp_path: Path) -> None:
     filled(tmp_path)[0].unlink()
     with pytest.raises(StateError, match=r"damaged \(micro-batch 3 is missing\)"):
-        queue(tmp_path, committed=2)
+        committer(tmp_path, committed=2)
 
 
 def test_a_checkpoint_of_sparks_that_is_gone_is_refused(tmp_path: Path) -> None:
     """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
     filled(tmp_path)
-    made, _ = queue(tmp_path, committed=COUNT)
+    made, _ = committer(tmp_path, committed=COUNT)
     with pytest.raises(StateError, match=r"damaged \(Spark comes to micro-batch 1, it holds 12\)"):
         made.put(told(1))
 
 
 def test_a_sink_that_knows_a_later_batch_is_heeded(tmp_path: Path) -> None:
     filled(tmp_path)
-    made, _ = queue(tmp_path)
-    made.check(COUNT)
+    committer(tmp_path, held=COUNT)
     with pytest.raises(StateError, match=r"damaged \(of 13 micro-batches it knows 12\)"):
-        made.check(COUNT + 1)
+        committer(tmp_path, held=COUNT + 1)
 
 
 def registered(path: Path, least: dict[str, int] | None = None) -> Register:

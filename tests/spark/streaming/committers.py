@@ -1,0 +1,37 @@
+"""A committer whose sinks are a list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from skws.jobs.clock import StoppableClock
+from skws.spark.streaming.output_committer import OutputCommitter
+from skws.spark.streaming.output_log import Output, OutputLog
+
+
+class Taking:
+    """In place of ``OutputMerger``: what the sinks get."""
+
+    def __init__(self) -> None:
+        self.taken: list[Output] = []
+        self.full = False
+        self.delivered = 0
+        self.delivery = SimpleNamespace(flush=lambda: None, every=1.0)
+
+    def take(self, output: Output, *, again: bool = False) -> None:
+        del again
+        self.taken.append(output)
+        self.delivered = output.number
+
+
+def committer(
+    folder: Path, committed: int = 0, clock: StoppableClock | None = None, *, held: int = 0, size: int = 300
+) -> tuple[OutputCommitter, list[Output]]:
+    """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
+    merger = Taking()
+    checkpoint = SimpleNamespace(committed=lambda: committed, commit=lambda *_: None)
+    place: Any = SimpleNamespace(checkpoint=checkpoint, outbox=lambda: OutputLog(folder, "run", size))
+    made = OutputCommitter(place, merger, clock or StoppableClock(), held)  # type: ignore[arg-type]
+    return made, merger.taken

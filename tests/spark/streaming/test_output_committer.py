@@ -1,0 +1,89 @@
+"""Results of batches between the job and slow sinks: delayed, never lost or repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from skws.jobs.clock import StoppableClock
+from skws.spark.streaming.output_committer import AHEAD, OutputCommitter
+from skws.spark.streaming.output_log import Output
+from tests.spark.streaming.committers import committer
+
+PATIENCE = 20.0
+
+
+def told(number: int) -> Output:
+    return Output(number, [(0, 0, b"{}")])
+
+
+def numbers(outputs: list[Output]) -> list[int]:
+    return [one.number for one in outputs]
+
+
+def ahead(made: OutputCommitter) -> Thread:
+    """The job's thread, which gives one batch more than may wait."""
+    for number in range(1, AHEAD + 1):
+        made.put(told(number))
+    thread = Thread(target=made.put, args=[told(AHEAD + 1)], daemon=True)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    return thread
+
+
+def test_sinks_that_are_slow_hold_the_job_up(tmp_path: Path) -> None:
+    made, taken = committer(tmp_path)
+    thread = ahead(made)
+    assert made.deliver()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    made.deliver_rest()
+    assert numbers(taken) == list(range(1, AHEAD + 2))
+    assert not made.deliver()
+    made.close()
+
+
+@pytest.mark.parametrize("end", ["stopping", "stop_waiting"])
+def test_an_end_lets_the_job_go_and_the_next_start_has_what_waited(tmp_path: Path, end: str) -> None:
+    clock = StoppableClock()
+    made, taken = committer(tmp_path, clock=clock)
+    ways: dict[str, Callable[[], None]] = {"stopping": clock.stopping.set, "stop_waiting": made.stop_waiting}
+    thread = ahead(made)
+    ways[end]()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    made.deliver_rest()
+    assert numbers(taken) == list(range(1, AHEAD + 1))
+    made.close()
+    _, left = committer(tmp_path, committed=3)
+    assert numbers(left) == list(range(4, AHEAD + 2))
+
+
+def test_a_batch_that_the_job_repeats_is_passed_over(tmp_path: Path) -> None:
+    made, taken = committer(tmp_path, size=100)
+    for number in (1, 2, 2, 3):
+        made.put(told(number))
+        if number == 1:
+            made.deliver_rest()
+            made.commit()
+    made.deliver_rest()
+    assert numbers(taken) == [1, 2, 3]
+    made.close()
+    again, left = committer(tmp_path, committed=1)
+    assert numbers(left) == [2, 3]
+    for number in (3, 4):  # the third was in the outbox, though the job had not heard of it
+        again.put(told(number))
+    again.deliver_rest()
+    assert numbers(left) == [2, 3, 4]
+    # All was committed, and the outbox is empty: the job repeats its last batch all the same.
+    again.commit()
+    again.close()
+    last, left = committer(tmp_path, committed=4)
+    last.put(told(4))
+    last.deliver_rest()
+    assert left == []
+    last.close()

@@ -146,9 +146,6 @@ class JobListener(Protocol):
     def add(self, batch: RecordBatch) -> None:
         """Records of a micro-batch, once its results are written."""
 
-    def miss(self) -> None:
-        """Some records went by unseen: they came too fast."""
-
     def moved(self) -> None:
         """The job has moved to another instant: all that it gave before no longer holds.
 

@@ -175,6 +175,7 @@ class Client:
 
     def __init__(self, world: World, servers: dict[int, ShardServer], shard: int) -> None:
         self._world, self._servers, self._shard = world, servers, shard
+        self._sent: tuple[Any, ...] = ()
 
     def ask(self, *message: Any) -> Any:
         self._meet(gone=True)
@@ -184,6 +185,12 @@ class Client:
         answer = server.answer(pickle.loads(pickle.dumps(message)))
         self._meet(gone=False)
         return pickle.loads(pickle.dumps(answer))
+
+    def send(self, *message: Any) -> None:
+        self._sent = message
+
+    def answer(self) -> Any:
+        return self.ask(*self._sent)
 
     def close(self) -> None:
         pass
@@ -395,14 +402,24 @@ class SparkSimulation(LocalSimulation):
         self.generations: dict[int, Generation] = {}
         self.starts = self.opens = 0
         self._proposed: Entry | None = None
+        self._numbers: dict[int, int] = {}  # of batches of Spark, by the number of their last micro-batch
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        world, given_rows = self.world, FeedReader._rows
+        world, given_rows, given_again = self.world, FeedReader._rows, FeedReader.readBetweenOffsets
+        again = False
 
-        def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *given: Any, **named: Any) -> Any:
-            self._read(end, polled.batch.read, given[0], again=not named.get("left", False))
-            return given_rows(feed, start, end, polled, *given, **named)
+        def tapped(feed: FeedReader, start: Any, end: Any, polled: Any, *given: Any) -> Any:
+            self._read(end, polled.batch.read, given[0], again=again)
+            return given_rows(feed, start, end, polled, *given)
+
+        def repeated(feed: FeedReader, start: Any, end: Any) -> Any:
+            nonlocal again
+            again = True
+            try:
+                return given_again(feed, start, end)
+            finally:
+                again = False
 
         def seconds() -> float:
             return world.micros / 1e6
@@ -413,10 +430,12 @@ class SparkSimulation(LocalSimulation):
                 (processor, "ShardClient", lambda *given: self._spark().client(*given)),
                 (processor, "freeze_loaded_objects", lambda: None),
                 (reader, "Prefetch", Polling),
+                (reader, "_PART", 3),  # most batches of Spark are several micro-batches
                 (reader, "SystemClock", lambda: SimClock(world)),
                 (reader, "time", clocks),
                 (shard, "perf_counter", seconds),  # it is in what a shard gives, as text
                 (FeedReader, "_rows", tapped),
+                (FeedReader, "readBetweenOffsets", repeated),
                 (run_directory, "OutputLog", lambda folder, run: OutputLog(folder, run, _SEGMENT_BYTES)),
             ):
                 stack.enter_context(patch.object(where, name, double))
@@ -439,7 +458,9 @@ class SparkSimulation(LocalSimulation):
         """A micro-batch as the reader gives it; the same again if Spark repeats it."""
         bad = malformed(read.bad)
         letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
-        number, feed, to = end["sequence"], end["feed"], end["commands"]
+        if not again:
+            self._numbers[end["sequence"]] = len(self.model.batches) + 1
+        number, feed, to = self._numbers[end["sequence"]], end["feed"], end["commands"]
         entry = Entry(number, feed, to, commands, read.records, letters, len(bad))
         if not again:
             self._proposed = entry

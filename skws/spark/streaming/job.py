@@ -125,14 +125,17 @@ def _files(spark: SparkSession, url: str) -> tuple[Any, Any]:
 class ShardedJob:
     """The streaming query of a run, started again as long as it lasts; the layout of its shards may change.
 
-    Servers of the shards start with it, while Spark does.
+    Servers of the shards start with it, while Spark does. ``watched``: for an onlooker.
     """
 
-    def __init__(self, place: RunDirectory, wanted: Wanted, clock: StoppableClock, log: Log) -> None:
+    def __init__(
+        self, place: RunDirectory, wanted: Wanted, clock: StoppableClock, log: Log, *, watched: bool
+    ) -> None:
         self._place = place
         self._wanted = wanted
         self._clock = clock
         self._log = log
+        self._watched = watched
         self._query: RestartingQuery | None = None
         self.layout = place.layout or self._first()
         self._begin()
@@ -248,12 +251,16 @@ class ShardedJob:
             path, files = _files(spark, self._state(generation))
             files.delete(path, True)
         check_state(spark, state, last - layout.before)
-        reading = Reading(place.request, place.folder, self._name, layout, first, place.checkpoint.id)
+        run, watched = place.checkpoint.id, self._watched
+        reading = Reading(place.request, place.folder, self._name, layout, first, run, watched)
         session.dataSource.register(source_of(reading))
 
         def collect(outputs: DataFrame, batch: int) -> None:
             with brief_errors():
-                rows = [(row.shard, row.part, bytes(row.output)) for row in outputs.collect()]
+                columns = (
+                    column.to_pylist() for column in outputs.toArrow()
+                )  # rows are pickled byte by byte
+                rows = list(zip(*columns, strict=True))
             self._committer.put(Output(layout.before + batch + 1, in_order(rows)))
 
         return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -22,8 +23,14 @@ _NUMBER: Final = Struct("<Q")
 _SUFFIX: Final = ".out"
 
 
+RECORDS: Final = (1 << 31) - 1
+
+
 class Output(NamedTuple):
-    """What the shards gave for one micro-batch: rows of (shard, part, blob), in order."""
+    """What the shards gave for one batch of Spark: rows of (shard, part, blob), in order.
+
+    Part 0 of each micro-batch has the stats of a shard, RECORDS the records for an onlooker, others results.
+    """
 
     number: int
     rows: list[tuple[int, int, bytes]]
@@ -139,5 +146,5 @@ def _rows(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """By shard, then part."""
-    return sorted(rows, key=lambda row: row[:2])
+    """By shard, those of each as it gave them."""
+    return sorted(rows, key=itemgetter(0))

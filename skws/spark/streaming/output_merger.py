@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
 
-from skws.data.batch import NO_RECORDS
+from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.compressed import expanded
-from skws.jobs.control import Command
+from skws.data.packing import rejoined, unpacked
+from skws.jobs.control import Command, JobListener
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
 from skws.queries.results import encoded, moment
 from skws.results.model import LiveResult
 from skws.spark.streaming.micro_batch import BatchHeader
-from skws.spark.streaming.output_log import Output
+from skws.spark.streaming.output_log import RECORDS, Output
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND
@@ -29,16 +31,23 @@ class OutputMerger:
     """Takes batches in order. ``done`` hears which commands were carried out.
 
     ``full``: the limit of results is reached; ``ended``: so is the source's end.
-    ``last_number``: that of the last one. ``insight``: for an onlooker.
+    ``last_number``: that of the last one. ``onlooker``: sees the records behind their results, and what goes
+    on inside (``insight``).
     """
 
     def __init__(
-        self, request: Job, log: Log, gauges: Gauges, done: Callable[[tuple[Command, ...]], None]
+        self,
+        request: Job,
+        log: Log,
+        gauges: Gauges,
+        done: Callable[[tuple[Command, ...]], None],
+        onlooker: JobListener | None = None,
     ) -> None:
         self._request = request
         self._log = log
         self._gauges = gauges
         self._done = done
+        self._onlooker = onlooker
         self._delivery: SinkFanout | None = None
         self.table_letters: tuple[str, ...] = ()
         self.full = self.ended = False
@@ -60,7 +69,8 @@ class OutputMerger:
 
     def take(self, output: Output, *, again: bool = False) -> None:
         """One batch. ``again``: of an earlier process. Raises SinkError."""
-        stats = [orjson.loads(blob) for _, part, blob in output.rows if part == 0]
+        told = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
+        stats = [one for _, one in told]
         results = self._limited(results_of(output))
         heads = [BatchHeader.from_json(one["head"].encode()) for one in stats if "head" in one]
         letters = tuple(letter for head in heads for letter in head.letters)
@@ -74,9 +84,15 @@ class OutputMerger:
         self.delivery.write(output.number, results, letters)
         sinks = time.perf_counter() - began
         self.delivered = output.number
-        self._count(stats, results)
+        self._count(told, results)
+        if self._onlooker is not None:
+            for records in records_of(output):
+                self._onlooker.add(records)
         if heads and not again:
-            self._clocked(heads[0], max(one["seconds"] for one in stats), sinks)
+            engine: defaultdict[int, float] = defaultdict(float)
+            for shard, one in told:
+                engine[shard] += one["seconds"]
+            self._clocked(heads[0], max(engine.values()), sinks)
 
     def _clocked(self, head: BatchHeader, engine: float, sinks: float) -> None:
         """A batch is through; ``engine``: of the shard that took longest, in seconds."""
@@ -109,12 +125,11 @@ class OutputMerger:
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
 
-    def _count(self, stats: list[dict[str, Any]], results: list[LiveResult]) -> None:
+    def _count(self, told: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
         """Records are counted by all shards that see some of them alone, else by the first one."""
         self._gauges.delivered(NO_RECORDS, results)
         counters = self._gauges.counters
-        seen = [one for one in stats if "relations" in one]
-        for one in seen:
+        for one in (one for _, one in told if "relations" in one):
             if one["late_notice"] and not self._late_reported:
                 self._late_reported = True
                 self._log.warning("late", one["late_notice"])
@@ -126,12 +141,13 @@ class OutputMerger:
             counters["late"] += one["late"]
             if one["latest"] is not None:
                 self._gauges.event_time = max(one["latest"], self._gauges.event_time or one["latest"])
-        if stats:
-            self.live = sum(one["live"] for one in seen)
-            self.log_bytes = sum(one["log_bytes"] for one in seen)
-            self.operators = max(one["operators"] for one in stats)
-            self.waiting = sum(one["waiting"] for one in stats)
-            self.insight = ShardStats.of(stats) or self.insight
+        now = dict(told).values()  # the last of each shard
+        if now:
+            self.live = sum(one.get("live", 0) for one in now)
+            self.log_bytes = sum(one.get("log_bytes", 0) for one in now)
+            self.operators = max(one["operators"] for one in now)
+            self.waiting = sum(one["waiting"] for one in now)
+            self.insight = ShardStats.of(now) or self.insight
 
     def bad_summary(self) -> str:
         """One line with the count, then the first few reasons."""
@@ -141,9 +157,21 @@ class OutputMerger:
 
 def results_of(output: Output) -> list[LiveResult]:
     """As one engine gives them: by time, at one time retractions first, then by id."""
-    lines = [line for _, part, blob in output.rows if part for line in expanded(blob).split(b"\n")]
+    lines = [
+        line for _, part, blob in output.rows if 0 < part < RECORDS for line in expanded(blob).split(b"\n")
+    ]
     results: list[LiveResult] = list(map(encoded, lines))
-    if len({shard for shard, part, _ in output.rows if part}) > 1:
+    if len({shard for shard, part, _ in output.rows if 0 < part < RECORDS}) > 1:
         # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
         results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op == "+", r.id))
     return results
+
+
+def records_of(output: Output) -> Iterator[RecordBatch]:
+    """The records of each micro-batch, if there was an onlooker; of several shards those that they divide."""
+    seen: defaultdict[int, list[bytes]] = defaultdict(list)
+    for shard, part, blob in output.rows:
+        if part == RECORDS:
+            seen[shard].append(blob)
+    for parts in zip(*seen.values(), strict=True):
+        yield unpacked(parts[0]) if len(parts) == 1 else rejoined(parts)

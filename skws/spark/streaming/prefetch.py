@@ -17,7 +17,7 @@ class Polled:
     """A batch, and its records as micro-batches hold them, if that was done ahead; how long all that took."""
 
     batch: Batch
-    packed: Sequence[bytes] | None = None
+    packed: Sequence[Sequence[bytes]] | None = None
     seconds: float = 0.0
 
 
@@ -27,7 +27,7 @@ class Prefetch:
     ``pack``: makes what micro-batches hold of the records.
     """
 
-    def __init__(self, feed: Feed, pack: Callable[[RecordBatch], Sequence[bytes]]) -> None:
+    def __init__(self, feed: Feed, pack: Callable[[RecordBatch], Sequence[Sequence[bytes]]]) -> None:
         self._feed = feed
         self._pack = pack
         self._thread = ThreadPoolExecutor(1, "poll")

@@ -28,6 +28,7 @@ from skws.queries.keywords.collector import freeze_loaded_objects
 from skws.queries.partitioning import Part
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.micro_batch import MicroBatch
+from skws.spark.streaming.output_log import RECORDS
 from skws.spark.streaming.record_log import Chunk
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spark.streaming.shard_messages import BEHIND, PAST, Worked
@@ -142,11 +143,16 @@ class MeshProcessor(StatefulProcessor):
             mark = ShardProgress(**orjson.loads(known))
             micro_batches = self._micro_batches(rows, mark)
             mark = replace(mark, given=self._given)
+            before: tuple[MicroBatch, Worked] | None = None
             for blob in micro_batches:
-                mark, blobs = self._worked(client, mark, blob)
-                yield from (
-                    Row(shard=share.number, part=part, output=blob) for part, blob in enumerate(blobs)
-                )
+                client.send("work", mark.epoch + (before is not None), blob, False)
+                if before is not None:  # while the server works on the next one
+                    mark = self._kept(mark, *before)
+                    yield from _told(share, *before)
+                before = MicroBatch.from_bytes(blob), self._worked(client, mark, blob)
+            if before is not None:
+                mark = self._kept(mark, *before)
+                yield from _told(share, *before)
             self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
             client.close()
@@ -169,18 +175,17 @@ class MeshProcessor(StatefulProcessor):
         """As bytes (``MicroBatch``), in order."""
         return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
-    def _worked(
-        self, client: ShardClient, mark: ShardProgress, blob: bytes
-    ) -> tuple[ShardProgress, list[bytes]]:
-        """One micro-batch: through the mesh, into the log."""
-        worked = client.ask("work", mark.epoch, blob, False)
+    def _worked(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> Worked:
+        """What a micro-batch, which was sent, comes to in the mesh."""
+        worked: Any = client.answer()
         if worked == BEHIND:
             self._rebuild(client, mark)
             worked = client.ask("work", mark.epoch, blob, False)
         if worked == PAST:
             self._send_chunks(client, mark, "replay_silently")
             worked = client.ask("work", mark.epoch, blob, True)
-        return self._kept(mark, MicroBatch.from_bytes(blob), worked), worked.blobs
+        assert isinstance(worked, Worked)  # noqa: S101 - else the mesh lacks something, which was just sent
+        return worked
 
     def _rebuild(self, client: ShardClient, mark: ShardProgress) -> None:
         """All that a mesh is made from."""
@@ -239,3 +244,10 @@ class MeshProcessor(StatefulProcessor):
             now=worked.now,
             given=mark.given,
         )
+
+
+def _told(share: Part, micro_batch: MicroBatch, worked: Worked) -> Iterator[Row]:
+    parts = list(enumerate(worked.blobs))
+    if micro_batch.head.watched and (share.first or share.alone):
+        parts.append((RECORDS, micro_batch.records))
+    yield from (Row(shard=share.number, part=part, output=each) for part, each in parts)

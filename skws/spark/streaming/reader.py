@@ -1,6 +1,6 @@
 """A live source as Spark's: a feed and the commands of the run, on the driver's machine.
 
-Every micro-batch is one row for each shard. Spark writes the
+A batch of Spark is one micro-batch of ours or more: rows, one for each shard. Spark writes the
 offsets down before a batch runs, and asks for the same stretch again after a
 failure: the feed gives it again, commands are read from their file.
 """
@@ -8,11 +8,13 @@ failure: the feed gives it again, commands are read from their file.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from skws.data.batch import NOTHING, RecordBatch
@@ -27,7 +29,6 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
 from skws.spark.streaming.command_file import COMMANDS, commands_between
-from skws.spark.streaming.input_tap import InputTap
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
 from skws.spark.streaming.prefetch import Polled, Prefetch
@@ -35,8 +36,9 @@ from skws.spark.streaming.replay_control import ReplayControl
 from skws.spec.job import Job
 from skws_schema.model import Schema
 
-_FIRST: Final = 50_000  # records in a micro-batch
-_MOST: Final = 200_000
+_FIRST: Final = 50_000  # records in a batch of Spark
+_MOST: Final = 600_000
+_PART: Final = 200_000  # records in a micro-batch: columns of more leave the processor's caches
 _SHORT: Final = 3.0  # seconds that one may take; half of them Spark's own at the start of a run
 _LONG: Final = 10.0
 _MOVED_EVERY: Final = 5.0  # seconds between micro-batches with nothing but a later offset
@@ -49,7 +51,8 @@ Rows = Iterator[tuple[int, int, bytes]]
 class Reading:
     """What a reader needs. ``start``: distinguishes starts of the run. ``run``: the id of the checkpoint.
 
-    ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``.
+    ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``. ``watched``: an
+    onlooker of the driver wants to see records, and what goes on inside.
     """
 
     request: Job
@@ -58,6 +61,7 @@ class Reading:
     layout: Layout
     first: Offset
     run: str = ""
+    watched: bool = False
 
     @property
     def commands(self) -> Path:
@@ -83,7 +87,6 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._replay_control = ReplayControl()
-        self._tap = InputTap(reading.folder)
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
         # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
@@ -109,7 +112,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             "feed": polled.end,
             "commands": read_to,
             "tables": True,
-            "sequence": start["sequence"] + 1,
+            "sequence": start["sequence"] + _number(polled.read.records),
             "start": self._reading.start,
             "ended": polled.ended,
         }
@@ -119,7 +122,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             return iter(()), start
         behind = self._behind(polled.end)
         feed.read_on()
-        rows = self._rows(start, end, taken, commands, behind, left=True)
+        rows = self._rows(start, end, taken, commands, behind)
         self._given = len(polled.read), time.monotonic()
         return rows, end
 
@@ -153,7 +156,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         if self._feed is None:
             request = self._reading.request
             source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
-            self._feed = Prefetch(RetryingFeed(source, schema, SystemClock()), self._reading.layout.packed)
+            self._feed = Prefetch(RetryingFeed(source, schema, SystemClock()), self._packed)
         return self._feed
 
     def _schema_behind(self, commands: int) -> Schema:
@@ -198,55 +201,76 @@ class FeedReader(SimpleDataSourceStreamReader):
         polled: Polled,
         commands: tuple[Command, ...],
         behind: str | None,
-        *,
-        left: bool = False,
     ) -> Rows:
-        """A row for each shard; what is not about records is for the first one, but for commands.
-
-        ``left``: the records are left for an onlooker, too.
-        """
+        """A row for each shard and micro-batch; what is not about records comes with the first one."""
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         began = time.perf_counter()
         known, taken = len(self._intake.bad.first), polled.batch.read
         letters = self._intake.refuse(taken.bad)
-        parts = self._reading.layout.packed(taken.records) if polled.packed is None else polled.packed
-        reasons = tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:])
-        ended, number = end["ended"], end["sequence"]
-        watched, notices = self._tap.asked, (*polled.batch.notices, *self._intake.bad.news())
-        reading = polled.seconds + time.perf_counter() - began
+        first, number = start["sequence"] + 1, end["sequence"] - start["sequence"]
+        parts = self._cut(taken.records, number)
+        blobs = self._packed(taken.records, number) if polled.packed is None else polled.packed
         head = BatchHeader(
             read,
             commands,
             letters,
             len(malformed(taken.bad)),
-            reasons,
-            notices,
+            tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:]),
+            (*polled.batch.notices, *self._intake.bad.news()),
             behind,
-            ended,
-            number,
-            watched,
-            reading,
+            watched=self._reading.watched,
+            reading=polled.seconds + time.perf_counter() - began,
         )
         tables = b"" if start["tables"] else packed(RecordBatch.of(list(kept_tables(self._reading.folder))))
+        rows: list[tuple[int, int, bytes]] = []
+        for at, (part, own) in enumerate(zip(parts, blobs, strict=True)):
+            head = replace(head, number=first + at, ended=end["ended"] and at == number - 1)
+            rows += self._micro_batches(head, tables, part, own)
+            head, tables = BatchHeader(read, watched=head.watched), b""
+        return iter(rows)
+
+    def _micro_batches(
+        self, head: BatchHeader, tables: bytes, records: RecordBatch, packed: Sequence[bytes]
+    ) -> Rows:
+        """One for each shard. ``packed``: the records, or what each shard has of them."""
         layout = self._reading.layout
-        divided = layout.keys is not None
-        if watched and left:
-            self._tap.leave(number, packed(taken.records) if divided else parts[0])
-        if not divided:
-            blob = MicroBatch(head, tables, parts[0]).to_bytes()
-            return iter([(group, number, blob) for group in layout.groups])
-        reached = int(taken.records.time.max()) if len(taken.records) else None
-        head = replace(head, reached=reached)
+        if layout.keys is None:
+            blob = MicroBatch(head, tables, packed[0]).to_bytes()
+            yield from ((group, head.number, blob) for group in layout.groups)
+            return
+        head = replace(head, reached=int(records.time.max()) if len(records) else None)
         others = replace(head, letters=(), bad=0, reasons=(), notices=(), behind=None)
-        heads = [head, *[others] * (layout.shards - 1)]
-        return iter(
-            [
-                (group, number, MicroBatch(own, tables, part).to_bytes())
-                for group, own, part in zip(layout.groups, heads, parts, strict=True)
-            ]
-        )
+        for group, own, part in zip(
+            layout.groups, [head, *[others] * (layout.shards - 1)], packed, strict=True
+        ):
+            yield group, head.number, MicroBatch(own, tables, part).to_bytes()
+
+    def _packed(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
+        """As so many micro-batches hold them."""
+        parts = self._cut(records, _number(records) if number is None else number)
+        return [self._reading.layout.packed(part) for part in parts]
+
+    def _cut(self, records: RecordBatch, number: int) -> list[RecordBatch]:
+        """So many parts, about as long as each other: together they have the results of the whole.
+
+        It is taken in by order of time, and records of one time together; under a count window one by one.
+        """
+        if number == 1 or not len(records):
+            return [records] * number
+        ends = np.arange(1, number) * len(records) // number
+        if not self._reading.request.stream.by_count:
+            if (np.diff(records.time) < 0).any():
+                records = records.taken(np.argsort(records.time, kind="stable"))
+            ends = np.searchsorted(records.time, records.time[ends - 1], side="right")
+        bounds = [0, *ends.tolist(), len(records)]
+        return [records.taken(slice(*part)) for part in pairwise(bounds)]
 
     def _commands(self, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
         """Those behind an offset, as far as they are written; the driver has checked them all."""
         return commands_between(self._reading.commands, self._reading.run, start, end)
+
+
+def _number(records: RecordBatch) -> int:
+    """Of the micro-batches that records make."""
+    return max(1, -(-len(records) // _PART))

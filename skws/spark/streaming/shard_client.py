@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,14 @@ def _daemon() -> int:
     return parent if parent == os.getpgrp() else os.getpid()
 
 
+@contextmanager
+def _gone() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        raise RuntimeError("the server of a shard has gone") from None
+
+
 class ShardClient:
     """One conversation with a shard's server. Raises SkwsError as the server does, OSError, RuntimeError.
 
@@ -77,11 +86,18 @@ class ShardClient:
 
     def ask(self, operation: str, *given: Any) -> Any:
         """Call an operation of the server (``ShardServer.answer``)."""
-        try:
+        self.send(operation, *given)
+        return self.answer()
+
+    def send(self, operation: str, *given: Any) -> None:
+        """The same, but do not wait for the answer."""
+        with _gone():
             self._connection.send((operation, *given))
+
+    def answer(self) -> Any:
+        """To what was sent."""
+        with _gone():
             answer = self._connection.recv()
-        except (EOFError, ConnectionError):
-            raise RuntimeError("the server of a shard has gone") from None
         if not isinstance(answer, Failed):
             return answer
         kind = getattr(errors, answer.kind, None)

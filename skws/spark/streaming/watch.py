@@ -29,7 +29,6 @@ from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.streaming.command_log import CommandLog
-from skws.spark.streaming.input_tap import InputTap
 from skws.spark.streaming.job import ShardedJob
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.output_committer import OutputCommitter
@@ -90,7 +89,7 @@ class SparkWatch:
         self._began = self.clock.now()
         self._state: State = "starting"
         gauges = self._gauges = Gauges(request, self._began)
-        self._merger = OutputMerger(request, log, gauges, self._carried_out)
+        self._merger = OutputMerger(request, log, gauges, self._carried_out, onlooker)
         self._replay_control: ReplayControl | None = None
         self._command_log: CommandLog | None = None
         self._job: ShardedJob | None = None
@@ -180,7 +179,9 @@ class SparkWatch:
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
         place = stack.enter_context(RunDirectory(self.request))
         self._hold(place)
-        job = self._job = ShardedJob(place, self._wanted or Wanted(), self.clock, self._log)
+        job = self._job = ShardedJob(
+            place, self._wanted or Wanted(), self.clock, self._log, watched=self._onlooker is not None
+        )
         stack.callback(job.close)
         spark = self._session(stack)
         job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)))
@@ -188,7 +189,8 @@ class SparkWatch:
             return
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self.request.source, self._log)
-        tap = self._tapped(place)
+        if self._onlooker is not None:
+            self._onlooker.load_tables(list(place.checkpoint.tables()))
         command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)
         self._gauges.schema = command_log.stream.schema
         committer = self._open_sinks(stack, place)
@@ -209,13 +211,12 @@ class SparkWatch:
         while not over():
             self._hold(place)
             command_log.take(ready)
-            self._step(command_log, committer, tap)
+            self._step(command_log, committer)
             publishing.each_second(self.clock.now(), self.metrics)
         committer.stop_waiting()
         job.stop()
         committer.deliver_rest()
         committer.commit()
-        self._look_on(tap)
 
     def _begun(self, place: RunDirectory, layout: Layout) -> bool:
         """False if the run ends before its source is there."""
@@ -273,30 +274,13 @@ class SparkWatch:
                 raise
         return True
 
-    def _step(self, command_log: CommandLog, committer: OutputCommitter, tap: InputTap) -> None:
+    def _step(self, command_log: CommandLog, committer: OutputCommitter) -> None:
         """What came out to the sinks."""
         if committer.deliver():
             self._speak_of_schema(command_log)
         committer.commit_if_due()
         self._gauges.sample(self.clock.now())
-        self._look_on(tap)
         self._each_step()
-
-    def _tapped(self, place: RunDirectory) -> InputTap:
-        """For the onlooker, who sees the static tables first."""
-        tap = InputTap(place.folder)
-        if self._onlooker is not None:
-            tap.ask()
-            self._onlooker.load_tables(list(place.checkpoint.tables()))
-        return tap
-
-    def _look_on(self, tap: InputTap) -> None:
-        """Records are seen when what they led to is delivered, and by the schema that holds then."""
-        if self._onlooker is not None:
-            for records in tap.take(self._merger.last_number):
-                self._onlooker.add(records)
-            if tap.missed:
-                self._onlooker.miss()
 
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
         if self._command_log is not None:

@@ -19,8 +19,8 @@ from skws_schema.model import Schema
 from tests.strategies import seeds
 
 
-def whole(records: RecordBatch) -> list[bytes]:
-    return [packed(records)]
+def whole(records: RecordBatch) -> list[list[bytes]]:
+    return [[packed(records)]]
 
 
 @dataclass
@@ -91,7 +91,7 @@ def test_all_records_in_order(seed: int) -> None:
         batch = polled.batch
         if polled.packed is not None:
             packed_ahead += 1
-            assert list(unpacked(polled.packed[0]).records()) == list(batch.read)
+            assert list(unpacked(polled.packed[0][0]).records()) == list(batch.read)
         assert len(batch.read) <= 10
         assert list(feed.replay(at, batch.end)) == list(batch.read)
         found += batch.read
@@ -112,7 +112,7 @@ def test_bad_records_are_left_to_who_polls() -> None:
     ahead.read_on()
     second = ahead.poll({"at": 3}, 3)
     assert second.packed is not None
-    assert (len(first.batch.read), len(unpacked(second.packed[0]))) == (3, 2)
+    assert (len(first.batch.read), len(unpacked(second.packed[0][0]))) == (3, 2)
     assert list(second.batch.read.bad) == [bad]
 
 

@@ -19,6 +19,7 @@ from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.stream_state import LoggedBatch
+from skws.results.model import LiveResult
 from skws.spark.streaming import processor
 from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.processor import BLOBS, MeshProcessor
@@ -74,7 +75,13 @@ class Lodgings:
         def ask(*message: Any) -> Any:
             return pickle.loads(pickle.dumps(server.answer(pickle.loads(pickle.dumps(message)))))
 
-        return SimpleNamespace(ask=ask, close=lambda: None)
+        sent: list[Any] = []
+        return SimpleNamespace(
+            ask=ask,
+            send=lambda *message: sent.append(message),
+            answer=lambda: ask(*sent.pop()),
+            close=lambda: None,
+        )
 
 
 COMMANDS = {
@@ -84,9 +91,13 @@ COMMANDS = {
 }
 
 
+@pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9), Unbounded()])
 @seeds(2, 3)
-def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: int, window: Window) -> None:
+def test_it_tells_what_one_worker_tells(
+    monkeypatch: pytest.MonkeyPatch, seed: int, window: Window, together: int
+) -> None:
+    """``together``: micro-batches in a batch of Spark."""
     counted(monkeypatch)
     lodgings = Lodgings()
     monkeypatch.setattr(processor, "ShardClient", lodgings.client)
@@ -100,6 +111,8 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
     log: list[LoggedBatch] = []
     one = Worker(asked, lambda _: log)
     snapshots = 0
+    expected: list[LiveResult] = []
+    waiting: list[SimpleNamespace] = []
     for number, batch in enumerate(cut(rng, random_records(rng, 250))):
         first = [Command.adding(standing) for standing in checked(asked).values()]
         commands = COMMANDS.get(number, []) if number else first
@@ -107,15 +120,19 @@ def test_it_tells_what_one_worker_tells(monkeypatch: pytest.MonkeyPatch, seed: i
         outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         log.append(LoggedBatch(*before, RecordBatch.of(batch)))
         micro_batch = micro_batch_of(batch, commands, number=number)
-        row = SimpleNamespace(sequence=number, blob=micro_batch.to_bytes())
+        expected += outcome.results
+        waiting.append(SimpleNamespace(sequence=number, blob=micro_batch.to_bytes()))
+        snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
+        if len(waiting) < together:
+            continue
         told: list[bytes] = []
         for key, stage in stages.items():
             if rng.random() < 0.3:
                 lodgings.servers.pop(key, None)
-            rows = list(stage.handleInputRows((key,), iter([row]), None))  # type: ignore[arg-type]
+            rows = list(stage.handleInputRows((key,), iter(waiting), None))  # type: ignore[arg-type]
             told += [line for each in rows if each.part for line in expanded(each.output).split(b"\n")]
-        assert sorted(told) == lines(outcome.results), number
-        snapshots += number in COMMANDS and any(result.snapshot for result in outcome.results)
+        assert sorted(told) == lines(expected), number
+        expected, waiting = [], []
     assert snapshots
     shelves = [[*handle.maps[BLOBS].held] for handle in handles.values()]
     assert {name for shelf in shelves for kind, name in shelf if kind == "state"} == {"7"}

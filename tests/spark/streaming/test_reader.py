@@ -8,22 +8,25 @@ from pathlib import Path
 import pytest
 
 import skws.spark.streaming.reader as reader_module
-from skws.data.packing import unpacked
+from skws.data.packing import rejoined, unpacked
 from skws.queries.partitioning import Partitioning
 from skws.sources.addresses import parse_source
-from skws.spark.streaming.layout import Layout
+from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.micro_batch import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.replay_control import ReplayControl
+from skws.spec.query import Query
+from skws_windows.window import TimeWindow
 from tests.jobs.watching import SCHEMA, append, customer, order, request
 
+SECONDS = TimeWindow(1000)
+WHOLE = Layout(Partitioning.ROOTS, (0,))
 
-def reader(folder: Path, source: str) -> FeedReader:
+
+def reader(folder: Path, source: str, layout: Layout = WHOLE) -> FeedReader:
     (folder / "tables.log").touch()
     first = parse_source(source).open(SCHEMA).start()
-    return FeedReader(
-        Reading(request(source), folder, "a start", Layout(Partitioning.ROOTS, (0,)), beginning(first))
-    )
+    return FeedReader(Reading(request(source), folder, "a start", layout, beginning(first)))
 
 
 def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
@@ -81,3 +84,56 @@ def test_batches_grow_while_spark_is_quick(tmp_path: Path, monkeypatch: pytest.M
         sizes.append(records(rows))
     assert sizes[:3] == [10, 20, 40]
     assert max(sizes) == 40
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_large_batch_is_several_micro_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyed: bool
+) -> None:
+    """In order of time, with numbers of their own; the same if it is read again."""
+    monkeypatch.setattr(reader_module, "_PART", 10)
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(n ^ 1, n) for n in range(25)))
+    layout = Wanted(2 if keyed else 1).layout(
+        [Query("ada").named("q", 2)], request(str(source)).stream, SECONDS
+    )
+    assert (layout.keys is not None) == keyed
+    reading = reader(tmp_path, str(source), layout)
+    rows, end = reading.read(reading.initialOffset())
+    told = [(group, number, MicroBatch.from_bytes(blob)) for group, number, blob in rows]
+    assert end["sequence"] == 3
+    assert [(group, number) for group, number, _ in told] == [
+        (group, number) for number in (1, 2, 3) for group in layout.groups
+    ]
+    first = [one for group, _, one in told if group == layout.groups[0]]
+    assert [one.head.number for one in first] == [1, 2, 3]
+    assert [one.head.ended for one in first] == [False] * 3
+    parts = [
+        rejoined([one.records for _, at, one in told if at == number])
+        if keyed
+        else unpacked(first[number - 1].records)
+        for number in (1, 2, 3)
+    ]
+    assert list(map(len, parts)) == [8, 8, 9]
+    times = [time for part in parts for time in part.time.tolist()]
+    assert times == sorted(times)
+    assert len(set(times)) == 25
+    if keyed:
+        assert [one.head.reached for _, _, one in told] == [max(p.time) for p in parts for _ in range(2)]
+    again = [
+        (group, number, MicroBatch.from_bytes(blob).records)
+        for group, number, blob in reading.readBetweenOffsets(reading.initialOffset(), end)
+    ]
+    assert again == [(group, number, one.records) for group, number, one in told]
+
+
+@pytest.mark.parametrize(("times", "sizes"), [(5, [10, 10, 5]), (7, [14, 7, 4]), (25, [25, 0, 0])])
+def test_records_of_one_time_stay_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(reader_module, "_PART", 10)
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(n // times, n) for n in range(25)))
+    rows, end = (reading := reader(tmp_path, str(source))).read(reading.initialOffset())
+    assert [len(unpacked(MicroBatch.from_bytes(blob).records)) for *_, blob in rows] == sizes
+    assert end["sequence"] == 3

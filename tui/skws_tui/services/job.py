@@ -194,10 +194,6 @@ class LiveJob:
         self._arrived.add([record.time for record in left])
         self._live_rows.add(left, host.event_time or 0)
 
-    def miss(self) -> None:
-        """As a listener of the job."""
-        self._live_rows.cut = True
-
     def moved(self) -> None:
         """As a listener of the job."""
         from skws_tui.services.live_rows import LiveRows  # noqa: PLC0415 - loads behind the first picture

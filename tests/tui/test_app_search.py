@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +16,8 @@ from msgspec import structs
 from textual.widgets import Input, Static
 
 from skws.results.model import Result
+from skws_schema.yaml.load import load_schema
+from skws_tui.services.request import UiRequest, live_job
 from skws_tui.widgets.line_input import FilterBox
 from skws_tui.widgets.search_box import QueryBox, SearchBox
 from skws_windows.window import parse_window
@@ -59,6 +63,29 @@ async def test_an_empty_list_follows_the_stream_and_the_schema() -> None:
         shown = " ".join(driver.text().split())
         assert "match 'zzz'" in shown
         assert "match 'pulp'" not in shown
+
+
+@scenario
+async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
+        shop.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)")
+        shop.execute("INSERT INTO item VALUES (1, 'red kettle'), (2, 'lamp')")
+    (tmp_path / "shop.yaml").write_text(
+        "version: 1\nwindow: none\nrelations:\n"
+        "  item: {attributes: {id: integer, name: text}, key: [id], table: true}\n"
+    )
+    job = live_job(load_schema(tmp_path / "shop.yaml"), f"sqlite:{tmp_path / 'shop.db'}")
+    request = UiRequest(job, tmp_path / "shop.yaml", ("red kettel",), restore=False, theme="skws-dark")
+    async with opened(request) as driver:
+        await driver.advance(2)
+        shown = driver.text()
+        assert "No result for 'red kettel' (2 tuples so far)." in shown
+        assert "0 tuples match 'kettel'; did you mean 'kettle'?" in shown
+        assert "static tables have no times" in shown
+        await driver.write("red kettle")
+        await driver.press("ctrl+j")
+        assert driver.app.view.queries == ("red kettle",)
+        assert len(driver.search.results.listed) == 1
 
 
 @scenario

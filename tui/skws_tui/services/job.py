@@ -80,7 +80,9 @@ class LiveJob:
         self._calendar = calendar
         self._steady = steady
         self._measured_at = float("-inf")
-        self._bad = self._static = 0
+        self.static_rows = 0
+        """Rows of static tables."""
+        self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
         for name in request.queries:
@@ -181,7 +183,7 @@ class LiveJob:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """As a listener of the job."""
-        self._static += len(records)
+        self.static_rows += len(records)
         self._live_rows.load_tables(records)
 
     def add(self, batch: RecordBatch) -> None:
@@ -200,6 +202,7 @@ class LiveJob:
 
         self.rows = LiveRows(self._running.schema, self.request.job.plan_window)
         self.networks.clear()
+        self.static_rows = 0  # the tables are loaded again
         self._found_before, self._found_again = dict(self.found), {}
         self.events.restart()
 
@@ -304,7 +307,7 @@ class LiveJob:
         of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
         waiting, probes = host.partials() if of_keywords else (None, {})
         observed = Observed(
-            metrics.tuples + self._static,
+            metrics.tuples + self.static_rows,
             metrics.live_tuples if rows.cut else len(rows),
             waiting,
             results,

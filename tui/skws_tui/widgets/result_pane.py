@@ -22,8 +22,8 @@ from skws_tui.services.view import View
 from skws_tui.widgets.result_list import ResultList
 from skws_tui.widgets.search_box import searched
 
-WIDE: Final = 100
-"""Columns from which on the result stands beside the table."""
+WIDE: Final = 120
+"""Columns from which on the result stands beside the table; below them its texts would be cut to a word."""
 
 
 class ResultDetail(VerticalScroll):
@@ -173,9 +173,10 @@ def _nothing_of(
     ended = sum(counts.values()) if query is None else counts.get(text_of(query), 0)
     if ended:
         return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
-    if metrics.state == "ended" and not metrics.tuples:
+    tuples = metrics.tuples or metrics.live_tuples  # a database file has static tables alone
+    if metrics.state == "ended" and not tuples:
         return "The source has no records.\nl shows the log."
     yet = "" if metrics.state == "ended" else " yet"
-    lines = [f"No result for {name}{yet} ({counted(metrics.tuples, 'tuple')} so far).", *reasons]
+    lines = [f"No result for {name}{yet} ({counted(tuples, 'tuple')} so far).", *reasons]
     lines.append("F4 shows the networks.")
     return "\n".join(lines)

@@ -71,7 +71,8 @@ class TimeLine(Widget):
     def render(self) -> Text:
         job, span = self._job, self.span
         if job is None or span is None:
-            return Text("no records yet", self.palette.dim)
+            static = job is not None and job.static_rows
+            return Text("static tables have no times" if static else "no records yet", self.palette.dim)
         first, last = span
         cursor = self._cursor(first, last)
         arrivals = bars(job.arrivals.columns(self._columns, first, last))

@@ -28,7 +28,7 @@ from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.results import Selection
 from skws_tui.themes import DARK, LIGHT
 
-SIZE: Final = (104, 30)
+SIZE: Final = (120, 30)
 """Of the pictures in the guide."""
 SIZES: Final = ((80, 24), (140, 40))
 _STEPS: Final = 8

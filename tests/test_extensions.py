@@ -14,8 +14,8 @@ from skws.queries.kinds import kind_of
 from skws.sinks.addresses import parse_sink
 from skws.sources.addresses import parse_source
 from skws_schema.errors import UsageError
-from tests.commands import REPLAY, SCHEMA, Skws
-from tests.docs.blocks import files
+from tests.commands import SCHEMA, Skws
+from tests.docs.blocks import files, steps, words
 from tests.places import ROOT
 
 PAGE = files(ROOT / "docs" / "extending.md")
@@ -47,12 +47,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_job_uses_all_three(package: Path, skws: Skws, caplog: pytest.LogCaptureFixture) -> None:
-    arguments = ("--source", f"program:cat {REPLAY}", "--queries", package / "standing.yaml")
+def test_a_job_uses_all_three(
+    package: Path, skws: Skws, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (step,) = steps(ROOT / "docs" / "extending.md", __file__, package)
+    (package / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(package)
     with caplog.at_level(logging.WARNING, "alerts"):
-        outcome = skws(
-            "watch", "--schema", SCHEMA, *arguments, "--sink", "logging:alerts", "--engine", "local"
-        )
+        outcome = skws(*words(step.commands[0])[1:])
     assert outcome.code == 0, outcome.err
     found = [orjson.loads(record.message) for record in caplog.records if record.name == "alerts"]
     actors = [one["tuples"][0]["row"]["actor.name"] for one in found if one["query"] == "actors"]

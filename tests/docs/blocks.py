@@ -11,25 +11,32 @@ from typing import Final
 
 from tests.places import ROOT
 
-_FOLDERS: Final = ("README.md", "[!.]*/README.md", "docs/**/*.md", "examples/*/*.md")
+_FOLDERS: Final = ("*.md", "[!.]*/README.md", "docs/**/*.md", "examples/*/*.md")
 PAGES: Final = tuple(dict.fromkeys(page for folder in _FOLDERS for page in sorted(ROOT.glob(folder))))
 _BLOCK: Final = re.compile(
-    r"^(?:<!-- not run: (?P<why>.*?) -->\n)?```(?P<kind>sh|console)\n(?P<text>.*?)^```\n"
-    r"(?:\n```\n(?P<output>.*?)^```\n)?",
+    r"^(?:<!-- (?:not run: (?P<why>.*?)|run by (?P<test>\S+)|exit code (?P<code>\d)) -->\n)?"
+    r"```(?P<kind>sh|console)\n(?P<text>.*?)^```\n(?:\n```\n(?P<output>.*?)^```\n)?",
     re.M | re.S,
 )
 # A bar or an arrow in quotes is part of the command.
 _COMMAND: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|[^"'])*?(?= [|>] |$)""")
 _FILE: Final = re.compile(r"^```\w+ (\S+)\n(.*?)^```\n", re.M | re.S)
+FENCE: Final = re.compile(r"^(?P<mark>```+)(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=mark)\n", re.M | re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Commands to run one after the other; ``...`` in their output stands for anything."""
+    """Commands to run one after the other; ``...`` in their output stands for anything.
+
+    ``test``: the file that runs them, where they need more than a folder. ``why_not``: why nothing does.
+    ``code``: of the last command.
+    """
 
     commands: tuple[str, ...]
     output: str | None
     why_not: str | None
+    test: str | None
+    code: int
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -39,7 +46,14 @@ def blocks(page: Path) -> Iterator[Block]:
         if found["kind"] == "console":
             output = "".join(f"{line}\n" for line in lines if not line.startswith("$ "))
             lines = [line[2:] for line in lines if line.startswith("$ ")]
-        yield Block(tuple(lines), output, found["why"])
+        yield Block(tuple(lines), output, found["why"], found["test"], int(found["code"] or 0))
+
+
+def steps(page: Path, test: str, folder: Path) -> list[Block]:
+    """The commands of a page that a test has to run, with the page's files laid out."""
+    for name, text in files(page).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [block for block in blocks(page) if block.test and ROOT / block.test == Path(test)]
 
 
 def files(page: Path) -> dict[str, str]:

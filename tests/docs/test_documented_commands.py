@@ -11,7 +11,8 @@ from shutil import copytree
 import pytest
 
 from skws.cli.main import run
-from tests.docs.blocks import PAGES, Block, blocks, files, matches, words
+from tests.docs.blocks import FENCE, PAGES, Block, blocks, files, matches, words
+from tests.mondial import MONDIAL, write_mondial
 from tests.places import DATA, ROOT
 
 PUBLIC = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
@@ -19,7 +20,27 @@ CASES = [
     pytest.param(page, block, id=f"{page.relative_to(ROOT)}: {block.commands[0]}")
     for page in PAGES
     for block in blocks(page)
+    if not (block.why_not or block.test)
 ]
+NOT_RUN = {
+    "RELEASING.md": r"git |gh |python3? -m (build|twine)|make ",
+    "docs/tutorial.md": r"docker run|uv tool install|export SHOP=",
+    "docs/install.md": r"uv tool install|pipx install|python3 -m venv",
+    "docs/recipes/postgresql-to-slack.md": r"export SLACK_WEBHOOK=",
+    "docs/cluster.md": r"python3 -m venv packed",
+    "docs/architecture/simulation.md": r"make sim ",
+    "examples/sakila/README.md": r"mkdir sakila-csv",
+    "examples/stackexchange/README.md": r"python examples/stackexchange/csv_from_xml.py ",
+    "docs/performance.md": r"python -m bench\.|skws bench |skws search kilo lima ",
+    "docs/testing.md": r"python -m tests\.(sim|fuzz) ",
+}
+"""Blocks that no test runs, by how they begin: containers, installations, secrets, data of others, and runs
+of minutes.
+
+The pages give the reason with each.
+"""
+RUN = {"sh", "console"}
+COMMAND = re.compile(r"(\$ )?(skws|pip|make|curl|psql|spark-submit|python3?|pytest|docker|uv|export) ", re.M)
 
 
 @pytest.mark.parametrize(("page", "block"), CASES)
@@ -30,14 +51,14 @@ def test_documented_commands_run(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if block.why_not:
-        pytest.skip(block.why_not)
     copytree(ROOT / "examples", tmp_path / "examples")  # inferred schemas are kept beside the data
     _lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     # Pages show what a terminal does.
     monkeypatch.setattr("skws.sinks.destination.Destination.width", 120)
-    output = "".join(_output(command, tmp_path, capsys) for command in block.commands)
+    *others, last = block.commands
+    output = "".join(_output(command, 0, tmp_path, capsys) for command in others)
+    output += _output(last, block.code, tmp_path, capsys)
     if block.output is not None:
         assert matches(block.output, output), output
 
@@ -48,6 +69,8 @@ def _lay_out(page: Path, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     for name, public in PUBLIC.items():
         (folder / f"{name}-csv").symlink_to(DATA / public / "csv")
+    if MONDIAL.is_dir() and "mondial.sqlite" in page.read_text(encoding="utf-8"):
+        write_mondial(folder / "mondial.sqlite")
     for trace in DATA.glob("google-cluster/*query3a*.csv"):
         _cluster(trace, folder / "cluster-csv")
 
@@ -63,7 +86,7 @@ def _cluster(trace: Path, folder: Path) -> None:
             writer.writerow([job, task, machine.removesuffix(".0"), status, priority, number])
 
 
-def _output(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def _output(command: str, code: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     program, *arguments = words(command)
     if program == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
@@ -71,18 +94,37 @@ def _output(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> s
         return ""
     assert program == "skws", command
     for word in arguments:
-        if word.endswith("-csv") and not (folder / word).exists():
+        if word.endswith(("-csv", "mondial.sqlite")) and not (folder / word).exists():
             pytest.skip(f"the public data set for {word} is not at {DATA}")
-    code = run(arguments)
+    ended = run(arguments)
     shown = capsys.readouterr()
-    assert code == 0, shown.err
-    assert bool(shown.out) != ("-pulp" in arguments), shown.err
-    return shown.out
+    assert ended == code, shown.err
+    if code == 0:
+        assert bool(shown.out) != ("-pulp" in arguments), shown.err
+    return shown.out if code == 0 else shown.out + shown.err
 
 
 def test_there_are_commands_of_every_page_that_has_any() -> None:
     assert {"README.md", "cli.md"} <= {page.name for page in PAGES if list(blocks(page))}
     assert len(CASES) > 15
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_is_run_or_listed_here(page: Path) -> None:
+    name = page.relative_to(ROOT).as_posix()
+    for block in blocks(page):
+        assert not block.why_not or re.match(NOT_RUN[name], block.commands[0]), block
+        if block.test:
+            source = (ROOT / block.test).read_text(encoding="utf-8")
+            assert page.name in source
+            assert re.search(r"\b(steps|blocks)\(", source)
+    others = [found for found in FENCE.finditer(page.read_text(encoding="utf-8")) if found["kind"] not in RUN]
+    assert [found["text"] for found in others if COMMAND.match(found["text"])] == []
+
+
+def test_commands_in_any_other_fence_are_seen() -> None:
+    text = "```\nskws search day.jsonl byron\n```\n\n```yaml\nskws: 1\n```\n"
+    assert [bool(COMMAND.match(found["text"])) for found in FENCE.finditer(text)] == [True, False]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

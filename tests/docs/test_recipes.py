@@ -1,36 +1,165 @@
-"""The recipes that need nothing but skws, and the notebook recipe with Spark."""
+"""The recipes, with a Kafka broker, a PostgreSQL server and a Spark cluster on this machine."""
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from tests.commands import Skws
-from tests.docs.blocks import blocks, files, matches, words
+from tests.commands import FOLDER
+from tests.docs.blocks import Block, matches, steps
+from tests.docs.shell import Shell, located
+from tests.kafka_broker import Broker
 from tests.places import ROOT
+from tests.postgres import Database
+from tests.spark.test_submit import cluster
+from tests.waiting import until
 
 RECIPES = ROOT / "docs" / "recipes"
+CLUSTER = ROOT / "docs" / "cluster.md"
+FILM = {
+    "director": {"did": 1, "name": "Quentin Tarantino"},
+    "movie": {"mid": 2, "title": "Pulp Fiction", "did": 1, "released": "1994-10-14"},
+    "plays": {"mid": 2, "aid": 3, "role": "Vincent Vega"},
+    "actor": {"aid": 3, "name": "John Travolta"},
+}
+TABLES = (
+    "CREATE TABLE director (did int PRIMARY KEY, name text)",
+    "CREATE TABLE movie (mid int PRIMARY KEY, title text, did int, released timestamptz)",
+    "CREATE TABLE plays (mid int, aid int, role text, PRIMARY KEY (mid, aid))",
+    "CREATE TABLE actor (aid int PRIMARY KEY, name text)",
+    "INSERT INTO director VALUES (1, 'Quentin Tarantino')",
+    "INSERT INTO movie VALUES (2, 'Pulp Fiction', 1, '1994-10-14')",
+    "INSERT INTO plays VALUES (2, 3, 'Vincent Vega')",
+    "INSERT INTO actor VALUES (3, 'John Travolta')",
+)
 
 
-def test_the_folder_of_csv_files_is_searched(
-    skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = RECIPES / "csv-folder.md"
-    for name, text in files(page).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    block = next(block for block in blocks(page) if block.output)
-    *others, search = block.commands
-    subprocess.run(["sh", "-ec", "\n".join(others)], check=True)
-    done = skws(*words(search)[1:])
-    assert done.code == 0, done.err
-    assert block.output is not None
-    assert matches(block.output, done.out), done.out
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    opened = Shell(tmp_path)
+    yield opened
+    opened.close()
+
+
+def text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path: Path) -> None:
+    search, watch = steps(RECIPES / "csv-folder.md", __file__, tmp_path)
+    found = shell.run(search)
+    assert search.output is not None
+    assert matches(search.output, found), found
     assert "from: Order ID" in (tmp_path / "shop.schema.yaml").read_text()
+    shown = shell.start(watch)
+    until(lambda: "The lid leaks" in text(shown))
+    with (tmp_path / "shop" / "complaint.csv").open("a") as file:
+        file.write("1,It leaks again.,2026-03-01T11:00:00Z\n")
+    until(lambda: "It leaks again" in text(shown))
+    shell.interrupt()
+
+
+@pytest.fixture
+def films() -> Iterator[Broker]:
+    with closing(Broker()) as running:
+        for topic in (*FILM, "alerts"):
+            running.create(topic)
+        yield running
+
+
+def send(films: Broker, **rows: dict[str, object]) -> None:
+    producer = Producer({"bootstrap.servers": films.address})
+    for topic, row in rows.items():
+        producer.produce(topic, json.dumps(row))
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.parametrize("page", ["recipes/kafka.md", "sources.md"])
+def test_kafka(shell: Shell, tmp_path: Path, films: Broker, page: str) -> None:
+    shutil.copy(FOLDER / "schema.yaml", tmp_path / "films.yaml")
+    hosts = {"one:9092,two:9092": films.address, "one:9092": films.address}
+    search, *alerts = (located(step, hosts) for step in steps(ROOT / "docs" / page, __file__, tmp_path))
+    shown = shell.start(search)
+    until((tmp_path / "run" / "committed.json").exists)
+    send(films, **FILM)
+    until(lambda: "director{tarantino}" in text(shown))
+    shell.interrupt()
+    for alert in alerts:
+        shell.start(alert)
+        until(lambda: films.log("alerts").committed)
+        shell.interrupt()
+        (found, *_) = films.log("alerts").committed
+        assert (found["op"], found["query"]) == ("+", "tarantino travolta")
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+def checkout(folder: Path) -> None:
+    """What the pages expect where a command is given: an environment, a schema, the examples, a replay."""
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "activate").write_text("")  # that of the tests is on the path
+    shutil.copy(FOLDER / "schema.yaml", folder)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "shared").mkdir(exist_ok=True)
+    (folder / "shared" / "replay").mkdir()
+    shutil.copy(FOLDER / "replay.jsonl", folder / "shared" / "replay")
+
+
+def places(folder: Path, master: str, database: Database) -> dict[str, str]:
+    return {
+        "spark://HOST:7077": master,
+        "postgresql://HOST/films": database.uri(),
+        "/shared": str(folder / "shared"),
+        "--executor-memory 4g": "--executor-memory 1g",
+    }
+
+
+def followed(shell: Shell, block: Block, results: Path) -> None:
+    shell.start(block)
+    until(lambda: "director{tarantino} - movie{} - plays{} - actor{travolta}" in text(results))
+    shell.interrupt()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_submit(shell: Shell, tmp_path: Path, master: str, database: Database) -> None:
+    checkout(tmp_path)
+    database.run(*TABLES)
+    search, watch, local = (
+        located(step, places(tmp_path, master, database))
+        for step in steps(RECIPES / "spark-submit.md", __file__, tmp_path)
+    )
+    shell.run(search)
+    found = [json.loads(line) for line in text(tmp_path / "shared" / "results.jsonl").splitlines()]
+    assert len(found) == 2
+    followed(shell, watch, tmp_path / "shared" / "run.jsonl")
+    assert "director{tarantino}" in shell.run(local)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_page_of_clusters(
+    shell: Shell, tmp_path: Path, master: str, database: Database, which: int
+) -> None:
+    checkout(tmp_path)
+    database.run(*TABLES)
+    both = steps(CLUSTER, __file__, tmp_path)
+    assert len(both) == 2
+    step = located(both[which], places(tmp_path, master, database))
+    followed(shell, step, tmp_path / "shared" / "run1.jsonl")
 
 
 @pytest.mark.spark

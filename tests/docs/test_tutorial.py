@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.docs.blocks import Block, blocks, files, matches
+from tests.docs.blocks import Block, files, matches, steps
+from tests.docs.shell import Shell
 from tests.places import ROOT
 from tests.postgres import Database
 from tests.tui.ui import free_port
@@ -27,53 +24,6 @@ SERVE = ROOT / "docs" / "serve.md"
 SLACK = ROOT / "docs" / "recipes" / "postgresql-to-slack.md"
 
 
-class Shell:
-    """Runs the commands of a page in one folder; live searches go on beside the others."""
-
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self.folder = folder
-        own = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "XDG_DATA_HOME": str(folder / "xdg"),
-        }
-        self._environment = {**os.environ, **own, **environment}
-        self._live: list[subprocess.Popen[bytes]] = []
-
-    def run(self, block: Block) -> str:
-        script = "set -e\n" + "\n".join(block.commands)
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def start(self, block: Block) -> Path:
-        """A file that the output goes to."""
-        shown = self.folder / f"shown-{len(self._live)}"
-        (command,) = block.commands
-        with shown.open("wb") as file:
-            live = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self._environment, stdout=file
-            )
-        self._live.append(live)
-        return shown
-
-    def interrupt(self, which: int = -1) -> None:
-        """Ctrl-C to a live command, the one that began last if no other is given."""
-        self._live[which].send_signal(signal.SIGINT)
-        assert self._live[which].wait(30) == 130
-
-    def close(self) -> None:
-        for live in self._live:
-            live.kill()
-            live.wait()
-
-
 @pytest.fixture
 def shell(tmp_path: Path, database: Database) -> Iterator[Shell]:
     opened = Shell(tmp_path, SHOP=database.uri())
@@ -81,16 +31,10 @@ def shell(tmp_path: Path, database: Database) -> Iterator[Shell]:
     opened.close()
 
 
-def _steps(page: Path, folder: Path) -> list[Block]:
-    """The commands of a page that this test has to run, with its files laid out."""
-    for name, text in files(page).items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [block for block in blocks(page) if block.why_not == "tests/docs/test_tutorial.py runs it"]
-
-
 def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
-    steps = _steps(TUTORIAL, tmp_path)
-    create, search, watch, insert, delete, alert, complain, missed, again, drop, *served = steps
+    create, search, watch, insert, delete, alert, complain, missed, again, drop, *served = steps(
+        TUTORIAL, __file__, tmp_path
+    )
     shell.run(create)
     assert search.output is not None
     found = shell.run(search)
@@ -178,8 +122,8 @@ def test_results_reach_slack(tmp_path: Path, database: Database) -> None:
         tmp_path, SHOP=database.uri(), SLACK_WEBHOOK=f"http://127.0.0.1:{hook.server_port}/services"
     )
     try:
-        shell.run(_steps(TUTORIAL, tmp_path)[0])
-        (watch,) = _steps(SLACK, tmp_path)
+        shell.run(steps(TUTORIAL, __file__, tmp_path)[0])
+        (watch,) = steps(SLACK, __file__, tmp_path)
         shell.start(watch)
         until((tmp_path / "run").exists)
         database.run("INSERT INTO complaint VALUES (2, 2, 'It smokes, and it leaks.')")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,10 +12,10 @@ import pytest
 from skws.sources.sqlite import SqliteDatabase
 from skws_schema.yaml.load import load_schema
 from tests.commands import Skws
-from tests.places import DATA, ROOT
+from tests.mondial import MONDIAL, write_mondial
+from tests.places import ROOT
 from tests.postgres import Database
 
-MONDIAL = DATA / "mondial" / "csv"
 TABLES = """
     CREATE TABLE author (aid INTEGER PRIMARY KEY, name TEXT NOT NULL, born DATE);
     CREATE TABLE book (bid INTEGER PRIMARY KEY, title TEXT, aid INTEGER REFERENCES author, fine BOOLEAN);
@@ -231,21 +230,7 @@ def mondial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not MONDIAL.is_dir():
         pytest.skip(f"the public data set is not at {MONDIAL}")
     path = tmp_path_factory.mktemp("mondial") / "mondial.sqlite"
-    schema = load_schema(ROOT / "examples" / "mondial" / "schema.yaml")
-    types = {"text": "TEXT", "string": "TEXT", "integer": "INTEGER", "number": "REAL", "timestamp": "DATE"}
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for relation in schema.relations:
-            parts = [f"{a.name} {types[a.type]}" for a in relation.attributes]
-            parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
-            for join in schema.joins:
-                if join.left == relation.name:
-                    near, far = (", ".join(side) for side in zip(*join.on, strict=True))
-                    parts.append(f"FOREIGN KEY ({near}) REFERENCES {join.right} ({far})")
-            connection.execute(f"CREATE TABLE {relation.name} ({', '.join(parts)})")
-            with (MONDIAL / f"{relation.name}.csv").open(newline="", encoding="utf-8") as file:
-                rows = [[row[a.name] or None for a in relation.attributes] for row in csv.DictReader(file)]
-            marks = ", ".join("?" * len(relation.attributes))
-            connection.executemany(f"INSERT INTO {relation.name} VALUES ({marks})", rows)
+    write_mondial(path)
     return path
 
 

@@ -1,0 +1,105 @@
+"""Runs the commands of a page in a folder, as a person in a terminal does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from tests.docs.blocks import Block
+from tests.waiting import until
+
+_PROGRAMS: Final = f"{Path(sys.executable).parent}:{Path(pyspark.__file__).parent / 'bin'}"
+INTERRUPTED: Final = 130
+
+
+class Shell:
+    """Live commands go on beside the others."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        own = {"PATH": f"{_PROGRAMS}:{os.environ['PATH']}", "XDG_DATA_HOME": str(folder / "xdg")}
+        self._environment = {**os.environ, **own, **environment}
+        self._live: list[subprocess.Popen[bytes]] = []
+
+    def run(self, block: Block) -> str:
+        script = "set -e\n" + "\n".join(block.commands)
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
+
+    def start(self, block: Block) -> Path:
+        """Start the last command of a block, after the others; gives the file that its output goes to."""
+        shown = self.folder / f"shown-{len(self._live)}"
+        *before, command = block.commands
+        script = "\n".join(["set -e", *before, f"exec {command}"])
+        with shown.open("wb") as file:
+            live = subprocess.Popen(
+                ["bash", "-c", script], cwd=self.folder, env=self._environment, stdout=file
+            )
+        self._live.append(live)
+        return shown
+
+    def interrupt(self, which: int = -1, code: int = INTERRUPTED) -> None:
+        """Ctrl-C to a live command, the one that began last if no other is given."""
+        self._live[which].send_signal(signal.SIGINT)
+        assert self._live[which].wait(60) == code
+
+    def on_terminal(self, block: Block, expected: str, keys: str) -> None:
+        """Run one command on a terminal: once it shows ``expected``, type ``keys``, which end it."""
+        (command,) = block.commands
+        near, far = pty.openpty()
+        size = {"LINES": "40", "COLUMNS": "140", "TERM": "xterm-256color"}
+        live = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env={**self._environment, **size},
+            stdin=far,
+            stdout=far,
+            stderr=far,
+            start_new_session=True,
+        )
+        self._live.append(live)
+        os.close(far)
+        screen = bytearray()
+
+        def read() -> None:
+            if select.select([near], [], [], 0.1)[0]:
+                with suppress(OSError):  # the other end is closed
+                    screen.extend(os.read(near, 1 << 16))
+
+        until(lambda: expected.encode() in screen, read, screen.decode)
+        os.write(near, keys.encode())
+        until(lambda: live.poll() is not None, read, screen.decode)
+        os.close(near)
+        assert live.returncode == 0
+
+    def close(self) -> None:
+        for live in self._live:
+            live.kill()
+            live.wait()
+
+
+def located(block: Block, places: Mapping[str, str]) -> Block:
+    """The commands with the test's own servers and folders in place of those that the page names."""
+    commands = "\n".join(block.commands)
+    for named, place in places.items():
+        commands = commands.replace(named, place)
+    return replace(block, commands=tuple(commands.split("\n")))

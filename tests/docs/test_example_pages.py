@@ -1,0 +1,52 @@
+"""The commands in the READMEs of examples that are longer than a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow.parquet
+import pytest
+
+from tests.docs.blocks import steps
+from tests.docs.shell import Shell
+from tests.places import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    copytree(EXAMPLES, tmp_path / "examples")
+    opened = Shell(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.slow
+def test_courts(shell: Shell, tmp_path: Path) -> None:
+    generate, renamed, parties, alerts = steps(EXAMPLES / "courts" / "README.md", __file__, tmp_path)
+    shell.run(generate)
+    assert "docket{docket:zenith}" in shell.run(renamed)
+    assert "party{party:mike} - " in shell.run(parties)
+    assert len(shell.run(alerts).splitlines()) > 100
+
+
+@pytest.mark.slow
+def test_transfers(shell: Shell, tmp_path: Path) -> None:
+    (step,) = steps(EXAMPLES / "transfers" / "README.md", __file__, tmp_path)
+    assert " of them too late" in shell.run(step)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_pipeline(shell: Shell, tmp_path: Path) -> None:
+    (step,) = steps(EXAMPLES / "pipeline" / "README.md", __file__, tmp_path)
+    spec = tmp_path / "examples" / "pipeline" / "spark-pipeline.yml"
+    kept = (tmp_path / "kept").as_uri()
+    text = spec.read_text(encoding="utf-8").replace("file:///tmp/skws-shop-pipeline", kept)
+    spec.write_text(text, encoding="utf-8")
+    shell.run(step)
+    alerts = pyarrow.parquet.read_table(tmp_path / "my-pipeline" / "spark-warehouse" / "alerts").to_pylist()
+    assert [alert["op"] for alert in alerts] == ["+"]

@@ -1,0 +1,105 @@
+"""The commands of pages that go on, or that need a server or a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from skws_schema.yaml.load import load_schema
+from tests.commands import SCHEMA
+from tests.docs.blocks import Block, files, steps
+from tests.docs.shell import Shell, located
+from tests.places import ROOT
+from tests.postgres import Database
+from tests.tui.ui import free_port
+from tests.waiting import until
+
+DOCS = ROOT / "docs"
+SHOP = files(DOCS / "tutorial.md")["shop.sql"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    opened = Shell(tmp_path, XDG_STATE_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
+    yield opened
+    opened.close()
+
+
+def test_the_readme_on_postgresql(shell: Shell, tmp_path: Path, database: Database) -> None:
+    database.run(SHOP)
+    (block,) = steps(ROOT / "README.md", __file__, tmp_path)
+    placed = located(block, {"postgresql://localhost/shop": database.uri()})
+    search, watch, tui = (replace(placed, commands=(command,)) for command in placed.commands)
+    assert "complaint{leaks}" in shell.run(search)
+    shown = shell.start(watch)
+    until(lambda: "complaint{leaks}" in shown.read_text())
+    shell.interrupt()
+    shell.on_terminal(tui, "complaint", "\x11")
+
+
+def test_the_page_of_the_terminal_ui(shell: Shell, tmp_path: Path) -> None:
+    terminal, serve = steps(DOCS / "tui.md", __file__, tmp_path)
+    shell.on_terminal(terminal, "movies", "\x11")
+    port = free_port()
+    shown = shell.start(located(serve, {"--serve": f"--serve --port {port}"}))
+    until(lambda: re.search(rf"http://127\.0\.0\.1:{port}/\?token=\S+", shown.read_text()))
+    address = re.findall(r"http://\S+", shown.read_text())[0]
+    assert httpx.get(address, timeout=60, trust_env=False, follow_redirects=True).status_code == 200
+    shell.interrupt(code=0)
+
+
+def test_the_page_of_live_searches(shell: Shell, tmp_path: Path) -> None:
+    queries, schema = steps(DOCS / "watch.md", __file__, tmp_path)
+    control = tmp_path / "control"
+    (tmp_path / "stream.jsonl").touch()
+    watch = f"skws watch stream.jsonl tarantino --schema {SCHEMA} --control {control}"
+    shell.start(Block((watch,), None, None, None, 0))
+    until(control.exists)
+    here = {"DIR": str(control)}
+    listed = shell.run(located(queries, here)).splitlines()[-2:]
+    assert [line.split()[0].rstrip(":") for line in listed] == ["tarantino", "again"]
+    changed = SCHEMA.read_text().replace("title: text, ", "title: text, country: string, ")
+    (tmp_path / "films.yaml").write_text(changed)
+    shell.run(located(schema, here))
+    shell.interrupt()
+
+
+def test_the_page_of_sources(shell: Shell, tmp_path: Path, database: Database) -> None:
+    database.run(SHOP)
+    (step,) = steps(DOCS / "sources.md", __file__, tmp_path)
+    shell.run(located(step, {"postgresql://joe@db.example/films": database.uri()}))
+    schema = load_schema(tmp_path / "films.yaml")
+    assert {relation.name for relation in schema.relations} == {"customer", "purchase", "complaint"}
+
+
+def healthy(port: int) -> bool:
+    with suppress(httpx.HTTPError):
+        return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
+    return False
+
+
+def test_the_page_of_http(shell: Shell, tmp_path: Path, database: Database) -> None:
+    database.run(SHOP)
+    found: list[str] = []
+    for step in steps(DOCS / "serve.md", __file__, tmp_path):
+        port = free_port()
+        block = located(step, {"postgresql://localhost/shop": f"{database.uri()} --port {port}"})
+        if "--schema" in block.commands[0]:
+            drafted = next((tmp_path / "xdg").rglob("*.schema.yaml"))
+            (tmp_path / "shop.yaml").write_text(drafted.read_text())
+        shell.start(block)
+        until(partial(healthy, port))
+        asked = {"query": "byron leaks"}
+        answer = httpx.post(f"http://localhost:{port}/search", json=asked, timeout=60, trust_env=False)
+        found += [result["network"] for result in answer.json()["results"]]
+        shell.interrupt()
+    assert len(found) == 2
+    assert (tmp_path / "state").is_dir()

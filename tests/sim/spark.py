@@ -343,7 +343,8 @@ class Driver:
         if wanted is self.layout:
             return True
         kept = self._simulation.generations[self.layout.generation]
-        if self._committer.last == self.layout.before + 1 and 0 not in kept.done:
+        last = self._committer.last - self.layout.before - 1
+        if last >= 0 and last not in kept.done:
             self._batch()
         self._committer.deliver_rest()
         layout = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
@@ -363,6 +364,7 @@ class Driver:
         first = beginning(place.checkpoint.start())
         if previous is not None and last < layout.before + 2:
             old, batches = generations[previous.generation], layout.before - previous.before
+            assert batches - 1 in old.done  # else Spark returns no state
             first = old.offsets[batches - 1][1]
             kept.states.setdefault(-1, moved(old.states[batches - 1], previous, layout))
         self._simulation.starts += 1

@@ -168,15 +168,19 @@ class ShardedJob:
         """
         if self._planned(standing) is self.layout:
             return True
-        while not self._settled():
-            if over():  # which starts the query
-                return False
-            self._committer.deliver()
-        stopping = Thread(target=self._opened.stop, name="stop")
-        stopping.start()
-        while stopping.is_alive():  # it may wait until a batch is delivered
-            self._committer.deliver()
-        self._committer.deliver_rest()
+        while True:
+            while not self._settled():
+                if over():  # which starts the query
+                    return False
+                self._committer.deliver()
+            stopping = Thread(target=self._opened.stop, name="stop")
+            stopping.start()
+            while stopping.is_alive():  # it may wait until a batch is delivered
+                self._committer.deliver()
+            self._committer.deliver_rest()
+            if self._settled():
+                break
+            self._opened.again()
         layout = self._planned(standing)
         self._place.change_layout(layout)
         self._expect(layout)
@@ -220,13 +224,14 @@ class ShardedJob:
         self.layout = layout
 
     def _settled(self) -> bool:
-        """Whether the state can be read for another layout.
+        """Whether the state can be read for another layout: Spark knows that its last batch is done.
 
-        Not while Spark does not know that the layout's first micro-batch is done: it would begin anew.
+        It may have been stopped, or killed, when the batch was in the outbox and not yet recorded.
         """
-        if self._committer.last != self.layout.before + 1:
+        batches = self._committer.last - self.layout.before
+        if batches <= 0:
             return True
-        path, files = _files(self._spark, f"{self._state(self.layout.generation)}/commits/0")
+        path, files = _files(self._spark, f"{self._state(self.layout.generation)}/commits/{batches - 1}")
         return bool(files.exists(path))
 
     def _state(self, generation: int) -> str:

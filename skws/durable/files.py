@@ -154,9 +154,9 @@ def removed(path: Path) -> None:
         raise StateError(f"{path}: cannot remove: {error.strerror}") from None
 
 
-def keep(path: Path, value: Any, of: str, *, durable: bool = True) -> None:
-    """Write JSON to a private file as a frame of the owner ``of``. Raises StateError."""
-    replaced(path, checked(orjson.dumps(value), of), durable=durable, mode=PRIVATE)
+def keep(path: Path, value: Any, of: str) -> None:
+    """Write JSON to a private file as a frame of the owner ``of``, for good. Raises StateError."""
+    replaced(path, checked(orjson.dumps(value), of), durable=True, mode=PRIVATE)
 
 
 def kept(path: Path, of: str) -> Any:

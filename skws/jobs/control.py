@@ -459,7 +459,8 @@ def _is_torn(path: Path) -> bool:
 
 
 def _loaded(line: bytes) -> Any:
+    """None if it is not JSON; zeros are what a loss of power leaves of lines whose sync had failed."""
     try:
-        return orjson.loads(line)
+        return orjson.loads(line.lstrip(b"\0"))
     except ValueError:
         return None

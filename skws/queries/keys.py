@@ -20,7 +20,7 @@ from skws.data.blocks import Block, integers_of
 from skws.spec.query import KEYWORDS, Query
 from skws.spec.stream import Stream
 from skws_schema.graph import edges_from
-from skws_schema.model import Schema, Value, sourced
+from skws_schema.model import Relation, Schema, Value, sourced
 from skws_windows.window import TimeWindow, Unbounded, Window
 
 _SMALL: Final = 2  # tuples of the largest results in which no table joins two other tuples
@@ -56,14 +56,15 @@ class KeyPartitioning:
 
     def shown(self, schema: Schema) -> str:
         """Such as "span.trace_id, log.trace_id; all parts have service"."""
+        gone = schema.evolution.removed_relations
+        pairs = list(zip(schema.relations, self.columns, strict=True))
+        there = [pair for number, pair in enumerate(pairs) if number not in gone]
         named = [
             "+".join(f"{relation.name}.{relation.attributes[column].name}" for column in columns)
-            for relation, columns in zip(schema.relations, self.columns, strict=True)
+            for relation, columns in there
             if columns is not None
         ]
-        copied = [
-            r.name for r, columns in zip(schema.relations, self.columns, strict=True) if columns is None
-        ]
+        copied = [relation.name for relation, columns in there if columns is None]
         return ", ".join(named) + ("; all parts have " + ", ".join(copied) if copied else "")
 
 
@@ -98,13 +99,17 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     if own := sourced(schema):
         return f"the table {schema.relations[own[0]].name} has a source of its own"
     columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)
+    for number in schema.evolution.removed_relations:
+        # Their records have a time and a position, which counts once.
+        if not schema.relations[number].table:
+            columns[number] = _all_of(schema.relations[number])
     for members in _components(schema, max_size):
         streams = [number for number in members if not schema.relations[number].table]
         if not streams:
             continue
         if max_size == 1 or not edges_from(schema)[streams[0]]:
             relation = schema.relations[streams[0]]
-            columns[streams[0]] = relation.key_columns or tuple(range(len(relation.attributes)))
+            columns[streams[0]] = relation.key_columns or _all_of(relation)
             continue
         choices = list(_choices(schema, members))
         kept = [one for one in choices if not _refused(schema, members, one, max_size)]
@@ -116,6 +121,10 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
         for number in streams:
             columns[number] = tuple(dict.fromkeys(one[number] for one in kept if one.keys() == widest))
     return KeyPartitioning(tuple(columns))
+
+
+def _all_of(relation: Relation) -> tuple[int, ...]:
+    return tuple(range(len(relation.attributes)))
 
 
 def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:

@@ -48,9 +48,9 @@ class Marks:
         self._run.hold(found["batch"])
         return found
 
-    def keep(self, batch: int, *, durable: bool = True, **more: Any) -> None:
+    def keep(self, batch: int, **more: Any) -> None:
         if self._path is not None:
-            keep(self._path, {"batch": batch, **more}, self._of, durable=durable)
+            keep(self._path, {"batch": batch, **more}, self._of)
             self._run.least[self._name] = batch
 
 

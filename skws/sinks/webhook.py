@@ -104,7 +104,7 @@ class WebhookSink(BatchSink):
         for part, first in enumerate(range(0, len(results), most)):
             if (batch, part) > self._posted:
                 self._post(batch, part, results[first : first + most])
-                self._mark(batch, part, durable=False)
+                self._mark(batch, part)
 
     def _keep(self, batch: int) -> None:
         self._mark(batch, _ALL)
@@ -114,10 +114,10 @@ class WebhookSink(BatchSink):
         if self._letters is not None:
             self._letters.close()
 
-    def _mark(self, batch: int, part: int, *, durable: bool = True) -> None:
+    def _mark(self, batch: int, part: int) -> None:
         """Note that a part is posted, or in the dead letters: a start cuts them off after this length."""
         length = {} if self._letters is None else {"letters": self._letters.sync()}
-        self._marks.keep(batch, durable=durable, part=part, **length)
+        self._marks.keep(batch, part=part, **length)
         self._posted = batch, part
 
     def _post(self, batch: int, part: int, results: Sequence[LiveResult]) -> None:

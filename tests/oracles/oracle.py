@@ -116,7 +116,7 @@ class Oracle:
     def networks(self) -> set[Network]:
         """All trees of at most ``max_size`` joined live tuples that are total and minimal."""
         usable = [n for n in self.live if not self._excluded(n)]
-        joined = {n: list(self._joined(n, usable)) for n in usable}
+        joined = self._joined(usable) if self.max_size > 1 else {}
         level: set[Network] = {(frozenset([n]), frozenset()) for n in usable}
         found = {n for n in level if self._is_result(n)}
         for _ in range(self.max_size - 1):
@@ -130,24 +130,25 @@ class Oracle:
             found |= {n for n in level if self._is_result(n)}
         return found
 
-    def _joined(self, number: int, usable: Sequence[int]) -> Iterator[tuple[int, JoinEdge]]:
-        for other in usable:
-            for j in range(len(self.schema.joins)):
-                if other != number and self._agree(j, number, other):
-                    yield other, (j, number, other)
-                if other != number and self._agree(j, other, number):
-                    yield other, (j, other, number)
+    def _joined(self, usable: Sequence[int]) -> dict[int, list[tuple[int, JoinEdge]]]:
+        """The tuples that each one joins with, and by what."""
+        joined: dict[int, list[tuple[int, JoinEdge]]] = {n: [] for n in usable}
+        of: dict[int, list[int]] = {}
+        for n in usable:
+            of.setdefault(self.tuples[n].relation, []).append(n)
+        for number, on in enumerate(self.schema.joins):
+            left, right = self.schema.relation(on.left), self.schema.relation(on.right)
+            pairs = [(left.columns[x], right.columns[y]) for x, y in on.on]
+            for a in of.get(self.schema.index[on.left], ()):
+                for b in of.get(self.schema.index[on.right], ()):
+                    if a != b and self._agree(pairs, a, b):
+                        joined[a].append((b, (number, a, b)))
+                        joined[b].append((a, (number, a, b)))
+        return joined
 
-    def _agree(self, join: int, left: int, right: int) -> bool:
-        on = self.schema.joins[join]
-        left_relation, right_relation = self.schema.relation(on.left), self.schema.relation(on.right)
-        a, b = self.tuples[left], self.tuples[right]
-        if self.schema.relations[a.relation] is not left_relation:
-            return False
-        if self.schema.relations[b.relation] is not right_relation:
-            return False
-        pairs = [(a.row[left_relation.columns[x]], b.row[right_relation.columns[y]]) for x, y in on.on]
-        return all(x is not None and x == y for x, y in pairs)
+    def _agree(self, pairs: Sequence[tuple[int, int]], a: int, b: int) -> bool:
+        one, other = self.tuples[a].row, self.tuples[b].row
+        return all(one[x] is not None and one[x] == other[y] for x, y in pairs)
 
     def _is_result(self, network: Network) -> bool:
         nodes, edges = network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
@@ -36,14 +36,20 @@ SCHEMA: Final = Schema(
 )
 
 
-def matches(pattern: Pattern, stream: Sequence[tuple[int, Row]], first: int) -> set[Match]:
-    """The matches that use the last tuple and none before ``first``."""
+def matches(
+    pattern: Pattern,
+    stream: Sequence[tuple[int, Row]],
+    first: int,
+    column: Callable[[str], int] = COLUMNS.index,
+) -> set[Match]:
+    """The matches that use the last tuple and none before ``first``. ``column``: of an attribute."""
     window = range(max(first, 0), len(stream))
     found = _matches(pattern.expression, stream, window, pattern)
     return {
         match
         for match in found
-        if any(position == len(stream) - 1 for position, _ in match) and _agrees(pattern, match, stream)
+        if any(position == len(stream) - 1 for position, _ in match)
+        and _agrees(pattern, match, stream, column)
     }
 
 
@@ -104,7 +110,9 @@ def _passes(pattern: Pattern, letter: Letter, row: Row) -> bool:
     return True
 
 
-def _agrees(pattern: Pattern, match: Match, stream: Sequence[tuple[int, Row]]) -> bool:
+def _agrees(
+    pattern: Pattern, match: Match, stream: Sequence[tuple[int, Row]], column: Callable[[str], int]
+) -> bool:
     classes: list[set[tuple[str, str]]] = []
     for condition in pattern.conditions:
         if isinstance(condition, Agreement):
@@ -115,7 +123,7 @@ def _agrees(pattern: Pattern, match: Match, stream: Sequence[tuple[int, Row]]) -
             classes.append(merged)
     for members in classes:
         values: list[Value] = [
-            stream[position][1][COLUMNS.index(attribute)]
+            stream[position][1][column(attribute)]
             for position, variable in match
             for name, attribute in members
             if name == variable

@@ -14,7 +14,7 @@ from random import SystemRandom
 from typing import Final
 
 from tests.sim.hosts import simulation
-from tests.sim.plan import Action, Options, drawn, options_of, shrunk
+from tests.sim.plan import CHOICES, Action, Options, drawn, options_of, shrunk
 from tests.sim.world import Finding
 
 _HASH_SEED: Final = "PYTHONHASHSEED"
@@ -70,8 +70,8 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on")
     parser.add_argument("--actions", type=int, default=Options().actions)
-    for name in ("host", "source", "window"):
-        parser.add_argument(f"--{name}", help="drawn from the seed without it")
+    for name, choices in CHOICES.items():
+        parser.add_argument(f"--{name}", choices=sorted(set(choices)), help="drawn from the seed without it")
     given = parser.parse_args()
     if os.environ.get(_HASH_SEED) != "0":  # sets of texts have another order in each process else
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {_HASH_SEED: "0"})
@@ -83,7 +83,7 @@ def main() -> int:
     done = steps = 0
     while done < runs and (time.monotonic() < ended or given.runs):
         seed = first + done
-        fixed = {name: value for name in ("host", "source", "window") if (value := getattr(given, name))}
+        fixed = {name: value for name in CHOICES if (value := getattr(given, name))}
         options = replace(options_of(seed), actions=given.actions, **fixed)
         made = simulation(options)
         try:
@@ -93,10 +93,13 @@ def main() -> int:
             return 1
         done, steps, faults = done + 1, steps + made.steps, faults + made.world.faults
     seconds = time.process_time() - began
+    lost, short = faults.pop("lost", 0), faults.pop("short", 0)
     print(
-        f"{done:,} simulations, {steps:,} steps checked, {faults.total():,} faults in {seconds:.0f} s of one"
-        f" core ({faults.total() * 60 / seconds:,.0f} a minute): "
+        f"{done:,} simulations, {steps:,} steps checked, {faults.total():,} faults"
+        f" in {seconds:.0f} s of one core"
+        f" ({faults.total() * 60 / seconds:,.0f} a minute): "
         + ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items()))
+        + f"; {lost:,} of the losses of power lost something; besides, {short:,} writes were cut short"
     )
     return 0
 

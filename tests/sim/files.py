@@ -12,10 +12,10 @@ import orjson
 from skws.data.record import Record
 from skws.jobs.control import RunControl
 from skws.sources.feed import Source
-from skws_schema.model import Row
+from skws_schema.model import Row, Schema
 from tests.sim.model import Sent
 from tests.sim.plan import Event
-from tests.sim.shop import SCHEMA
+from tests.sim.shop import ROWS, SCHEMA, TABLE
 from tests.sim.world import World
 
 FOLDER: Final = "/sim/in"
@@ -58,6 +58,15 @@ class Upstream:
         shown = {"relation": relation, "time": time / 1e6, "op": "-" if event.delete else "+", "row": row}
         return (relation, Record(-1, time, event.row, event.delete), orjson.dumps(shown)), shown
 
+    def describe(self, schema: Schema) -> None:
+        """The schema of the job, whose static table is to be there."""
+        if TABLE in schema.index:
+            self.load([{"relation": TABLE, "row": {"cid": cid, "level": level}} for cid, level in ROWS])
+
+    def load(self, rows: list[dict[str, Any]]) -> None:
+        """Let the rows of the static table be there."""
+        raise NotImplementedError
+
     def part(self, relation: str, row: Row) -> str:
         raise NotImplementedError
 
@@ -88,6 +97,9 @@ class Files(Upstream):
         world.disk.makedirs(FOLDER)
         for part in self.truth:
             world.disk.put(self._path(part), b"")
+
+    def load(self, rows: list[dict[str, Any]]) -> None:
+        self.world.disk.put(self._path(TABLE), b"".join(orjson.dumps(row["row"]) + b"\n" for row in rows))
 
     def part(self, relation: str, row: Row) -> str:
         return "b" if relation == "order" else "a"

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+import orjson
 from confluent_kafka import KafkaError, KafkaException
 
 from skws.jobs.control import RunControl
@@ -21,6 +22,7 @@ from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Row
 from tests.sim.files import Upstream
 from tests.sim.plan import Event
+from tests.sim.shop import TABLE
 from tests.sim.world import World
 
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN
@@ -85,6 +87,9 @@ class Kafka(Upstream):
         self.truth = {_name(place): [] for place in self.logs}
         self.moved: set[Partition] = set()  # to another broker, which the client is about to notice
 
+    def load(self, rows: list[dict[str, Any]]) -> None:
+        self.logs[TABLE, 0] = Log(0, [(orjson.dumps(row), self.time // 1000) for row in rows])
+
     def source(self, control: RunControl) -> Source:
         return KafkaSource(Address.of(self.address), control.pace)
 
@@ -108,7 +113,7 @@ class Kafka(Upstream):
     def act(self, draw: int) -> None:
         """Another partition; a partition on another broker; old messages go."""
         rng = Random(draw)
-        place = rng.choice(sorted(self.logs))
+        place = rng.choice(sorted(place for place in self.logs if place[0] != TABLE))
         match rng.randrange(3):
             case 0:
                 new = place[0], sum(topic == place[0] for topic, _ in self.logs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -25,37 +25,48 @@ from skws.jobs.intake import BatchSizer
 from skws.jobs.journal import Entry, Journal
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
+from skws.queries.operator import SHARED
+from skws.queries.session import Session
 from skws.sinks.database import SqliteSink
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
+from skws.sinks.webhook import Delivery, Endpoint, WebhookSink
 from skws.spec.enums import EngineName, OnError, OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.errors import SkwsError, UsageError
+from skws_schema.memory import explain_refusals
 from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.sim import outputs
 from tests.sim.files import Files, Upstream
+from tests.sim.hook import ATTEMPTS, MOST, URL, Hook
 from tests.sim.kafka import Kafka
 from tests.sim.model import Batch, Model, check
 from tests.sim.outputs import Database, Expected, Pipe, Tap
 from tests.sim.plan import Action, Event, Options
 from tests.sim.postgres import Postgres
-from tests.sim.shop import MORE
+from tests.sim.shop import rows_of, with_refunds, with_table
 from tests.sim.world import Finding, Killed, SimClock, World
 
 BOTH: Final = "ada lamp"
-ADDED: Final = ("lamp -old", "eve chair", "bob")
+ADDED: Final = (Query("lamp -old"), Query("eve chair", 2), Query("bob", 1), Query("gold lamp"), Query("gold"))
+RATES: Final = ("1 per 7 seconds", "2 per 5 seconds", "3 per 20 seconds")
 CHECKPOINT: Final = "/sim/checkpoint"
 CONTROL: Final = "/sim/control"
-_WINDOWS: Final[dict[str, Window]] = {"time": TimeWindow(10_000_000), "count": CountWindow(12)}
+_WINDOWS: Final[dict[str, Window]] = {"time": TimeWindow(6_000_000), "count": CountWindow(8)}
 _SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "postgres": Postgres}
 _SEGMENT_BYTES: Final = 1_200
-_RECORDS: Final = 3  # in a micro-batch, about
+_LATENESS: Final = 2_500_000  # microseconds
+_RECORDS: Final = 6  # in a micro-batch, about
 _BETWEEN: Final = 400_000  # microseconds between two steps
 _SETTLING: Final = 400  # steps that a run without faults may take
 _LAST: Final = 6  # rounds of records in the end, over three windows
-_MOST_BYTES: Final = 40_000
+_MOST_BYTES: Final = 16_000
+_MOST_ENTRIES: Final = 14
+_USUAL: Final = 8  # live tuples
+_UNSWEPT: Final = 48  # tuples that are over; so many are swept out together, with partial results
+_LONG: Final = 1 << 40  # ticks of any window
 
 
 class Notes:
@@ -84,11 +95,15 @@ class LocalSimulation:
         self.steps = 0
         self.notes = Notes()
         self.upstream = self._upstream()
+        self.schema = with_table(self.upstream.schema) if options.tables == "yes" else self.upstream.schema
+        self.upstream.describe(self.schema)
+        self.asks = self._asks()
         self.job = Job(
             {"both": BOTH, "own": "bob"},
-            self.upstream.schema,
+            self.schema,
             self.upstream.address,
             window=_WINDOWS[options.window],
+            lateness=_LATENESS if (options.lateness, options.window) == ("yes", "time") else 0,
             max_size=3,
             engine=EngineName.LOCAL,
             on_error=OnError.DEAD_LETTER,
@@ -96,21 +111,38 @@ class LocalSimulation:
             checkpoint=Path(CHECKPOINT),
             control=Path(CONTROL),
         )
-        self.model = Model(self.job, self.upstream.part)
+        self.model = Model(self.job, self.upstream.part, rows_of(self.schema))
         self.model.truth = self.upstream.truth
         self.pipe = Pipe(self.world)
         self.database = Database(self.world, f"sim{id(self)}")
-        self.expected = Expected(self.world, self.model, self.pipe, self.database, "bob")
+        self.hook = None if options.hook == "no" else Hook(self.world, fatal=options.hook == "fail")
+        self._rate = Rate.of(RATES[0])
+        self.expected = Expected(
+            self.world, self.model, self.pipe, self.database, self.hook, "bob", self._rate
+        )
         self.watch: Any = None
         self._logging: Batch | None = None
         self._sent: list[str] = []
         self._names = 0
         self._committed = self._lasting = 0
+        self._most_live = _USUAL
         self.damaged = False
         self.world.disk.makedirs(outputs.FOLDER)
 
     def _upstream(self) -> Upstream:
         return _SOURCES[self.options.source](self.world)
+
+    def _asks(self) -> tuple[Query, ...]:
+        """The queries that commands add."""
+        if self.options.asks == "keywords":
+            return ADDED
+        rest = ", _" * (len(self.upstream.schema.relations[1].attributes) - 1)
+        texts = (
+            "customer c ; order o where c.cid = o.cid",
+            "order a ; order b where a.cid = b.cid within 3 seconds",
+            f"Q(x) <- customer(x, _), order(x{rest})",
+        )
+        return *ADDED[:4], *(Query(text, kind=PATTERN) for text in texts)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -128,6 +160,7 @@ class LocalSimulation:
         with (
             self.world.simulated(),
             self.upstream.installed(),
+            nullcontext() if self.hook is None else self.hook.installed(),
             patch.object(journals, "SEGMENT_BYTES", _SEGMENT_BYTES),
             patch.object(local, "BatchSizer", partial(BatchSizer, _RECORDS, _RECORDS)),
             patch.object(Journal, "append", logged),
@@ -168,17 +201,25 @@ class LocalSimulation:
                 self._command(action)
             case "flip" if self.watch is None:
                 self._flip(Random(action.draw))
+            case "limit":
+                self._attempt(action, lambda: self._limit(Rate.of(RATES[action.number % len(RATES)])))
+            case "refuse" if self.hook is not None:
+                self.hook.refuse(action.number, action.draw)
 
     def _command(self, action: Action) -> None:
         """Send a command; some cannot be carried out, and are refused."""
         if action.do == "add":
             self._names += 1
-            command = Command("add", f"q{self._names % 3}", ADDED[action.number % 3])
+            command = Command.new(
+                f"q{self._names % 3}", self.asks[(action.number + action.draw // 8) % len(self.asks)]
+            )
         elif action.do == "remove":
             command = Command("remove", f"q{action.number % 3}")
         else:
             more = self.upstream.may_change and action.number % 2
-            command = Command("schema", "", schema=to_yaml(MORE if more else self.upstream.schema))
+            command = Command(
+                "schema", "", schema=to_yaml(with_refunds(self.schema) if more else self.schema)
+            )
         if action.draw % 2 and self.watch is not None:
             self.watch.control.submit(replace(command, id=f"c{action.draw}"))
             return
@@ -191,20 +232,32 @@ class LocalSimulation:
             self._sent.append(ControlFolder(Path(CONTROL)).send(command))
 
     def _attempt(self, action: Action, work: Callable[[], None]) -> None:
-        """Let faults come while the process works; see to its end if it ends."""
+        """Let faults come while the process works; see to its end if it ends.
+
+        As long as others are to come, the next process begins at once, so that many meet one that recovers.
+        """
         self.world.arm(action.faults)
+        rng = Random(action.draw)
+        while self._ended(work, rng) and self.world.armed and action.do == "work":
+            self.world.free()
+        self.world.disarm()
+
+    def _ended(self, work: Callable[[], None], rng: Random) -> bool:
+        """Whether the process ends while it works."""
         try:
-            work()
+            with explain_refusals():
+                work()
         except Killed:
-            self._end_of_process(Random(action.draw))
+            self._end_of_process(rng)
         except (SkwsError, KeyboardInterrupt) as error:
             if not self.world.failed:
                 raise Finding(f"it ended without a fault: {error}") from error
             with suppress(Killed):
                 self._fail()
-            self._end_of_process(Random(action.draw))
-        finally:
-            self.world.disarm()
+            self._end_of_process(rng)
+        else:
+            return False
+        return True
 
     def _fail(self) -> None:
         """As ``LocalWatch.run`` ends it."""
@@ -232,19 +285,36 @@ class LocalSimulation:
 
     def _open(self) -> None:
         self.tap = Tap(self.model)
-        sinks = [
+        sinks: list[Any] = [
             JsonLinesSink(Path(f"{outputs.FOLDER}/out.jsonl")),
             ParquetSink(Path(f"{outputs.FOLDER}/parquet"), every=1.0),
             SqliteSink(Path(f"{outputs.FOLDER}/out.db")),
             StdoutSink(OutputFormat.JSONL, self.pipe),  # type: ignore[arg-type]  # all that the sink uses
         ]
-        alert = Alert(Query("bob"), (f"jsonl:{outputs.FOLDER}/own.jsonl",), Rate.of("1 per 7 seconds"))
+        if self.hook is not None:
+            letters = Path(outputs.LETTERS) if self.options.hook == "letters" else None
+            sinks.append(WebhookSink(Endpoint(URL), Delivery(ATTEMPTS, MOST, letters)))
         control = RunControl(self.job, SimClock(self.world))
         self._pipe_from = self._marked("stdout:jsonl"), len(self.pipe.read)
-        self.watch = self._made([self.tap, Routing(sinks, {"own": alert})], control)
+        self._routing = Routing(sinks, {"own": self._alert()})
+        self.watch = self._made([self.tap, self._routing], control)
         self.watch.open()
-        self._counted_from = self._counting_from()
+        self._counted_from, self._opened_at = self._counting_from, len(self.model.batches)
 
+    def _alert(self) -> Alert:
+        return Alert(Query("bob"), (f"jsonl:{outputs.FOLDER}/own.jsonl",), self._rate)
+
+    def _limit(self, rate: Rate) -> None:
+        """Another limit of the alert; with the job committed, so that no result is between the two."""
+        if self.watch is None:
+            return
+        self.watch.commit()
+        if rate != self._rate:
+            self._rate = rate
+            self.expected.rates.append((self.watch._committed + 1, rate))
+        self._routing.change({"own": self._alert()})
+
+    @property
     def _counting_from(self) -> int:
         """The micro-batch behind which a process that has just begun counts."""
         committed: int = self.watch._checkpoint.committed()
@@ -287,6 +357,7 @@ class LocalSimulation:
         self.upstream.needed = model.batches[committed - 1].state.read if committed else {}
         self._check_standing()
         self._check_counts(last)
+        self._check_memory()
         with self.world.calm():
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
@@ -310,7 +381,7 @@ class LocalSimulation:
         check(self.watch.schema == self.model.state.stream.schema, "it has another schema", self.watch.schema)
 
     def _check_counts(self, last: int) -> None:
-        """Tuples, deletions and late records add up to the records that the process has worked on."""
+        """What the process counts is what it was given, and what it gave."""
         counters = self.watch.gauges.counters
         counted = counters["tuples"] + counters["deletions"] + counters["late"]
         batches = self.model.batches[self._counted_from : last]
@@ -318,10 +389,43 @@ class LocalSimulation:
         check(counted == read, "of", read, "records were counted", counted)
         late = sum(len(batch.late) for batch in batches)
         check(counters["late"] == late, "of", late, "late records were counted", counters["late"])
+        given = sum(len(batch.lines or ()) for batch in batches)
+        told = counters["results"] + counters["retractions"]
+        check(told == given, "of", given, "results were counted", told)
+        self._check_bad(last)
+
+    def _sessions(self) -> list[Session]:
+        """What the process holds in memory."""
+        return [self.watch.worker.live]
+
+    def _check_memory(self) -> None:
+        """A process holds as much as its window does, and what is not swept out yet."""
+        self._most_live = max(self._most_live, self.model.live)
+        most = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # so much longer they are held
+        for live in self._sessions():
+            held = live.operators[KEYWORDS, SHARED].load().live
+            check(held <= most, "of at most", self._most_live, "live tuples are held", held)
+
+    def _check_idle(self) -> None:
+        """Long after the last record nothing of the stream is held."""
+        for live in self._sessions():
+            engine = live.operators[KEYWORDS, SHARED]._engine  # type: ignore[attr-defined]
+            engine.expire(engine.now + _LONG)
+            rows = len(rows_of(self.schema))
+            idle = engine.idle or (rows and engine.load().live <= rows)
+            check(idle, "tuples or results are held for ever:", engine.load())
+
+    def _check_bad(self, last: int) -> None:
+        """Those that this process has read."""
+        bad = sum(batch.entry.bad for batch in self.model.batches[self._opened_at :])
+        counted = self.watch.intake.bad.count
+        check(counted == bad, "of", bad, "bad records were counted", counted)
 
     def _settle(self, *, expire: bool) -> None:
         """Without faults everything arrives, and nothing is left."""
         self.upstream.settle()
+        if self.hook is not None:
+            self.hook.relent()
         if self.watch is not None:
             self.watch.control.resume()
         try:
@@ -348,8 +452,8 @@ class LocalSimulation:
     def _expire(self) -> None:
         """Two windows after a record nothing of it is in the checkpoint, and no file is left over."""
         for _ in range(_LAST):
-            for number in range(5):
-                self.upstream.publish(Event("order", 1_000_000, (1 + number % 2, "chair")))
+            for number in range(10):
+                self.upstream.publish(Event("order", 500_000, (1 + number % 2, "chair")))
             self.upstream.settle()
             self._work(2)
             self.world.micros += 1_100_000
@@ -364,9 +468,13 @@ class LocalSimulation:
         left = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]
         check(not left, "there are files that nobody needs:", left)
         self._check_state()
+        self._check_idle()
 
     def _check_state(self) -> None:
-        """What is kept beside the checkpoint's files is bounded."""
+        """The journal keeps two windows, and the rest of a segment."""
+        files = self.world.disk.files(f"{CHECKPOINT}/journal").values()
+        kept = sum(1 for data in files for _ in _entries(data))
+        check(kept <= _MOST_ENTRIES, "the journal keeps", kept, "micro-batches")
 
     def _check_answers(self) -> None:
         """Every command in the folder was carried out or refused."""
@@ -380,7 +488,10 @@ class LocalSimulation:
 
     def _journaled(self, files: dict[str, bytes]) -> int:
         """The number of the last whole entry in the journal, read without the product's code."""
-        journal = [data for path, data in files.items() if path.startswith(f"{CHECKPOINT}/journal/")]
+        names = (f"{CHECKPOINT}/journal/", ".log")  # and not what was to take the place of one
+        journal = [
+            data for path, data in files.items() if path.startswith(names[0]) and path.endswith(names[1])
+        ]
         return max((number for data in journal for number in _entries(data)), default=0)
 
     def _marked(self, name: str) -> int:
@@ -403,6 +514,7 @@ class LocalSimulation:
         damaged = bytearray(files[name])
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         kept = deepcopy(disk.top), list(model.batches), set(model.commands), len(self.pipe.read)
+        posts = {} if self.hook is None else dict(self.hook.taken)
         restore, restore_database = self._save(), self.database.save()
         disk.put(name, bytes(damaged))
         self.world.faults["flip"] += 1
@@ -422,6 +534,8 @@ class LocalSimulation:
         self.database.end_process()
         disk.top, model.batches, model.commands, read = kept
         del self.pipe.read[read:]
+        if self.hook is not None:
+            self.hook.taken = posts
         restore_database()
         restore()
 

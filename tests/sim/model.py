@@ -17,20 +17,24 @@ from typing import Any, Final
 import orjson
 
 from skws.data.record import Record
+from skws.data.values import EARLIEST
 from skws.jobs.journal import Entry
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
+from skws.queries.order import PASSED_OVER
 from skws.queries.stream_state import changed
 from skws.results.encoded import parsed
 from skws.results.model import LiveResult, Result
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query import PATTERN, Query
 from skws_schema.instants import iso
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, TimeWindow
 from tests.oracles.oracle import Network, Oracle, Shape, instants, shape_of
+from tests.sim.matches import Inserted, MatchOracle, match_shape
 from tests.sim.world import Finding
 
+_PAST: Final = 60  # the most insertions that a window holds, and more
 _INSTANT: Final = 1 << 40  # no other numbers are so large
 Line = tuple[str, str, str, bytes]
 """A result: operation, query, id, JSON."""
@@ -99,40 +103,61 @@ def _present(schema: Schema) -> Schema:
 
 @dataclass(slots=True)
 class State:
-    """Of the model behind a micro-batch. ``read``: how many items of each part of the source."""
+    """Of the model behind a micro-batch. ``read``: how many items of each part of the source.
+
+    ``waiting``: records before which others may still come; ``past``: the latest insertions of those that
+    are settled, ``position`` that of the next one, ``settled`` that of the last one, and the latest time of a
+    settled record. ``now``: the latest time.
+    """
 
     oracles: dict[str, KeywordOracle]
     base: KeywordOracle
     stream: Any
     standing: dict[str, Query]
     read: dict[str, int]
-    now: int = -(10**18)
+    matching: dict[str, MatchOracle] = field(default_factory=dict)
+    past: list[Inserted] = field(default_factory=list)
+    waiting: list[Record] = field(default_factory=list)
+    position: int = 0
+    settled: tuple[int, int] = (-1, EARLIEST)
+    now: int = EARLIEST
     end: dict[str, Any] = field(default_factory=dict)
 
     def fork(self) -> State:
-        return State(
-            {name: one.fork() for name, one in self.oracles.items()},
-            self.base.fork(),
-            self.stream,
-            dict(self.standing),
-            dict(self.read),
-            self.now,
-            self.end,
+        return replace(
+            self,
+            oracles={name: one.fork() for name, one in self.oracles.items()},
+            base=self.base.fork(),
+            standing=dict(self.standing),
+            read=dict(self.read),
+            matching=dict(self.matching),
+            past=list(self.past),
+            waiting=list(self.waiting),
         )
 
 
 @dataclass(slots=True)
 class Batch:
-    """A micro-batch: its entry, the state behind it, and what it must give. ``lines``: once written."""
+    """A micro-batch: its entry, the state behind it, and what it must give.
+
+    ``alive``: with a lateness, which keyword results must hold behind it, by query; else None.
+    ``lines``, ``held``: once written, its results, and those of keywords that hold by all so far: the
+    end and the shape by query and id. ``letters``: its dead letters, once they were checked.
+    """
 
     entry: Entry
     state: State
     expected: Found
     late: list[Record]
+    alive: dict[str, Counter[Shape]] | None = None
     lines: list[Line] | None = None
+    held: dict[tuple[str, str], tuple[float, Shape]] = field(default_factory=dict)
+    letters: Sequence[bytes] | None = None
 
     def check_letters(self, found: Sequence[bytes]) -> None:
         """Check its dead letters: bad records as they were read, late ones by their rows."""
+        if found == self.letters:
+            return
         bad = [letter.encode() for letter in self.entry.letters]
         check(list(found[: len(bad)]) == bad, "the dead letters are", found, "and not", bad)
         late = [orjson.loads(orjson.loads(letter)["raw"]) for letter in found[len(bad) :]]
@@ -140,6 +165,7 @@ class Batch:
         schema = self.state.stream.schema
         names = [(schema.relations[r.relation].name, r.row[:2], "-" if r.delete else "+") for r in self.late]
         check(sorted(told) == sorted(names), "the late dead letters are", told, "and not", names)
+        self.letters = found
 
 
 Sent = tuple[str, Record, bytes]
@@ -161,9 +187,9 @@ class Model:
         window = job.plan_window
         assert isinstance(window, CountWindow | TimeWindow)
         self._window = window
+        self._lateness = 0 if isinstance(window, CountWindow) else job.stream.lateness
         base = KeywordOracle(job.schema, Query("nothing at all"), 1)
-        if rows:
-            base.load((row.relation, row.row) for row in rows)
+        base.load((row.relation, row.row) for row in rows)
         self._first = State({}, base, job.stream, {}, {})
         self.batches: list[Batch] = []
         self.commands: set[str] = set()
@@ -186,7 +212,7 @@ class Model:
         self._consume(state, records, entry.letters, entry.bad)
         state.end = entry.end
         late = self._take(state, records, expected)
-        return Batch(entry, state, expected, late)
+        return Batch(entry, state, expected, late, self._alive(state) if self._lateness else None)
 
     def append(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -205,22 +231,67 @@ class Model:
         """Check the results of a micro-batch that go to the sinks."""
         check(number <= len(self.batches), "results of a micro-batch that is not in the log", number)
         batch = self.batches[number - 1]
-        texts = self._texts(batch)
-        known = [parsed(r) for r in results if r.query in texts]
-        found: Found = Counter((r.op, r.query, shape_of(r)) for r in known if isinstance(r, Result))
+        kinds = self._kinds(batch)
+        found: Found = Counter()
+        keywords: list[Result] = []
+        for result in results:
+            check(result.query in kinds, "a result of a query that does not stand", result.query)
+            read = parsed(result)
+            if kinds[result.query] == PATTERN:
+                found[result.op, result.query, match_shape(result)] += 1
+            elif batch.alive is None:
+                assert isinstance(read, Result)
+                found[result.op, result.query, shape_of(read)] += 1
+            else:
+                assert isinstance(read, Result)
+                keywords.append(read)
         if found != batch.expected:
             more, less = found - batch.expected, batch.expected - found
             check(False, f"micro-batch {number}: too many results", dict(more), "missing", dict(less))
+        if batch.alive is not None:
+            self._check_alive(batch, keywords)
         lines: list[Line] = [(r.op, r.query, r.id, r.to_json()) for r in results]
         if batch.lines is not None:
             check(lines == batch.lines, f"micro-batch {number} has other results than before")
         batch.lines = lines
 
-    def _texts(self, batch: Batch) -> set[str]:
+    def _kinds(self, batch: Batch) -> dict[str, str]:
+        """The kinds of the queries that may have results in a micro-batch, by text."""
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
         standing = [*batch.state.standing.values(), *before.standing.values()]
-        added = {command.query for command in batch.entry.commands if command.kind == KEYWORDS}
-        return {one.text for one in standing if one.kind == KEYWORDS} | added
+        added = [self.job.standing(one.name, one.asked) for one in batch.entry.commands if one.op == "add"]
+        return {one.text: one.kind for one in (*standing, *added)}
+
+    def _check_alive(self, batch: Batch, results: Sequence[Result]) -> None:
+        """With a lateness results are corrected: which hold behind each micro-batch is what counts."""
+        assert batch.alive is not None
+        before = self.batches[batch.entry.number - 2].held if batch.entry.number > 1 else {}
+        held = dict(before)
+        for one in results:
+            if one.op == "-":
+                held.pop((one.query, one.id), None)
+            else:
+                end = float("inf") if one.end is None else round(one.end * 1_000_000)
+                held[one.query, one.id] = end, shape_of(one)
+        now = batch.state.now
+        batch.held = {at: one for at, one in held.items() if at[0] in batch.alive and one[0] > now}
+        for text, expected in batch.alive.items():
+            found = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == text)
+            more, less = dict(found - expected), dict(expected - found)
+            check(
+                not more and not less,
+                f"{text} in micro-batch {batch.entry.number} holds",
+                more,
+                "lacks",
+                less,
+            )
+
+    def _alive(self, state: State) -> dict[str, Counter[Shape]]:
+        """Which results of keywords hold now, by query, if all records that came are put in order."""
+        base = state.base.fork()
+        for tick, together in instants(state.waiting):
+            _at(base, tick, together, self.length)
+        return {oracle.query.text: oracle.begin_with(base, state.now) for oracle in state.oracles.values()}
 
     def lines(self, first: int = 1) -> list[Line]:
         """All results from a micro-batch on, as far as written: operation, query, id, JSON."""
@@ -245,19 +316,26 @@ class Model:
                     check(command.name not in state.standing, "a query was added twice", command.name)
                     query = self.job.standing(command.name, command.asked)
                     state.standing[command.name] = query
-                    if query.kind == KEYWORDS:
+                    if query.kind == PATTERN:
+                        self._add_match(state, query, expected)
+                    else:
                         oracle = KeywordOracle(state.stream.schema, query, query.max_size or 1)
                         state.oracles[command.name] = oracle
                         alive = oracle.begin_with(state.base, self._tick(state))
-                        _add(expected, "+", query.text, alive)
+                        if not self._lateness:
+                            _add(expected, "+", query.text, alive)
                 case "remove":
                     check(command.name in state.standing, "a query was removed twice", command.name)
                     del state.standing[command.name]
                     state.oracles.pop(command.name, None)
+                    state.matching.pop(command.name, None)
                 case "schema":
                     state.stream = changed(state.stream, command.schema)
+                    state.waiting = self._counting(state, state.waiting)
                     change = partial(_changed, tick=self._tick(state), schema=state.stream.schema)
                     self._all(state, expected, change)
+                    for oracle in state.oracles.values() if self._lateness else ():
+                        change(oracle)
         return expected
 
     def _tick(self, state: State) -> int:
@@ -297,32 +375,62 @@ class Model:
 
     def _take(self, state: State, records: list[Record], expected: Found) -> list[Record]:
         """Compute the results of records; gives those that are late."""
-        gone = (
-            state.stream.schema.evolution.removed_relations
-        )  # whose records only have a time and a position
         if isinstance(self._window, CountWindow):
             size = self._window.size
-            for record in records:
-                counts = record.relation not in gone
-                self._all(state, expected, partial(_counted, record=record, size=size, counts=counts))
+            for record in self._counting(state, records):
+                self._all(state, expected, partial(_counted, record=record, size=size))
+                self._match(state, expected, record)
             state.now = max([state.now, *(record.time for record in records)])
             return []
         records = sorted(records, key=lambda record: record.time)
-        late = [record for record in records if record.time < state.now]
-        for tick, together in instants(records[len(late) :]):
-            counting = [record for record in together if record.relation not in gone]
-            self._all(state, expected, partial(_at, tick=tick, records=counting, length=self.length))
-            state.now = tick
+        late = [record for record in records if record.time < state.now - self._lateness]
+        state.waiting += self._counting(state, records[len(late) :])
+        state.waiting.sort(key=lambda record: record.time)
+        state.now = max([state.now, *(record.time for record in state.waiting)])
+        horizon = state.now - self._lateness
+        ready = [one for one in state.waiting if one.time < horizon] if self._lateness else state.waiting
+        state.waiting = state.waiting[len(ready) :]
+        for tick, together in instants(ready):
+            change = partial(_at, tick=tick, records=together, length=self.length)
+            self._all(state, expected, change)
+            for record in together:
+                self._match(state, expected, record)
         return late
 
     @staticmethod
+    def _counting(state: State, records: Sequence[Record]) -> list[Record]:
+        """Records of relations that are gone only have a time and a position."""
+        gone = state.stream.schema.evolution.removed_relations
+        return [one._replace(relation=PASSED_OVER) if one.relation in gone else one for one in records]
+
+    def _match(self, state: State, expected: Found, record: Record) -> None:
+        """The next record in order, for patterns."""
+        position = state.position
+        state.position += not record.delete
+        if record.relation == PASSED_OVER:
+            return
+        state.settled = state.position - 1, max(state.settled[1], record.time)
+        if record.delete:
+            return
+        state.past.append(Inserted(position, state.settled[1], record.relation, record.row))
+        del state.past[:-_PAST]
+        for oracle in state.matching.values():
+            _add(expected, "+", oracle.text, oracle.completed(state.past))
+
+    def _add_match(self, state: State, query: Query, expected: Found) -> None:
+        oracle = state.matching[query.name] = MatchOracle(self.job.schema, query, self._window)
+        _add(expected, "+", query.text, oracle.alive(state.past, *state.settled))
+
     def _all(
+        self,
         state: State,
         expected: Found,
         change: Callable[[KeywordOracle], tuple[Counter[Shape], Counter[Shape]]],
     ) -> None:
         """Change all oracles; queries of one text give a result once."""
         change(state.base)
+        if self._lateness:
+            return
         texts: set[str] = set()
         for oracle in state.oracles.values():
             retracted, appeared = change(oracle)
@@ -342,10 +450,8 @@ def _changed(oracle: KeywordOracle, tick: int, schema: Schema) -> tuple[Counter[
     return oracle.change(tick, schema)
 
 
-def _counted(
-    oracle: KeywordOracle, record: Record, size: int, *, counts: bool
-) -> tuple[Counter[Shape], Counter[Shape]]:
-    if counts:
+def _counted(oracle: KeywordOracle, record: Record, size: int) -> tuple[Counter[Shape], Counter[Shape]]:
+    if record.relation != PASSED_OVER:
         return oracle.record(record, size)
     tick = oracle.position - record.delete
     oracle.position += not record.delete
@@ -355,7 +461,7 @@ def _counted(
 def _at(
     oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float
 ) -> tuple[Counter[Shape], Counter[Shape]]:
-    return oracle.instant(tick, records, length)
+    return oracle.instant(tick, [one for one in records if one.relation != PASSED_OVER], length)
 
 
 def _add(expected: Found, op: str, text: str, shapes: Mapping[Shape, int]) -> None:

@@ -437,6 +437,132 @@ _mutant(
 )
 
 
+_mutant(
+    "settled-too-early",
+    "records that come within the lateness find what they join swept out",
+    ("skws.queries.order:StreamOrder.horizon", "self.now - self._lateness", "self.now - self._lateness // 4"),
+    lateness="yes",
+    window="time",
+)
+_mutant(
+    "out-of-order",
+    "patterns take records as they come, and not in order of time",
+    (
+        "skws.queries.order:Order.in_order",
+        'waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))',
+        "waiting = waiting",
+    ),
+    lateness="yes",
+    window="time",
+    asks="all",
+)
+_mutant(
+    "table-forgotten",
+    "a run that resumes does not load its static table",
+    ("skws.jobs.worker:resume", "worker.load_tables(list(checkpoint.tables()))", "pass"),
+    tables="yes",
+)
+_mutant(
+    "posted-before",
+    "a post counts as delivered before it is made",
+    (
+        f"{_SINKS}.webhook:WebhookSink._put",
+        "self._post(batch, part,",
+        "self._mark(batch, part); self._post(batch, part,",
+    ),
+    hook="letters",
+)
+_mutant(
+    "posts-put-aside-twice",
+    "results that a run put aside twice stay in the file of undelivered ones",
+    (f"{_SINKS}.webhook:WebhookSink._opened", 'kept.get("letters"), run.tell)', "None, run.tell)"),
+    hook="letters",
+)
+_mutant(
+    "given-up-at-once",
+    "results that a server cannot take now are passed over",
+    (f"{_SINKS}.webhook:WebhookSink._give_up", "self._letters.write", "(lambda _: None)"),
+    hook="letters",
+)
+_mutant(
+    "limit-not-changed",
+    "another limit of an alert holds from the next start only",
+    ("skws.jobs.fanout:Routing._route", "(before.query, before.limit) == (alert.query, alert.limit)", "True"),
+)
+_mutant(
+    "size-not-limited",
+    "a query that a command adds has the size of the job, and not its own",
+    ("skws.spec.query:Query.named", "self.max_size or max_size", "max_size"),
+)
+_mutant(
+    "memory-short",
+    "results are left out when memory runs short",
+    (
+        "skws_schema.memory:memory_checked",
+        "            check()",
+        "            try:\n                check()\n            except Exception:\n                return",
+    ),
+)
+_mutant(
+    "pattern-position",
+    "a pattern that is rebuilt counts the tuples of its stream anew",
+    ("skws.queries.patterns.stream:PatternStream.seek", "self.position = position", "pass"),
+    asks="all",
+)
+_mutant(
+    "pattern-of-the-dead",
+    "a new pattern is given matches that have left the window",
+    ("skws.queries.patterns.stream:PatternStream.alive_after", "if end > self._now", "if True"),
+    asks="all",
+)
+_mutant(
+    "truncation-unseen",
+    "the truncation of a table is passed over without a dead letter",
+    (
+        f"{_POSTGRES}.changes:ChangeDecoder.items",
+        "return [self._bad(f, at, {}, _truncated(f)) for f in followed]",
+        "return []",
+    ),
+    source="postgres",
+)
+_mutant(
+    "counted-by-each-shard",
+    "records that all shards see are counted by each of them",
+    (f"{_SPARK}.shard:Shard._stats", "if self._share.first or self._share.alone:", "if True:"),
+    host="spark",
+)
+_mutant(
+    "never-swept",
+    "tuples that are over stay in memory",
+    ("skws.queries.keywords.operator:KeywordOperator.purge", "self.compact(horizon)", "pass"),
+)
+_mutant(
+    "never-forgotten",
+    "tuples that may be deleted are followed for ever",
+    (
+        "skws.queries.keywords.columnar:ColumnarEngine.expire",
+        "self._settling.forget(self._order.horizon)",
+        "pass",
+    ),
+)
+_mutant(
+    "journal-for-ever",
+    "the journal keeps everything",
+    (f"{_LOCAL}.commit", "checkpoint.journal.trim(first)", "pass"),
+    host="local",
+)
+_mutant(
+    "chunks-for-ever",
+    "the log of a shard keeps everything",
+    (
+        f"{_SPARK}.shard:Shard.work",
+        "self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)",
+        "()",
+    ),
+    host="spark",
+)
+
+
 # What simulations found in the product, put back.
 _mutant(
     "journal-trusted",
@@ -509,6 +635,31 @@ _mutant(
     host="spark",
 )
 
+_mutant(
+    "hook-mark-torn",
+    "a loss of power damages the mark of a web hook, and the run cannot go on",
+    (
+        f"{_SINKS}.base:Marks.keep",
+        'keep(self._path, {"batch": batch, **more}, self._of)',
+        'of = keep.__globals__; text = of["orjson"].dumps({"batch": batch, **more}); '
+        'of["replaced"](self._path, of["checked"](text, self._of), durable="part" not in more)',
+    ),
+    hook="letters",
+)
+_mutant(
+    "gone-counted-twice",
+    "records of a removed relation are counted by each shard that divides tuples",
+    ("skws.queries.keys:key_partitioning", "columns[number] = _all_of(schema.relations[number])", "pass"),
+    host="spark",
+    source="files",
+    window="time",
+    asks="keywords",
+)
+_mutant(
+    "zeros-before-answer",
+    "zeros, left by a loss of power where a sync had failed, hide the next command or answer",
+    ("skws.jobs.control:_loaded", 'line.lstrip(b"\\0")', "line"),
+)
 _mutant(
     "torn-command",
     "half a line, left by a loss of power, hides the next command or answer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -12,13 +12,15 @@ from typing import Any, Final
 import orjson
 import pyarrow.parquet as pq
 
+from skws.jobs.alerts import Rate
 from skws.results.model import LiveResult
 from skws.sinks.base import Run
+from tests.sim.hook import Hook
 from tests.sim.model import Line, Model, check, net
 from tests.sim.world import Killed, World
 
 FOLDER: Final = "/sim/out"
-LIMIT_SECONDS: Final = 7
+LETTERS: Final = f"{FOLDER}/hook.jsonl"
 _connect: Final = sqlite3.connect
 
 
@@ -164,10 +166,21 @@ class Connection:
 class Expected:
     """What the outputs must hold, from what was written so far."""
 
-    def __init__(self, world: World, model: Model, pipe: Pipe, database: Database, own: str | None) -> None:
-        """``own``: the query whose results go to a file of their own, at most one in 7 seconds."""
+    def __init__(
+        self,
+        world: World,
+        model: Model,
+        pipe: Pipe,
+        database: Database,
+        hook: Hook | None,
+        own: str,
+        rate: Rate,
+    ) -> None:
+        """``own``: the query whose results go to a file of their own, at a limited rate."""
         self._world, self._model, self._pipe, self._database = world, model, pipe, database
-        self._own = own
+        self._hook, self._own = hook, own
+        self.rates = [(1, rate)]
+        """Limits, each with the first micro-batch that it holds for."""
 
     def check(self, *, last: int, flushed: int) -> None:
         """``last``: the micro-batch that all outputs have; ``flushed``: the last that is there for good."""
@@ -177,11 +190,16 @@ class Expected:
         content = disk.content(f"{FOLDER}/out.jsonl")
         expected = b"".join(line + b"\n" for *_, line in rest)
         check(content == expected, "out.jsonl differs:", *_difference(content, expected))
-        if self._own is not None:
-            content = disk.content(f"{FOLDER}/own.jsonl")
-            found = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
-            expected_own = _limited([line for line in lines if line[1] == self._own])
-            check(found == expected_own, "own.jsonl has", found, "and not", expected_own)
+        content = disk.content(f"{FOLDER}/own.jsonl")
+        found = [(line["op"], line["id"]) for line in map(orjson.loads, content.splitlines())]
+        expected_own = self._limited(last)
+        check(found == expected_own, "own.jsonl has", found, "and not", expected_own)
+        if self._hook is not None:
+            batches = [
+                [line for line in batch.lines or () if line[1] != self._own]
+                for batch in self._model.batches[:last]
+            ]
+            self._hook.check(batches, disk.content(LETTERS))
         letters = disk.content(f"{FOLDER}/letters.jsonl").splitlines()
         at = 0
         for batch in self._model.batches[:last]:
@@ -201,10 +219,9 @@ class Expected:
         found = files.get(f"{FOLDER}/out.jsonl", b"")
         expected = b"".join(line + b"\n" for *_, line in rest)
         check(found.startswith(expected), "out.jsonl would lack:", *_difference(found, expected))
-        if self._own is not None:
-            least = _limited([line for line in lines if line[1] == self._own])
-            own = files.get(f"{FOLDER}/own.jsonl", b"").count(b"\n")
-            check(own >= len(least), "own.jsonl would have", own, "lines and not", len(least))
+        least = self._limited(committed)
+        own = files.get(f"{FOLDER}/own.jsonl", b"").count(b"\n")
+        check(own >= len(least), "own.jsonl would have", own, "lines and not", len(least))
         least_letters = sum(len(one.entry.letters) + len(one.late) for one in self._model.batches[:committed])
         letters = files.get(f"{FOLDER}/letters.jsonl", b"").count(b"\n")
         check(letters >= least_letters, "there would be", letters, "dead letters and not", least_letters)
@@ -221,6 +238,16 @@ class Expected:
     def _lines(self, last: int) -> list[Line]:
         return [line for batch in self._model.batches[:last] for line in batch.lines or ()]
 
+    def _limited(self, last: int) -> list[tuple[str, str]]:
+        """The results of the query with a limit: operation and id. A new limit remembers nothing."""
+        found: list[tuple[str, str]] = []
+        ends = [first - 1 for first, _ in self.rates[1:]]
+        for (first, rate), end in zip(self.rates, [*ends, last], strict=True):
+            batches = self._model.batches[first - 1 : min(end, last)]
+            lines = (line for batch in batches for line in batch.lines or () if line[1] == self._own)
+            found += _limited(lines, rate)
+        return found
+
     def _check_parquet(self, least: list[str], most: list[str]) -> None:
         found: list[str] = []
         for path, data in sorted(self._world.disk.files(f"{FOLDER}/parquet").items()):
@@ -234,7 +261,8 @@ class Expected:
 
 @lru_cache(maxsize=1024)
 def _ids(parquet: bytes) -> list[str]:
-    found: list[str] = pq.ParquetFile(io.BytesIO(parquet)).read(["id"]).column("id").to_pylist()
+    read = pq.ParquetFile(io.BytesIO(parquet)).read(["id"], use_threads=False)
+    found: list[str] = read.column("id").to_pylist()
     return found
 
 
@@ -251,23 +279,23 @@ def _difference(found: bytes, expected: bytes) -> tuple[object, ...]:
     )
 
 
-def _limited(lines: list[Line]) -> list[tuple[str, str]]:
-    """At most one result in each interval; a retraction goes with its result."""
-    found: list[tuple[str, str]] = []
+def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
+    """At most so many results in each interval; a retraction goes with its result."""
     held: set[str] = set()
-    interval = None
+    interval, passed = None, 0
     for op, _, name, line in lines:
         if op == "-":
             if name in held:
                 held.discard(name)
             else:
-                found.append((op, name))
+                yield op, name
             continue
         start = orjson.loads(line)["start"]
-        now = -1 if start is None else int(start) // LIMIT_SECONDS
-        if now == interval:
+        now = int((-1 if start is None else start) * 1_000_000) // rate.length
+        if now != interval:
+            interval, passed = now, 0
+        if passed == rate.most:
             held.add(name)
         else:
-            interval = now
-            found.append((op, name))
-    return found
+            passed += 1
+            yield op, name

@@ -22,6 +22,8 @@ Do = Literal[
     "given",
     "flip",
     "upstream",
+    "limit",
+    "refuse",
 ]
 
 
@@ -49,37 +51,56 @@ class Action:
     def __str__(self) -> str:
         told = [self.do, *([str(self.number)] if self.number else [])]
         told += [f"{e.relation}{'-' if e.delete else '+'}{e.row}@{e.micros}" for e in self.events]
-        return " ".join([*told, *map(str, self.faults)])
+        drawn = [] if self.do == "publish" else [f"#{self.draw}"]
+        return " ".join([*told, *map(str, self.faults), *drawn])
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of a simulation; drawn from its seed where they are None.
+    """Of a simulation; drawn from its seed unless they are given.
 
-    ``kinds``: of faults. ``actions``: how many.
+    ``lateness``: records may come out of order. ``tables``: there is a static table. ``hook``: results go to
+    a web hook, too; those that it refuses to a file of letters, or they end the job. ``asks``: patterns and
+    conjunctive queries besides keywords. ``kinds``: of faults. ``actions``: how many.
     """
 
     host: str = "local"
     source: str = "files"
     window: str = "time"
-    actions: int = 40
-    kinds: tuple[Kind, ...] = ("kill", "power", "interrupt", "short", "full", "error", "away", "repeat")
+    lateness: str = "no"
+    tables: str = "no"
+    hook: str = "no"
+    asks: str = "keywords"
+    actions: int = 80
+    kinds: tuple[Kind, ...] = (
+        "kill", "power", "interrupt", "short", "full", "error", "away", "repeat", "memory",
+    )  # fmt: skip
+
+
+CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "host": ("local", "local", "spark"),
+    "source": ("files", "kafka", "postgres"),
+    "window": ("time", "time", "count"),
+    "lateness": ("no", "no", "yes"),
+    "tables": ("no", "yes"),
+    "hook": ("no", "letters", "fail"),
+    "asks": ("keywords", "all"),
+}
+"""What an option may be, as often as it is drawn."""
 
 
 def options_of(seed: int) -> Options:
     """What to simulate with a seed."""
     rng = Random(~seed)
-    return Options(
-        rng.choice(("local", "local", "spark")),
-        rng.choice(("files", "kafka", "postgres")),
-        rng.choice(("time", "time", "count")),
-    )
+    drawn: dict[str, Any] = {name: rng.choice(each) for name, each in CHOICES.items()}
+    return Options(**drawn)
 
 
 NAMES: Final = ("ada", "bob ada", "eve", "bob")
 ITEMS: Final = ("lamp", "lamp old", "chair")
 _RELATIONS: Final = (*["customer"] * 3, *["order"] * 5, "refund")
 _STEPS: Final = (0, 0, 500_000, 1_000_000, 3_000_000)
+_BACK: Final = (-500_000, -2_000_000, -4_000_000)
 
 
 def events(rng: Random, most: int) -> tuple[Event, ...]:
@@ -89,7 +110,7 @@ def events(rng: Random, most: int) -> tuple[Event, ...]:
         relation = rng.choice(_RELATIONS)
         words = NAMES if relation == "customer" else ITEMS
         row = rng.randint(1, 4), rng.choice(words)
-        micros = rng.choice(_STEPS) if rng.random() < 0.95 else -2_000_000
+        micros = rng.choice(_STEPS) if rng.random() < 0.9 else rng.choice(_BACK)
         found.append(Event(relation, micros, row, rng.random() < 0.2, rng.random() < 0.04))
     return tuple(found)
 
@@ -117,6 +138,8 @@ _WEIGHTS: Final[dict[Do, float]] = {
     "given": 0.3,
     "flip": 0.5,
     "upstream": 1,
+    "limit": 0.5,
+    "refuse": 1,
 }
 
 
@@ -150,7 +173,7 @@ def drawn(seed: int, options: Options) -> list[Action]:
     plan = []
     for do in rng.choices(names, weights, k=options.actions):
         faults = (
-            tuple(_fault(rng, kind) for kind in rng.choices(options.kinds, k=rng.choice((0, 1, 1, 2, 3, 5))))
+            tuple(_fault(rng, kind) for kind in rng.choices(options.kinds, k=rng.choice((0, 1, 2, 3, 5, 8))))
             if do in {"work", "stop"}
             else ()
         )

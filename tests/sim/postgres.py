@@ -32,19 +32,20 @@ from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.pgoutput import EPOCH_MICROS
 from skws_schema.model import Row
-from tests.sim.files import Upstream
+from tests.sim.files import BAD, Upstream
 from tests.sim.plan import Event
-from tests.sim.shop import STAMPED
+from tests.sim.shop import STAMPED, TABLE
 from tests.sim.world import World
 
 URI: Final = "postgresql://sim@server/shop"
-_OIDS: Final = {"customer": 16_400, "order": 16_401, "refund": 16_402}
+_OIDS: Final = {"customer": 16_400, "order": 16_401, "refund": 16_402, TABLE: 16_403}
 _COLUMNS: Final = {
     "customer": (("cid", "int8"), ("name", "text")),
     "order": (("cid", "int8"), ("item", "text"), ("at", "timestamptz")),
     "refund": (("cid", "int8"), ("item", "text")),
+    TABLE: (("cid", "int8"), ("level", "text")),
 }
-_IDENTITY: Final = {"customer": "d", "order": "f", "refund": "f"}
+_IDENTITY: Final = {"customer": "d", "order": "f", "refund": "f", TABLE: "f"}
 _TYPES: Final = {"int8": 20, "text": 25, "timestamptz": 1184}
 _FIRST_LSN: Final = 0x1000
 
@@ -59,13 +60,20 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Truncation:
+    """All rows of some tables go."""
+
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """``lsn``: of its commit; ``end``: behind it."""
 
     lsn: int
     end: int
     time: int
-    changes: tuple[Change, ...]
+    changes: tuple[Change | Truncation, ...]
 
 
 @dataclass(slots=True)
@@ -117,6 +125,9 @@ class Postgres(Upstream):
         for item, at in (("lamp", 3), ("lamp", 1), ("lamp old", 2)):
             self.server.rows["order"].append((at, item, self.time - at * 1_000_000))
 
+    def load(self, rows: list[dict[str, Any]]) -> None:
+        self.server.rows[TABLE] = [tuple(row["row"].values()) for row in rows]
+
     def source(self, control: RunControl) -> Source:
         return PostgresSource(Address.of(URI), Path("/sim/checkpoint/source"), control.pace)
 
@@ -156,17 +167,17 @@ class Postgres(Upstream):
         if event.bad or event.relation == "refund":
             return
         self.time += max(0, event.micros)
-        change = self._changed(event.relation, event.row, delete=event.delete)
+        change = self._changed(event.relation, event.row, delete=event.delete, ago=max(0, -event.micros))
         if change is not None:
             self.commit((change,))
 
-    def _changed(self, table: str, row: Row, *, delete: bool) -> Change | None:
-        """An insertion or deletion; an update where the key is taken."""
+    def _changed(self, table: str, row: Row, *, delete: bool, ago: int = 0) -> Change | None:
+        """An insertion or deletion; an update where the key is taken. ``ago``: of an order's own time."""
         rows = self.server.rows[table]
         keyed = table == "customer"
         same = next((old for old in rows if old[0] == row[0] and (keyed or old[1] == row[1])), None)
         if not keyed:
-            row = (*row, self.time)
+            row = (*row, self.time - ago)
         if delete:
             if same is None:
                 return None
@@ -177,7 +188,7 @@ class Postgres(Upstream):
         rows.append(row)
         return Change(table, same if keyed else None, row)
 
-    def commit(self, changes: tuple[Change, ...]) -> None:
+    def commit(self, changes: tuple[Change | Truncation, ...]) -> None:
         server = self.server
         lsn = server.lsn + 8
         server.lsn = lsn + 8
@@ -190,6 +201,9 @@ class Postgres(Upstream):
             return
         time = max(transaction.time, self.copied[1])
         for change in transaction.changes:
+            if isinstance(change, Truncation):  # its rows stay in the search until their window ends
+                self.truth["log"] += [(BAD, Record(-1, time, ()), b"{}")] * len(change.tables)
+                continue
             if change.old is not None:
                 shown = (change.old[0], None) if change.table == "customer" else change.old
                 self.truth["log"].append((change.table, Record(-1, time, shown, delete=True), b""))
@@ -197,9 +211,15 @@ class Postgres(Upstream):
                 self.truth["log"].append((change.table, Record(-1, _own(change.new, time), change.new), b""))
 
     def act(self, draw: int) -> None:
-        """A transaction of several changes; another reader of the database; a rewrite beside a snapshot."""
+        """A transaction of several changes; another reader; a rewrite beside a snapshot; a truncation."""
         rng = Random(draw)
         match rng.randrange(3):
+            case 0 if rng.random() < 0.4:
+                tables = rng.choice((("customer",), ("order",), ("customer", "order")))
+                for table in tables:
+                    self.server.rows[table].clear()
+                    self._rewritten(table)
+                self.commit((Truncation(tables),))
             case 0:
                 changes = [
                     self._changed("order", (rng.randint(1, 4), rng.choice(("lamp", "chair"))), delete=False)
@@ -537,12 +557,18 @@ class Stream(Cursor):
         time = transaction.time - EPOCH_MICROS
         yield b"B" + struct.pack(">qqi", transaction.lsn, time, 7)
         for change in transaction.changes:
-            if change.table not in self._tables:
+            meant = change.tables if isinstance(change, Truncation) else (change.table,)
+            tables = [table for table in meant if table in self._tables]
+            for table in tables:
+                if table not in self._known:
+                    self._known.add(table)
+                    yield _relation(table)
+            oids = b"".join(struct.pack(">I", _OIDS[table]) for table in tables)
+            if not tables:
                 continue
-            oid = struct.pack(">I", _OIDS[change.table])
-            if change.table not in self._known:
-                self._known.add(change.table)
-                yield _relation(change.table)
+            if isinstance(change, Truncation):
+                yield b"T" + struct.pack(">IB", len(tables), 0) + oids
+                continue
             whole = _IDENTITY[change.table] == "f"
             old = (
                 b""
@@ -550,11 +576,11 @@ class Stream(Cursor):
                 else (b"O" + _row(change.old) if whole else b"K" + _row((change.old[0], None)))
             )
             if change.new is None:
-                yield b"D" + oid + old
+                yield b"D" + oids + old
             elif change.old is None:
-                yield b"I" + oid + b"N" + _row(change.new)
+                yield b"I" + oids + b"N" + _row(change.new)
             else:
-                yield b"U" + oid + old + b"N" + _row(change.new)
+                yield b"U" + oids + old + b"N" + _row(change.new)
         yield b"C\0" + struct.pack(">qqq", transaction.lsn, transaction.end, time)
 
     def report(self, flushed: int, *, reply: bool = False) -> None:

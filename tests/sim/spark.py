@@ -19,12 +19,14 @@ from unittest.mock import patch
 import orjson
 
 from skws.formats.dead_letters import dead_letter, malformed
+from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.journal import Entry
 from skws.jobs.metrics import Gauges
 from skws.jobs.standing import Inbox, StandingQueries
 from skws.queries.kinds import checked
+from skws.queries.session import Session
 from skws.sinks.base import Run
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard
@@ -40,10 +42,12 @@ from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.record_log import Chunk
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.shard_server import ShardServer
+from skws.spark.streaming.shard_messages import Failed
+from skws.spark.streaming.shard_server import ShardServer, _answered
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_schema import errors
 from skws_schema.errors import NotYetError, SourceError
 from tests.sim.local import LocalSimulation
 from tests.sim.model import check
@@ -182,9 +186,11 @@ class Client:
         server = self._servers.get(self._shard)
         if server is None:
             raise RuntimeError("the server of a shard has gone")
-        answer = server.answer(pickle.loads(pickle.dumps(message)))
+        answer = pickle.loads(pickle.dumps(_answered(server, pickle.loads(pickle.dumps(message)))))
         self._meet(gone=False)
-        return pickle.loads(pickle.dumps(answer))
+        if isinstance(answer, Failed):
+            raise getattr(errors, answer.kind, RuntimeError)(answer.message)
+        return answer
 
     def send(self, *message: Any) -> None:
         self._sent = message
@@ -254,13 +260,21 @@ class Driver:
         return self._merger.delivered
 
     @property
+    def bad(self) -> int:
+        return self._merger.bad
+
+    @property
     def place(self) -> RunDirectory:
         assert self._place is not None
         return self._place
 
     @property
+    def _checkpoint(self) -> Checkpoint:
+        return self.place.checkpoint
+
+    @property
     def _committed(self) -> int:
-        return self.place.checkpoint.committed()
+        return self._checkpoint.committed()
 
     def open(self) -> None:
         job, control = self._job, self.control
@@ -271,7 +285,7 @@ class Driver:
         stream, window = place.request.stream, place.request.plan_window
         self.layout = place.layout or self._wanted.layout(queries, stream, window)
         retry(lambda: place.first_offset(self.layout), control.clock, control.wait, lambda _line: None)
-        gauges = Gauges(job, control.clock.now())
+        gauges = self.gauges = Gauges(job, control.clock.now())
         inbox = Inbox(self._log, control)
         self._merger = OutputMerger(job, self._log, gauges, self._done)
         self._command_log = CommandLog(job, place, inbox, checked(job))
@@ -286,6 +300,7 @@ class Driver:
         self._merger.deliver_to(self._delivery)
         self._merger.table_letters = place.letters
         self._committer = OutputCommitter(place, self._merger, control.clock, run.held)
+        self._moved()  # by a process that ended before it knew
         self._start()
         self._command_log.begin(self._make_ready)
 
@@ -307,11 +322,15 @@ class Driver:
         self._committer.deliver_rest()
         self._committer.commit_if_due()
 
+    def commit(self) -> None:
+        assert self._committer is not None
+        self._committer.deliver_rest()
+        self._committer.commit()
+
     def close(self, *, failed: bool = False) -> None:
         try:
             if not failed and self._committer is not None:
-                self._committer.deliver_rest()
-                self._committer.commit()
+                self.commit()
         except BaseException:
             failed = True
             raise
@@ -349,11 +368,18 @@ class Driver:
         self._committer.deliver_rest()
         layout = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
         self.place.change_layout(layout)
-        # A micro-batch whose results nobody has is planned anew.
-        self._simulation.model.undo(self._committer.last, seen=self._simulation.damaged)
         self.layout = layout
+        self._moved()
         self._start()
         return True
+
+    def _moved(self) -> None:
+        """If there is another layout, a micro-batch whose results nobody has is planned anew."""
+        assert self._committer is not None
+        simulation = self._simulation
+        if self.layout.generation > simulation.generation:
+            simulation.model.undo(self._committer.last, seen=simulation.damaged)
+        simulation.generation = self.layout.generation
 
     def _start(self) -> None:
         """As ``ShardedJob._start``, with the state of the layout before if Spark has none of this one."""
@@ -402,7 +428,7 @@ class SparkSimulation(LocalSimulation):
         self.job = replace(self.job, engine=EngineName.SPARK)
         self.model.job = self.job
         self.generations: dict[int, Generation] = {}
-        self.starts = self.opens = 0
+        self.starts = self.opens = self.generation = 0
         self._proposed: Entry | None = None
         self._numbers: dict[int, int] = {}  # of batches of Spark, by the number of their last micro-batch
 
@@ -480,19 +506,22 @@ class SparkSimulation(LocalSimulation):
         return len(self.model.batches)  # Spark's own checkpoint lasts
 
     def _save(self) -> Callable[[], None]:
-        kept, restore = deepcopy(self.generations), super()._save()
+        kept, restore, generation = deepcopy(self.generations), super()._save(), self.generation
 
         def restored() -> None:
-            self.generations = kept
+            self.generations, self.generation = kept, generation
             restore()
 
         return restored
 
-    def _counting_from(self) -> int:
-        return 0
+    def _sessions(self) -> list[Session]:
+        return [server._shard._live for server in self._spark()._servers.values()]
 
-    def _check_counts(self, last: int) -> None:
-        """Shards count for the driver, which counts what they tell: ``tests/spark/streaming``."""
+    def _check_bad(self, last: int) -> None:
+        """Those of the micro-batches that this process has delivered."""
+        assert isinstance(self.watch, Driver)
+        bad = sum(batch.entry.bad for batch in self.model.batches[self._counted_from : last])
+        check(self.watch.bad == bad, "of", bad, "bad records were counted", self.watch.bad)
 
     def _check_standing(self) -> None:
         """Commands are written down before the shards get them."""

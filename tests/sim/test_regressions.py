@@ -24,10 +24,11 @@ class Regression(NamedTuple):
     source: str
     tries: Iterable[int]
     plan: Callable[[int], Sequence[Action]]
+    hook: str = "no"
 
     def run(self, at: int) -> None:
         """Raises what it finds."""
-        simulation(Options(self.host, self.source)).run(self.plan(at), expire=False)
+        simulation(Options(self.host, self.source, hook=self.hook)).run(self.plan(at), expire=False)
 
 
 _LAMP: Final = Event("order", 1_000_000, (1, "lamp"))
@@ -36,6 +37,7 @@ _RECORDS: Final = Action("publish", events=(_ADA, _LAMP))
 _IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"), delete=True), _LAMP) * 6))
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
+_REFUND: Final = Action("publish", events=(Event("refund", 1_000_000, (1, "lamp")),))
 _STOP: Final = Action("stop")
 
 
@@ -150,6 +152,23 @@ _REGRESSIONS: Final = {
         "files",
         range(1, 8),
         lambda at: (_RECORDS, _work(), _STOP, _failing("error", at, at="read")),
+    ),
+    "hook-mark-torn": Regression(
+        "local",
+        "files",
+        range(1, 7),
+        lambda draw: (_RECORDS, _work(), _failing("power", 3, draw=draw)),
+        hook="letters",
+    ),
+    # From its third start on the job has three shards, and a key divides their tuples.
+    "gone-counted-twice": Regression(
+        "spark",
+        "files",
+        (2, 4),
+        lambda steps: (
+            *(_RECORDS, _work(), Action("schema", 1), _work(), _STOP, _work(), _STOP),
+            *(Action("schema", 2), _work(), _REFUND, _work(steps)),
+        ),
     ),
     "folder-escapes": Regression(
         "spark", "files", range(6, 20), lambda at: (_RECORDS, _failing("full", at, part=0.9), _work())

@@ -16,16 +16,22 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final, Literal
 from unittest.mock import patch
+from weakref import WeakSet
 
+from skws import memory
 from skws.formats import files, unpacked
 from skws.jobs import checkpoint
 from skws.jobs.clock import StoppableClock
 from skws.queries import changing, stream_state
 from skws.queries.keywords import kind
+from skws_mesh.columnar import hash_index
+from skws_purging import sweep
+from skws_schema import memory as budget
 from skws_schema.yaml.load import parse_schema
+from skws_schema.yaml.write import to_yaml
 from tests.sim.disk import Disk, Raw, installed
 
-Kind = Literal["kill", "power", "interrupt", "short", "full", "error", "away", "repeat"]
+Kind = Literal["kill", "power", "interrupt", "short", "full", "error", "away", "repeat", "memory"]
 _WRITES: Final = frozenset({"write", "create", "rename", "mkdir", "sql"})
 _CALLS: Final = frozenset(
     {"write", "sync", "rename", "create", "truncate", "unlink", "read", "sql", "commit", "task"}
@@ -41,12 +47,17 @@ _MEETS: Final[dict[str, frozenset[str] | None]] = {
     "error": _CALLS,
     "away": _NETWORK,
     "repeat": _NETWORK,
+    "memory": frozenset(),  # no effect, but the checks of the budget between them
 }
 
 
 _READ_SCHEMAS: Final = (checkpoint, stream_state, changing, kind)
 _parse_schema: Final = lru_cache(maxsize=64)(parse_schema)
-"""A process reads its schemas several times, which takes a sixth of a simulation."""
+_to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
+"""A process reads and writes its schemas several times, which takes a fifth of a simulation."""
+_BUDGET: Final = 1 << 30
+_FILTER_BITS: Final = 8  # so few that filters grow
+_LEAST_SWEPT: Final = 8  # so few that what is dead is swept out while a process lives
 
 
 class Killed(BaseException):
@@ -103,6 +114,13 @@ class World:
             stack.enter_context(installed(self.disk))
             for module in _READ_SCHEMAS:
                 stack.enter_context(patch.object(module, "parse_schema", _parse_schema))
+            stack.enter_context(patch.object(checkpoint, "to_yaml", _to_yaml))
+            stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
+            stack.enter_context(patch.object(sweep, "LEAST", _LEAST_SWEPT))
+            stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
+            stack.enter_context(patch.object(memory._Asked, "size", "1GiB"))
+            stack.enter_context(patch.object(budget, "used", self.used))
+            stack.enter_context(patch.object(budget, "_holders", WeakSet()))  # not those of other worlds
             stack.enter_context(patch.object(os, "urandom", self._entropy.randbytes))
             stack.enter_context(patch.object(os, "getpid", lambda: 1))  # part of names of temporary files
             # Opened by the system's calls themselves, below Python.
@@ -115,9 +133,18 @@ class World:
         """Let faults come at the next effects."""
         self._armed = [[fault.after, fault, fault.meets] for fault in faults]
 
+    @property
+    def armed(self) -> int:
+        """How many faults may still come, but for writes that are cut short again and again."""
+        return sum(armed[0] > 0 and armed[1].kind != "short" for armed in self._armed)
+
     def disarm(self) -> None:
-        """What has not come does not come any more; the disk works, and has room again."""
+        """What has not come does not come any more."""
         self._armed = []
+        self.free()
+
+    def free(self) -> None:
+        """The disk works, and has room again."""
         self._full = self._broken = False
         self._limited.clear()
 
@@ -158,6 +185,19 @@ class World:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         return part
 
+    def used(self) -> int:
+        """Bytes that the process holds, by its checks: too many at times. Raises MemoryError."""
+        for armed in () if self._calm else self._armed:
+            if armed[1].kind == "memory":
+                armed[0] -= 1
+                if armed[0] == 0:
+                    self.faults["memory"] += 1
+                    self.failed = True
+                    if armed[1].part < 0.5:
+                        raise MemoryError
+                    return 2 * _BUDGET
+        return 0
+
     def _meet(self, fault: Fault, name: str, path: str) -> float | None:
         self.faults[fault.kind] += 1
         match fault.kind:
@@ -193,6 +233,10 @@ class World:
     def away(self) -> bool:
         """Whether the servers are away, for the process that runs."""
         return not self._calm and self.micros < self._away_until
+
+    def come_back(self) -> None:
+        """The servers are there again."""
+        self._away_until = 0
 
     def repeats(self) -> bool:
         """Whether a server repeats itself now, or breaks off; once for each such fault."""

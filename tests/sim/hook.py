@@ -1,0 +1,140 @@
+"""A web server that takes posts, as its client shows it: it is away, refuses, or answers and is not heard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+from unittest.mock import patch
+
+import orjson
+
+from skws.sinks import webhook
+from tests.sim.model import Line, check
+from tests.sim.world import World
+
+URL: Final = "http://hook/results"
+MOST: Final = 2  # results in one post
+ATTEMPTS: Final = 3
+_BUSY: Final = 503
+_WRONG: Final = 400
+Part = tuple[int, int]
+"""A micro-batch, and which of its posts."""
+
+
+class Answer:
+    """As ``http.client.HTTPResponse``."""
+
+    length = 0
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.reason = {_BUSY: "Service Unavailable", _WRONG: "Bad Request"}.get(status, "OK")
+
+    def getheader(self, _name: str) -> str | None:
+        return "2" if self.status == _BUSY else None
+
+    def read(self) -> bytes:
+        return b""
+
+
+class Hook:
+    """``taken``: what each post with an answer, heard or not, held, by its key."""
+
+    def __init__(self, world: World, *, fatal: bool) -> None:
+        """``fatal``: a job ends when its results are not taken."""
+        self.world = world
+        self._fatal = fatal
+        self.taken: dict[Part, bytes] = {}
+        self._runs: set[str] = set()
+        self._refusing = [0, _BUSY]  # how many more posts, and how
+        self.unheard = False
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Inside, posts come here, in the thread that makes them."""
+        exchange = webhook._Exchange
+        with (
+            patch.object(webhook, "HTTPConnection", lambda *_, **__: self),
+            patch.object(exchange, "start", exchange.run),
+            patch.object(exchange, "join", lambda *_: None),
+        ):
+            yield
+
+    def refuse(self, posts: int, draw: int) -> None:
+        """Refuse the next few posts: for now, or for good."""
+        self._refusing = [posts, _WRONG if draw % 3 == 0 else _BUSY]
+
+    def relent(self) -> None:
+        """Take posts from now on."""
+        self._refusing[0] = 0
+        self.world.come_back()
+
+    # --- as http.client.HTTPConnection -----------------------------------------------------------
+
+    sock = None
+
+    def request(self, _method: str, _path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        self.world.effect("ask", URL)
+        if self.world.away:
+            self.world.pass_time(500_000)
+            self._not_taken()
+            raise ConnectionRefusedError("Connection refused")
+        if self._refusing[0]:
+            self._refusing[0] -= 1
+            self.world.faults["refused"] += 1
+            self._not_taken()
+            self._answer = Answer(self._refusing[1])
+            return
+        self._answer = Answer(200)
+        self._take(headers["Idempotency-Key"], body)
+
+    def getresponse(self) -> Answer:
+        if self.world.repeats():
+            self._not_taken()
+            raise ConnectionResetError("Connection reset by peer")
+        return self._answer
+
+    def close(self) -> None:
+        pass
+
+    def _not_taken(self) -> None:
+        self.world.failed |= self._fatal
+
+    def _take(self, key: str, body: bytes) -> None:
+        run, batch, part = key.rsplit("-", 2)
+        self._runs.add(run)
+        check(len(self._runs) == 1, "posts have keys of several runs", self._runs)
+        at = int(batch), int(part)
+        if at in self.taken:
+            check(self.taken[at] == body, "two posts with one key differ", key)
+            return
+        check(
+            at > max(self.taken, default=(0, 0)),
+            "a post comes too late",
+            key,
+            "behind",
+            max(self.taken, default=0),
+        )
+        self.taken[at] = body
+
+    # ---------------------------------------------------------------------------------------------
+
+    def check(self, batches: Sequence[list[Line]], letters: bytes) -> None:
+        """Each result was posted, or is a dead letter, and comes in its turn."""
+        rest = [orjson.loads(line)["result"] for line in letters.splitlines()]
+        at = seen = 0
+        for number, lines in enumerate(batches, 1):
+            for part, first in enumerate(range(0, len(lines), MOST)):
+                results = [orjson.loads(line) for *_, line in lines[first : first + MOST]]
+                body = self.taken.get((number, part))
+                if body is not None:
+                    seen += 1
+                    told = orjson.loads(body)["results"]
+                    check(told == results, f"post {number}-{part} has", told, "and not", results)
+                aside = rest[at : at + len(results)] == results
+                check(body is not None or aside, f"post {number}-{part} was neither taken nor put aside")
+                at += len(results) if aside else 0
+        check(at == len(rest), "there are dead letters of results that there are not", rest[at:])
+        later = [one for one in self.taken if one[0] > len(batches)]
+        check(seen + len(later) == len(self.taken), "there are posts of no results", sorted(self.taken))

@@ -1,0 +1,111 @@
+"""Patterns and conjunctive queries by brute force, over the insertions that their window may hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from skws.results.model import LiveResult
+from skws.spec.query import Query
+from skws_patterns.language.parse import parse_pattern
+from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_schema.instants import iso
+from skws_schema.model import Row, Schema
+from skws_windows.window import CountWindow, TimeWindow
+from tests.oracles.oracle import Shape
+from tests.patterns.hierarchical_queries import homomorphisms
+from tests.patterns.pattern_matches import matches
+
+_INSTANT: Final = 1 << 40  # no other numbers are so large
+_PLACES: Final = {"cid": 0, "name": 1, "item": 1}
+Marks = frozenset[tuple[int, str]]
+"""Positions among some tuples, each with a label."""
+
+
+class Inserted(NamedTuple):
+    """``position``: among all insertions; ``time``: the latest time up to it."""
+
+    position: int
+    time: int
+    relation: int
+    row: Row
+
+
+class MatchOracle:
+    """Brute force for one query of the kind ``pattern``, over relations that stay."""
+
+    def __init__(self, schema: Schema, query: Query, window: CountWindow | TimeWindow) -> None:
+        self._names = tuple(relation.name for relation in schema.relations)
+        self.text, self._schema = query.text, schema
+        own = None if "<-" in query.text else parse_pattern(query.text, schema).window
+        self._window = own or window
+
+    def completed(self, past: Sequence[Inserted]) -> Counter[Shape]:
+        """The results that the last insertion completes."""
+        return Counter(self._shape(past, match) for match in self._found(past))
+
+    def alive(self, past: Sequence[Inserted], position: int, time: int) -> Counter[Shape]:
+        """The results that a query is given which is added behind a position and a time.
+
+        Their tuples are still in the window.
+        """
+        return Counter(
+            self._shape(past, match)
+            for end in range(len(past))
+            for match in self._found(past[: end + 1])
+            if self._holds(past[min(place for place, _ in match)], position, time)
+        )
+
+    def _found(self, past: Sequence[Inserted]) -> Iterator[Marks]:
+        last = past[-1]
+        first = next(n for n, one in enumerate(past) if self._holds(one, last.position, last.time))
+        stream = tuple((one.relation, one.row) for one in past[first:])
+        for match in _matches(self.text, self._schema, stream):
+            yield frozenset((first + place, label) for place, label in match)
+
+    def _holds(self, one: Inserted, position: int, time: int) -> bool:
+        if isinstance(self._window, CountWindow):
+            return position - one.position <= self._window.size
+        assert isinstance(self._window, TimeWindow)
+        return time - one.time < self._window.length
+
+    def _shape(self, past: Sequence[Inserted], match: Marks) -> Shape:
+        labels: dict[int, list[str]] = {}
+        for place, label in match:
+            labels.setdefault(place, []).append(label)
+        shown = [
+            _shown(
+                past[place].position, sorted(own), self._names[past[place].relation], _cells(past[place].row)
+            )
+            for place, own in labels.items()
+        ]
+        return tuple(sorted(shown)), ()
+
+
+@lru_cache(maxsize=4096)
+def _matches(text: str, schema: Schema, stream: tuple[tuple[int, Row], ...]) -> frozenset[Marks]:
+    """The matches that use the last tuple of a stream."""
+    if "<-" not in text:
+        return frozenset(matches(parse_pattern(text, schema), stream, 0, _PLACES.__getitem__))
+    images = homomorphisms(parse_conjunctive_query(text, schema), stream, 0)
+    return frozenset(frozenset((place, str(atom)) for atom, place in enumerate(image)) for image in images)
+
+
+def match_shape(result: LiveResult) -> Shape:
+    """A result as ``MatchOracle`` writes it."""
+    shown: Mapping[str, Any] = result.to_dict()
+    told = [
+        _shown(one["position"], sorted(one["labels"]), one["relation"], list(one["row"].values()))
+        for one in shown["tuples"]
+    ]
+    return tuple(sorted(told)), ()
+
+
+def _shown(position: int, labels: list[str], relation: str, cells: list[Any]) -> str:
+    return f"{position}:{','.join(labels)}:{relation}{cells}"
+
+
+def _cells(row: Row) -> list[Any]:
+    return [iso(cell) if isinstance(cell, int) and cell > _INSTANT else cell for cell in row]

@@ -546,12 +546,6 @@ _mutant(
     ),
 )
 _mutant(
-    "journal-for-ever",
-    "the journal keeps everything",
-    (f"{_LOCAL}.commit", "checkpoint.journal.trim(first)", "pass"),
-    host="local",
-)
-_mutant(
     "chunks-for-ever",
     "the log of a shard keeps everything",
     (

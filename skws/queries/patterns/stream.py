@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -79,23 +78,22 @@ class PatternStream(Evaluator):
         self.position = position
 
     def begin(self, past: Iterable[OrderedBatch]) -> Iterable[PatternResult]:
-        batches = iter(past)
-        first = next(batches, None)
-        if first is None:
-            return ()
-        self.seek(first.position)
-        return sorted(self.alive_after(map(self._ordered, chain([first], batches))), key=_place)
+        return sorted(self.alive_after(map(self._placed, past)), key=_place)
 
     def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
         """The results that the next tuples complete.
 
         The order of those that one tuple completes depends on tuples long gone, so they are sorted.
         """
-        self.seek(arrived.position)
-        return sorted(self.process(*self._ordered(arrived)), key=_place)
+        return sorted(self.process(*self._placed(arrived)), key=_place)
 
     def load(self) -> Load:
         return Load(self.live_tuples, 1, self.runs)
+
+    def _placed(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
+        """Dropped records at the end of the batch before have positions, too."""
+        self.seek(arrived.position)
+        return self._ordered(arrived)
 
     def _ordered(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
         """Records in order of time: one before the latest, as under a count window, counts as the latest."""
@@ -185,7 +183,7 @@ class PatternStream(Evaluator):
             positions = reached - inserted
             self.position = int(reached[-1]) if len(reached) else self.position
         elif len(positions):
-            self.position = int(positions[-1]) + 1
+            self.position = int(positions[-1]) + int(inserted[-1])
         if len(batch):
             last = self.position - 1 if self._by_count else int(batch.time[-1])
             self._now = max(self._now, last)

@@ -59,7 +59,7 @@ Blobs = dict[Key, tuple[bytes, bytes]]
 _TRIES: Final = 4  # of a task
 _SEGMENT_BYTES: Final = 600
 _LAYOUTS: Final = (1, 2, 3)
-_MOST_CHUNKS: Final = 12
+_MOST_CHUNKS: Final = 18
 
 
 class TaskError(Exception):

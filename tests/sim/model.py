@@ -332,7 +332,9 @@ class Model:
                 case "schema":
                     state.stream = changed(state.stream, command.schema)
                     state.waiting = self._counting(state, state.waiting)
-                    change = partial(_changed, tick=self._tick(state), schema=state.stream.schema)
+                    # Records that wait for others may end tuples that have reached their end by now.
+                    tick = self._tick(state) - self._lateness
+                    change = partial(_changed, tick=tick, schema=state.stream.schema)
                     self._all(state, expected, change)
                     for oracle in state.oracles.values() if self._lateness else ():
                         change(oracle)

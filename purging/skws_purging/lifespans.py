@@ -31,12 +31,15 @@ RowChange: TypeAlias = tuple[int, Row, bool, int, int]
 
 
 class Front(NamedTuple):
-    """The oldest live row of a queue of equal rows; ``occurrence`` as in ``StreamTuple``."""
+    """The oldest row of a queue of equal rows that was alive just before a tick; ``occurrence`` as in
+    ``StreamTuple``.
+    """
 
     relation: int
     row: Row
     start: int
     occurrence: int
+    tick: int
 
 
 def identity(schema: Schema, relation: int, row: Row) -> GroupKey:
@@ -69,7 +72,7 @@ class Lifespans:
         self._arrival = count()
         self._queues: set[GroupKey] = set()  # in which a deletion met several rows
         self._fronts: dict[GroupKey, Front] = {}
-        self._fronts_at = ALWAYS
+        self._fronts_end = ALWAYS  # the latest of their ticks
 
     def __len__(self) -> int:
         """Number of identities remembered."""
@@ -112,23 +115,23 @@ class Lifespans:
         self._group(key).add(Mark(known.start, next(self._arrival), known))
         self._due.push(known.end, key)
 
-    def fronts(self, horizon: int) -> tuple[int, list[Front]]:
-        """The tick a window before ``horizon``, where later records begin, and fronts just before it.
+    def fronts(self, horizon: int) -> list[Front]:
+        """The fronts a window before ``horizon``, where later records begin.
 
         They are those of queues that a replay of the last two windows may get wrong.
         """
         tick = horizon - self._window.end(0)
-        return tick, [front for key in self._queues if (front := self._front(key, tick))]
+        return [front for key in self._queues if (front := self._front(key, tick))]
 
-    def expect(self, tick: int, fronts: Iterable[Front]) -> None:
-        """Take the result of ``fronts`` before a replay.
+    def expect(self, fronts: Iterable[Front]) -> None:
+        """Take the result of ``fronts`` before a replay; that of an earlier horizon still holds.
 
-        In these queues no row before the front lives, and no deletion before the
+        In these queues no row before the front lives, and no deletion before its
         tick ends any. This holds for late records too, unless a deletion that
         arrived before the row it ended has left the log earlier than that row.
         """
         self._fronts = {(each.relation, each.row, False): each for each in fronts}
-        self._fronts_at = tick
+        self._fronts_end = max((each.tick for each in self._fronts.values()), default=ALWAYS)
 
     def change_schema(self, schema: Schema) -> None:
         """Use a changed schema, whose relations keep their positions; removed ones are forgotten."""
@@ -150,19 +153,19 @@ class Lifespans:
             if gone:
                 del self._known[key]
                 self._queues.discard(key)
-        if horizon > self._fronts_at:
+        if horizon > self._fronts_end:
             self._fronts.clear()
 
     def _with_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterable[RowChange]:
         """The records, made to lead to the expected fronts."""
-        return self._leading_to_fronts(tick, records) if self._fronts and tick < self._fronts_at else records
+        return self._leading_to_fronts(tick, records) if tick < self._fronts_end else records
 
     def _leading_to_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterator[RowChange]:
         for record in records:
             relation, row, delete, time, place = record
             key = identity(self._schema, relation, row)
             front = self._fronts.get(key)
-            if front is None:
+            if front is None or tick >= front.tick:
                 yield record
             elif not delete and tick >= front.start:
                 yield record
@@ -176,7 +179,7 @@ class Lifespans:
         if group.queued is None or group.queued >= tick:
             return None  # all of the queue is in the log
         oldest = group.oldest(tick)
-        return None if oldest is None else Front(relation, row, *oldest)
+        return None if oldest is None else Front(relation, row, *oldest, tick)
 
     def _group(self, key: GroupKey) -> Group:
         """The group of an identity; a tuple that was alone becomes its first mark."""

@@ -6,7 +6,7 @@ from their first deletion on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -29,6 +29,20 @@ class Settled:
     ended: list[tuple[StreamTuple, int]] = field(default_factory=list)
     prolonged: list[tuple[StreamTuple, int]] = field(default_factory=list)
     unmatched: int = 0
+
+
+def fronts_to_bytes(fronts: Sequence[Front]) -> bytes:
+    """As JSON; empty if there are none."""
+    return orjson.dumps(list(map(tuple, fronts))) if fronts else b""
+
+
+def fronts_of(state: bytes) -> list[Front]:
+    """Inverse of ``fronts_to_bytes``. Earlier versions kept one tick, and then all fronts."""
+    found = orjson.loads(state)
+    if isinstance(found[0], int):
+        tick, found = found
+        found = [[*front, tick] for front in found]
+    return [Front(relation, tuple(row), *rest) for relation, row, *rest in found]
 
 
 class LifespanResolver:
@@ -54,16 +68,14 @@ class LifespanResolver:
 
     def snapshot(self, horizon: int) -> bytes:
         """What a replay of the log must ``expect``; empty if nothing. Later records begin at ``horizon``."""
-        tick, fronts = self._lifespans.fronts(horizon)
-        return orjson.dumps([tick, list(map(tuple, fronts))]) if fronts else b""
+        return fronts_to_bytes(self._lifespans.fronts(horizon))
 
     def expect(self, state: bytes) -> None:
         """Make the replay of a log lead to a state from ``snapshot``."""
         if not state:
             return
-        tick, found = orjson.loads(state)
-        fronts = [Front(relation, tuple(row), *rest) for relation, row, *rest in found]
-        self._lifespans.expect(tick, fronts)
+        fronts = fronts_of(state)
+        self._lifespans.expect(fronts)
         self.relations |= {front.relation for front in fronts}
 
     def change_schema(self, schema: Schema) -> None:

@@ -22,13 +22,16 @@ from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch
 from skws.data.packing import rejoined, unpacked
+from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.operator import SHARED
 from skws.queries.order import insertions
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
 from skws.spark.streaming.record_log import Chunk
+from skws_purging.lifespans import Front
 from skws_purging.tuples import ALWAYS
+from skws_schema.model import Row
 
 _COLUMNS: Final = "shard int, kind string, name string, head binary, body binary"
 _SCHEMA: Final = pa.schema(
@@ -109,7 +112,7 @@ def _rest(
         elif kind != "mark" and group == first:
             held[kind, name] = head, body
     if shared:
-        held["state", SHARED] = b"", _fronts(shared)
+        held["state", SHARED] = b"", merged_fronts(shared)
     mark = replace(
         marks[first],  # all have worked on the same micro-batches, and stand at the same time
         oldest=min(one.oldest for one in marks.values()),
@@ -123,10 +126,16 @@ def _rest(
         yield group, "mark", "", b"", orjson.dumps(asdict(own))
 
 
-def _fronts(states: Sequence[bytes]) -> bytes:
-    """What a replay of the log must expect (``LifespanResolver.snapshot``), of several shards together."""
-    known = [orjson.loads(state) for state in states]
-    return orjson.dumps([max(tick for tick, _ in known), [front for _, fronts in known for front in fronts]])
+def merged_fronts(states: Sequence[bytes]) -> bytes:
+    """What a replay of the log must expect (``LifespanResolver.snapshot``), of several shards together.
+
+    After a move, shards also have fronts of rows that others go on with, which know later ones.
+    """
+    latest: dict[tuple[int, Row], Front] = {}
+    found = (front for state in states for front in fronts_of(state))
+    for front in sorted(found, key=lambda one: (one.tick, one.start, one.occurrence)):
+        latest[front.relation, front.row] = front
+    return fronts_to_bytes(list(latest.values()))
 
 
 def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> dict[int, Chunk]:

@@ -16,16 +16,18 @@ from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
 from skws.queries.keys import plan_keys
+from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.partitioning import Partitioning
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Layout, Wanted, keys_for
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
-from skws.spark.streaming.moving import Blob, divided, planned
+from skws.spark.streaming.moving import Blob, divided, merged_fronts, planned
 from skws.spark.streaming.processor import ShardProgress
 from skws.spark.streaming.record_log import Chunk
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query
+from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -274,3 +276,15 @@ def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
     again = list(divided(chunk, [body for *_, body in parts], layout, _BEGIN, 0))
     assert len(again) == 1
     assert list(unpacked(again[0][-1]).records()) == list(records.records())
+
+
+def test_fronts_of_shards_are_merged_to_the_latest() -> None:
+    """After a move every shard has all fronts, but only one goes on with a queue and knows later ones."""
+    copied = fronts_to_bytes([Front(1, (1, "lamp"), 500, 1, 1000), Front(1, (2, "lamp"), 100, 0, 1000)])
+    known = fronts_to_bytes([Front(1, (1, "lamp"), 1000, 0, 1500)])
+    former = b'[1000,[[1,[3,"lamp"],400,0]]]'
+    assert sorted(fronts_of(merged_fronts([known, copied, former]))) == [
+        Front(1, (1, "lamp"), 1000, 0, 1500),
+        Front(1, (2, "lamp"), 100, 0, 1000),
+        Front(1, (3, "lamp"), 400, 0, 1000),
+    ]

@@ -6,10 +6,11 @@ Nested objects and arrays give a column for each path to a value.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -30,6 +31,7 @@ from skws_schema.yaml.document import as_name
 SAMPLE_RECORDS: Final = 200_000
 """The most records read of one file."""
 
+_DIGITS: Final = re.compile(r"\d+")
 _Skip: TypeAlias = Callable[[], None]
 _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
@@ -91,11 +93,20 @@ class Samples:
 def sample(paths: Sequence[Path]) -> Samples:
     """Samples of replay files and of those in directories; bad records are skipped and counted.
 
+    Files of a directory whose names differ in numbers alone, such as ``1.json`` and ``2.json``, hold one
+    relation, named after the directory.
+
     Raises SourceError: nothing there, an unknown format, a file that cannot be read, no record at all.
     """
     samples = Samples()
-    for file in (file for path in paths for file in _files(path, samples.skipped)):
-        samples.add_file(_relation_of(file), islice(_rows(file, samples.skip), SAMPLE_RECORDS))
+    for path in paths:
+        files = _files(path, samples.skipped)
+        for folder, beside in groupby(files, key=lambda file: file.parent):
+            together = list(beside)
+            series = path.is_dir() and _is_series(together)
+            for file in together:
+                own = as_name(folder.resolve().name) if series else _relation_of(file)
+                samples.add_file(own, islice(_rows(file, samples.skip), SAMPLE_RECORDS))
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in skipped_notes(samples.skipped))
         bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -120,6 +131,11 @@ def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
             yield from _files(entry, skipped)
         except NoRecordsError as reason:
             skipped.append(reason)
+
+
+def _is_series(files: Sequence[Path]) -> bool:
+    """Whether there are several files, whose names differ in numbers alone."""
+    return len(files) > 1 and len({_DIGITS.sub("0", file.name) for file in files}) == 1
 
 
 def _relation_of(file: Path) -> str:

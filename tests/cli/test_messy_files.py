@@ -119,7 +119,7 @@ TOLD: list[tuple[str, str, bytes, int, str]] = [
         "people.json",
         b'{\n"a":1\n}\n{\n"a":2\n}\n',
         4,
-        "make JSON lines: jq -c .",
+        "into JSON lines: jq -c .",
     ),
     ("UTF-16 that is cut", "people.csv", PEOPLE.encode("utf-16")[:-1], 4, "save it as UTF-8"),
     (
@@ -218,6 +218,20 @@ def test_rows_that_refer_to_a_code_are_not_found_by_it(skws: Skws, tmp_path: Pat
     draft = (tmp_path / "shop.schema.yaml").read_text()
     assert "refers to item, where it is searched" in draft
     assert len(skws("search", data, "ab-7", "ek", "-f", "jsonl").records) == 5
+
+
+@pytest.mark.parametrize("command", ["search", "watch"])
+def test_numbered_files_of_a_folder_are_one_relation(skws: Skws, tmp_path: Path, command: str) -> None:
+    (tmp_path / "shop" / "order").mkdir(parents=True)
+    (tmp_path / "shop" / "people.csv").write_text(PEOPLE)
+    for number in range(1, 12):
+        order = {"number": number, "people_id": 1 + number % 2, "item": {"name": "tea kettle"}}
+        (tmp_path / "shop" / "order" / f"{number}.json").write_text(json.dumps(order))
+    done = skws(command, tmp_path / "shop", "byron", "kettle", "-f", "jsonl", "--limit", 5)
+    assert "inferred 2 relations: " in done.err
+    assert {tuple(sorted(one["relation"] for one in result["tuples"])) for result in done.records} == {
+        ("order", "people")
+    }
 
 
 def folder_of_all(folder: Path) -> Path:

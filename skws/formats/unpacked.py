@@ -138,7 +138,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
         items = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
         raise SourceError(
-            f"{path}: not a single JSON document: {error}; turn several documents into JSON lines: jq -c . FILE"
+            f"{path}: not one JSON document: {error}; turn several documents into JSON lines: jq -c . FILE"
         ) from None
     for item in items if isinstance(items, list) else [items]:
         yield orjson.dumps(item) + b"\n"

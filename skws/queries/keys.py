@@ -6,7 +6,7 @@ Docs: ``docs/architecture/partitioning.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan
 from typing import Final, TypeAlias
@@ -94,10 +94,18 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     Attributes, one of each relation, divide relations if every join equates those of its two sides, and if
     they belong to the keys of relations that have keys: a tuple is replaced where it is. A table may be
     without such an attribute where it cannot join tuples of two keys. Relations that no join connects are
-    divided independently of each other. Gives the reason if there is no division.
+    divided independently of each other. What was removed counts as well, as long as that can be divided.
+    Gives the reason if there is no division.
     """
     if own := sourced(schema):
         return f"the table {schema.relations[own[0]].name} has a source of its own"
+    gone = schema.evolution
+    if gone.removed_relations or gone.removed_joins:
+        # The log still has their records, and shards that replay it retract the results.
+        kept = replace(gone, removed_relations=frozenset(), removed_joins=frozenset())
+        whole = key_partitioning(replace(schema, evolution=kept), max_size)
+        if isinstance(whole, KeyPartitioning):
+            return whole
     columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)
     for number in schema.evolution.removed_relations:
         # Their records have a time and a position, which counts once.
@@ -112,14 +120,14 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
             columns[streams[0]] = relation.key_columns or _all_of(relation)
             continue
         choices = list(_choices(schema, members))
-        kept = [one for one in choices if not _refused(schema, members, one, max_size)]
-        if not kept:
+        fitting = [one for one in choices if not _refused(schema, members, one, max_size)]
+        if not fitting:
             best = max(choices, key=len)
             reason = _refused(schema, members, best, max_size)
             return f"{_named(schema, min(best), best)} comes closest, but {reason}"
-        widest = max(kept, key=len).keys()
+        widest = max(fitting, key=len).keys()
         for number in streams:
-            columns[number] = tuple(dict.fromkeys(one[number] for one in kept if one.keys() == widest))
+            columns[number] = tuple(dict.fromkeys(one[number] for one in fitting if one.keys() == widest))
     return KeyPartitioning(tuple(columns))
 
 

@@ -643,7 +643,22 @@ _mutant(
 _mutant(
     "gone-counted-twice",
     "records of a removed relation are counted by each shard that divides tuples",
-    ("skws.queries.keys:key_partitioning", "columns[number] = _all_of(schema.relations[number])", "pass"),
+    (
+        "skws.queries.keys:key_partitioning",
+        "return whole",
+        "return replace(whole, columns=tuple(\n"
+        "                None if number in gone.removed_relations else one\n"
+        "                for number, one in enumerate(whole.columns)))",
+    ),
+    host="spark",
+    source="files",
+    window="time",
+    asks="keywords",
+)
+_mutant(
+    "gone-divided-apart",
+    "shards divide records of a removed relation without regard to what they joined",
+    ("skws.queries.keys:key_partitioning", "isinstance(whole, KeyPartitioning)", "False"),
     host="spark",
     source="files",
     window="time",

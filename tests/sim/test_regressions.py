@@ -38,6 +38,11 @@ _IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
 _REFUND: Final = Action("publish", events=(Event("refund", 1_000_000, (1, "lamp")),))
+_REFUNDS: Final = tuple(
+    Event(name, 0, (cid, text))
+    for cid in (1, 2, 3, 4)
+    for name, text in (("customer", "ada"), ("refund", "lamp"))
+)
 _STOP: Final = Action("stop")
 
 
@@ -168,6 +173,16 @@ _REGRESSIONS: Final = {
         lambda steps: (
             *(_RECORDS, _work(), Action("schema", 1), _work(), _STOP, _work(), _STOP),
             *(Action("schema", 2), _work(), _REFUND, _work(steps)),
+        ),
+    ),
+    # Refunds are removed while the results with them live, and the job has two shards.
+    "gone-divided-apart": Regression(
+        "spark",
+        "files",
+        (2, 4),
+        lambda steps: (
+            *(_RECORDS, _work(), Action("schema", 1), _work(), _STOP, _work()),
+            *(Action("publish", events=_REFUNDS), _work(steps), Action("schema", 2), _work()),
         ),
     ),
     "folder-escapes": Regression(

@@ -212,9 +212,13 @@ class Journal:
                 self._file.sync()
 
     def first_to_keep(self, over: Callable[[Segment], bool]) -> int:
-        """The first entry of the oldest segment that is not ``over``, or of the last. All is committed."""
-        needed = (segment.first for segment in self.segments[:-1] if not over(segment))
-        return next(needed, self.segments[-1].first if self.segments else 1)
+        """The first entry of the oldest segment that is not ``over``, or of the last. All is committed.
+
+        The last segment may have lost its entries; the one before then tells where the run stands.
+        """
+        kept = [segment for segment in self.segments if segment.size] or self.segments
+        needed = (segment.first for segment in kept[:-1] if not over(segment))
+        return next(needed, kept[-1].first if kept else 1)
 
     def trim(self, first: int) -> None:
         """Drop the segments before the one that begins with entry ``first``."""

@@ -218,3 +218,11 @@ def test_a_command_that_comes_while_the_job_is_down_is_carried_out(host: str, dr
     """Draw 2 leaves half a line before it."""
     plan = (_RECORDS, _work(), _STOP, Action("add", 1, draw=draw), _work())
     simulation(Options(host)).run(plan, expire=False)
+
+
+@pytest.mark.parametrize("at", range(3, 8))
+def test_a_segment_without_entries_does_not_replace_the_one_before(at: int) -> None:
+    """A process is killed within a new segment (at 5 behind its head); a command comes while none runs."""
+    killed = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
+    plan = (*killed, _work(0), _STOP, Action("add", 1), _work(4))
+    simulation(Options("local")).run(plan, expire=False)

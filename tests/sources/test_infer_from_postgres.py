@@ -121,13 +121,13 @@ def test_a_draft_is_kept_for_every_command_and_used_as_edited(
     first = skws("search", database.uri(), "ab-17", "paid", "-f", "jsonl")
     assert [one["row"]["number"] for one in first.records[0]["tuples"]] == ["AB-17"]
     (kept,) = tmp_path.glob("skws/schemas/*.schema.yaml")
-    assert f"schema: kept in {kept}; edit it freely" in first.err
+    assert f"schema written to {kept}; edit it as you like" in first.err
     apart = skws("search", database.uri(), "byron", "6fa459ea-ee8a-3ca4-894e-db77e160355e", "-f", "jsonl")
     assert len(apart.records) == 1  # the client; nothing refers to it yet
     kept.write_text(kept.read_text().replace("joins: []", "joins: [bill.client = client.id]"))
     joined = skws("search", database.uri(), "byron", "ab-17", "-f", "jsonl")
     assert len(joined.records[0]["tuples"]) == 2
-    assert "the kept one holds" in joined.err
+    assert "so it stays as it is" in joined.err
 
 
 def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> None:
@@ -149,7 +149,7 @@ def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> Non
     ("arguments", "code", "message"),
     [
         (["{uri}"], 4, "no tables in the search path"),
-        (["{uri}", "examples"], 2, "from one database, or from files"),
+        (["{uri}", "examples"], 2, "from one database or from files"),
         (["{uri}x"], 4, "does not exist"),
     ],
 )

@@ -101,12 +101,12 @@ def sample(paths: Sequence[Path]) -> Samples:
     samples = Samples()
     for path in paths:
         files = _files(path, samples.skipped)
-        for folder, beside in groupby(files, key=lambda file: file.parent):
+        for _, beside in groupby(files, key=lambda file: file.parent):
             together = list(beside)
             series = path.is_dir() and _is_series(together)
             for file in together:
-                own = as_name(folder.resolve().name) if series else _relation_of(file)
-                samples.add_file(own, islice(_rows(file, samples.skip), SAMPLE_RECORDS))
+                rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
+                samples.add_file(_relation_of(file, in_series=series), rows)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in skipped_notes(samples.skipped))
         bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -138,10 +138,10 @@ def _is_series(files: Sequence[Path]) -> bool:
     return len(files) > 1 and len({_DIGITS.sub("0", file.name) for file in files}) == 1
 
 
-def _relation_of(file: Path) -> str:
-    """The file's name without its endings; for the parts that Spark writes, that of their directory."""
-    parent = file.resolve().parent.name
-    return as_name((parent if file.name.startswith("part-") else file.name).split(".", 1)[0])
+def _relation_of(file: Path, *, in_series: bool) -> str:
+    """The file's name without its endings; for a series and the parts that Spark writes, the directory's."""
+    of_folder = in_series or file.name.startswith("part-")
+    return as_name((file.resolve().parent if of_folder else file).name.split(".", 1)[0])
 
 
 def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:

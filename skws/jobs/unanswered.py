@@ -55,10 +55,6 @@ class Unanswered:
             self._kept -= len(self._batches.popleft())
             self._whole = False
 
-    def miss(self) -> None:
-        """As a listener of the job."""
-        self._whole = False
-
     def moved(self) -> None:
         """As a listener of the job."""
         self._batches.clear()

@@ -80,6 +80,7 @@ class Routing:
         self._own = {address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())}
         self._routes: dict[str, list[_Route]] = {}  # by the text of a query
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
+        self._resuming: dict[str, Limiter] = {}  # those that the run was started with
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
         self._last = NONE
@@ -102,6 +103,7 @@ class Routing:
         self._marks = Marks(run, _LIMITS)
         self._kept = self._marks.read().get("limits", [])
         self._begun = False
+        self._resuming = dict(self._limiters)
         for sink in self._all():
             sink.open(run)
 
@@ -168,12 +170,13 @@ class Routing:
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _restore(self, batch: int) -> None:
-        """Restore the limits to their state before the first batch after a start."""
+        """Restore the limits to their state before the first batch after a start, but for new limits."""
         self._begun = True
         self._before = next((state for state in self._kept if state["batch"] < batch), self._before)
         for name, state in self._before["limits"].items():
-            if name in self._limiters:
-                self._limiters[name].restore(state)
+            if name in self._resuming:
+                self._resuming[name].restore(state)
+        self._resuming = {}
 
     def _sent(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], dict[str, list[LiveResult]]]:
         """The results for the job's sinks, and those for each address; each gets a result once."""

@@ -373,3 +373,19 @@ def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"a: \xff")
     with pytest.raises(ConfigurationError, match="byte 0xFF is not UTF-8"):
         read_alerts(path)
+
+
+def test_a_limit_that_changes_right_after_a_restart_begins_anew(tmp_path: Path) -> None:
+    def alerts(rate: str) -> dict[str, Alert]:
+        return {"q": Alert(Query("q"), limit=Rate.of(rate))}
+
+    told = Kept()
+    for number, changes in ((1, []), (2, ["2 per minute", "1 per minute"]), (3, [])):
+        routing = Routing([told], alerts("1 per minute"))
+        routing.open(Run("run", tmp_path, SCHEMA, False, lambda _: True, lambda _: None))
+        for rate in changes:
+            routing.change(alerts(rate))
+        routing.write(number, [result(number, 1, "+")])
+        routing.flush()
+        routing.close()
+    assert [len(told.batches[number]) for number in (1, 2, 3)] == [1, 1, 0]

@@ -94,23 +94,14 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     Attributes, one of each relation, divide relations if every join equates those of its two sides, and if
     they belong to the keys of relations that have keys: a tuple is replaced where it is. A table may be
     without such an attribute where it cannot join tuples of two keys. Relations that no join connects are
-    divided independently of each other. What was removed counts as well, as long as that can be divided.
-    Gives the reason if there is no division.
+    divided independently of each other. What was removed counts as well: shards divided anew for a change of
+    the schema have yet to retract its results. Gives the reason if there is no division.
     """
     if own := sourced(schema):
         return f"the table {schema.relations[own[0]].name} has a source of its own"
-    gone = schema.evolution
-    if gone.removed_relations or gone.removed_joins:
-        # The log still has their records, and shards that replay it retract the results.
-        kept = replace(gone, removed_relations=frozenset(), removed_joins=frozenset())
-        whole = key_partitioning(replace(schema, evolution=kept), max_size)
-        if isinstance(whole, KeyPartitioning):
-            return whole
+    gone = replace(schema.evolution, removed_relations=frozenset(), removed_joins=frozenset())
+    schema = replace(schema, evolution=gone)
     columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)
-    for number in schema.evolution.removed_relations:
-        # Their records have a time and a position, which counts once.
-        if not schema.relations[number].table:
-            columns[number] = _all_of(schema.relations[number])
     for members in _components(schema, max_size):
         streams = [number for number in members if not schema.relations[number].table]
         if not streams:
@@ -136,8 +127,8 @@ def _all_of(relation: Relation) -> tuple[int, ...]:
 
 
 def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:
-    """Relations that are still there, in groups that joins connect."""
-    seen = set(schema.evolution.removed_relations)
+    """Relations in groups that joins connect."""
+    seen: set[int] = set()
     for first in range(len(schema.relations)):
         if first in seen:
             continue

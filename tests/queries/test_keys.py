@@ -80,23 +80,16 @@ def test_schemas_without_a_key_say_why(change: tuple[str, str], max_size: int, r
     assert reason is None or reason in str(found)
 
 
-@pytest.mark.parametrize(
-    ("join", "columns"),
-    [("span.tenant = log.tenant", (None, (0,), (0,), (0,))), ("span.service = log.line", None)],
-)
-def test_what_was_removed_divides_as_before_if_it_can(
-    join: str, columns: tuple[tuple[int, ...] | None, ...] | None
-) -> None:
+@pytest.mark.parametrize("join", ["span.tenant = log.tenant", "span.service = log.line"])
+def test_what_was_removed_divides_as_before(join: str) -> None:
     """Its records are in the log, and its results are to be retracted."""
     before = schema_of(TRACES.replace("joins:", f"joins:\n  - {join}"))
     there = [one for one in before.relations if one.name != "log"]
     joins = [one for one in before.joins if "log" not in (one.left, one.right)]
     after = SchemaChange.between(before, replace(before, relations=tuple(there), joins=tuple(joins))).after
     found = key_partitioning(after, 5)
-    assert isinstance(found, KeyPartitioning)
-    assert found.columns == (columns or (None, (0, 1), (0, 1), (0, 1, 2)))
-    if columns is not None:
-        assert found == key_partitioning(before, 5)
+    assert found == key_partitioning(before, 5)
+    assert isinstance(found, KeyPartitioning) or f"{join} does not equate it" in found
 
 
 def test_a_table_that_joins_one_tuple_at_most_may_be_without_the_key() -> None:

@@ -10,6 +10,7 @@ import orjson
 from skws.durable.files import damaged
 from skws.durable.frames import all_frames
 from skws.jobs.control import Command
+from skws_schema.errors import StateError
 
 COMMANDS: Final = Path("commands", "commands.jsonl")
 """Where it is in the folder of a run."""
@@ -18,16 +19,19 @@ COMMANDS: Final = Path("commands", "commands.jsonl")
 def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
     """The commands of a register from one offset of its file to another, and the last offset.
 
-    ``end`` None: as far as they are written. Raises StateError if the offsets lie behind what is there.
+    ``end`` None: as far as they are written. Raises StateError, also if the offsets lie behind what is there.
     """
     size = path.stat().st_size if path.exists() else 0
     if size < max(start, end or 0):
         raise damaged(path, f" behind byte {size:,}")
     if size == start:
         return (), start
-    with path.open("rb") as file:
-        file.seek(start)
-        data = file.read(-1 if end is None else end - start)
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read(-1 if end is None else end - start)
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
     texts, length = all_frames(data, name_of(run, path), start)
     commands = (Command.of(one) for text in texts for one in orjson.loads(text)["commands"])
     return tuple(commands), start + length

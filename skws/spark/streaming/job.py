@@ -250,6 +250,7 @@ class ShardedJob:
             old, batches = self._state(previous.generation), layout.before - previous.before
             check_state(spark, old, batches)
             first = last_offset(session, old, batches - 1)
+            place.check_commands(first)
             initial = moved(session, old, batches - 1, previous, layout, place.request.stream.lateness)
             kept = {layout.generation, previous.generation}
         for generation in set(range(layout.generation)) - kept:

@@ -22,6 +22,7 @@ from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.intake import Intake
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
+from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.output_log import OutputLog
 from skws.spec.job import Job
@@ -91,6 +92,10 @@ class RunDirectory:
         self.checkpoint.tables()  # which the source reads; they are checked here
         kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
+
+    def check_commands(self, offset: Offset) -> None:
+        """Raises StateError unless all commands that micro-batches up to an offset of Spark's read are there."""
+        commands_between(self.folder / COMMANDS, self.checkpoint.id, 0, offset["commands"])
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)

@@ -209,7 +209,7 @@ _mutant(
 _mutant(
     "limits-forgotten",
     "the limit of an alert begins anew with each process",
-    ("skws.jobs.fanout:Routing._restore", "self._limiters[name].restore(state)", "pass"),
+    ("skws.jobs.fanout:Routing._restore", "self._resuming[name].restore(state)", "pass"),
 )
 _mutant(
     "output-repeated",
@@ -658,7 +658,7 @@ _mutant(
 _mutant(
     "gone-divided-apart",
     "shards divide records of a removed relation without regard to what they joined",
-    ("skws.queries.keys:key_partitioning", "isinstance(whole, KeyPartitioning)", "False"),
+    ("skws.queries.keys:key_partitioning", "replace(schema, evolution=gone)", "schema"),
     host="spark",
     source="files",
     window="time",

@@ -392,14 +392,16 @@ class Driver:
             old, batches = generations[previous.generation], layout.before - previous.before
             assert batches - 1 in old.done  # else Spark returns no state
             first = old.offsets[batches - 1][1]
-            kept.states.setdefault(-1, moved(old.states[batches - 1], previous, layout))
+            place.check_commands(first)
+            state = old.states[batches - 1]
+            kept.states.setdefault(-1, moved(state, previous, layout, place.request.stream.lateness))
         self._simulation.starts += 1
         name = f"start {self._simulation.starts}"
         reading = Reading(place.request, place.folder, name, layout, first, place.checkpoint.id)
         self.spark = Spark(self._world, kept, reading, self._simulation.planned)
 
 
-def moved(states: dict[int, Blobs], before: Layout, layout: Layout) -> dict[int, Blobs]:
+def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: int) -> dict[int, Blobs]:
     """As ``moving.moved``, without Spark."""
     found = [
         (group, kind, name, head, body)
@@ -411,7 +413,7 @@ def moved(states: dict[int, Blobs], before: Layout, layout: Layout) -> dict[int,
     kept, whole = planned(rest, [chunk for chunk, _ in chunks], before, layout)
     for number, chunk in whole.items():
         bodies = [body for one, body in chunks if one.number == number]
-        kept += divided(chunk, bodies, before, layout, 0)
+        kept += divided(chunk, bodies, before, layout, lateness)
     made: dict[int, Blobs] = {group: {} for group in layout.groups}
     for group, kind, name, head, body in kept:
         made[group][kind, name] = head, body

@@ -170,7 +170,10 @@ class BatchListener(Protocol):
         results: Sequence[LiveResult],
         standing: Callable[[], Sequence[Query]],
     ) -> None:
-        """A batch: its commands, and the results, whose queries they name. ``standing``: the queries now."""
+        """A batch: its commands, and the results, whose queries they name.
+
+        ``standing``: the queries before the commands.
+        """
 
     def flush(self) -> None:
         """Make all batches durable: they will not come again."""

@@ -343,7 +343,9 @@ class LocalWatch:
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
         if self._listener is not None:
-            self._listener.take(entry.number, entry.commands, results, self.worker.standing.shown)
+            before = outcome.before
+            standing = self.worker.standing.shown if before is None else lambda: before
+            self._listener.take(entry.number, entry.commands, results, standing)
         began = perf_counter()
         self._writing.write(entry.number, results, letters)
         self.gauges.spent("sinks", perf_counter() - began)

@@ -17,14 +17,19 @@ from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.sources.feed import Offset
 from skws.spec.job import Job
+from skws.spec.query import Query
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of a micro-batch, and its records that came too late."""
+    """The results of a micro-batch, and its records that came too late.
+
+    ``before``: the queries that stood before its commands; None if it has none.
+    """
 
     results: list[LiveResult]
     late: list[Late]
+    before: tuple[Query, ...] | None = None
 
 
 class Worker:
@@ -57,10 +62,11 @@ class Worker:
 
     def work(self, entry: Entry) -> Outcome:
         """Apply the commands of an entry, then process its records."""
+        before = self.standing.shown() if entry.commands else None
         results = self._apply(entry)
         results += self.live.take(entry.records, ended=entry.ended)
         late, self._late = self._late, []
-        return Outcome(results, late)
+        return Outcome(results, late, before)
 
     def alive(self, name: str) -> list[LiveResult]:
         """The results of a standing query that are alive now, as a new query would be given them."""

@@ -366,27 +366,28 @@ class _Shown:
         self._of = lru_cache(64)(partial(marks_of, job))
 
     def __call__(self, event: Event, names: Sequence[str]) -> bytes:
-        if event.kind in {"added", "removed"}:
+        if event.kind not in {"result", "digest"}:
             return event.data
-        data = self._marked(names, event.data) if event.kind == "result" else event.data
-        return enveloped([self._envelope(name) for name in names], event.kind, data)
+        known = [self._job.hub.saved_at(name, event.at) for name in names]
+        data = self._marked(known[0], event.data) if event.kind == "result" else event.data
+        return enveloped([_envelope(*each) for each in zip(names, known, strict=True)], event.kind, data)
 
     def result(self, name: str, result: LiveResult) -> bytes:
         """Of a result in a snapshot."""
-        return enveloped([self._envelope(name)], "result", self._marked([name], result.to_json()))
-
-    def _envelope(self, name: str) -> dict[str, Any]:
         saved = self._job.hub.saved.get(name)
-        return {"name": name} if saved is None else saved.envelope()
+        return enveloped([_envelope(name, saved)], "result", self._marked(saved, result.to_json()))
 
-    def _marked(self, names: Sequence[str], data: bytes) -> bytes:
-        saved = self._job.hub.saved.get(names[0]) if self._marks else None
-        if saved is None or saved.query.kind not in (KEYWORDS, TOP, WINDOWED):
+    def _marked(self, saved: SavedSearch | None, data: bytes) -> bytes:
+        if not self._marks or saved is None or saved.query.kind not in (KEYWORDS, TOP, WINDOWED):
             return data
         try:
             return orjson.dumps(marked(orjson.loads(data), self._of(saved.query.text)))
         except SkwsError:  # the schema has changed since
             return data
+
+
+def _envelope(name: str, saved: SavedSearch | None) -> dict[str, Any]:
+    return {"name": name} if saved is None else saved.envelope()
 
 
 def _add_state(app: FastAPI, served: Served) -> None:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-Kind: TypeAlias = Literal["result", "added", "removed", "digest"]
+Kind: TypeAlias = Literal["result", "added", "removed", "replaced", "digest"]
+ENDING: Final = ("removed", "replaced")
+"""Events with which a saved search is gone; their data describes it."""
 START: Final = (0, 0)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
@@ -57,6 +59,7 @@ class EventLog:
         self._lock = Lock()
         self._events: deque[Event] = deque()
         self._by_name: defaultdict[str, deque[Event]] = defaultdict(deque)
+        self._endings: dict[str, tuple[Event, ...]] = {}
         self.bytes = 0
         self.count = 0
         self.floor = self.last = Position(*START)
@@ -64,7 +67,16 @@ class EventLog:
     def begin(self, floor: Position, events: Iterable[Event]) -> None:
         """Take up the events of an earlier process."""
         self.floor = self.last = floor
-        self.append(list(events))
+        known = list(events)
+        self.end(known)
+        self.append(known)
+
+    def end(self, events: Iterable[Event]) -> None:
+        """Know which searches end with events that are to be appended."""
+        for event in events:
+            if event.kind in ENDING:
+                (name,) = event.names
+                self._endings[name] = (*self._endings.get(name, ()), event)
 
     def append(self, events: Sequence[Event]) -> None:
         if not events:
@@ -91,6 +103,10 @@ class EventLog:
             found = _behind(self._events, at)
         return [event for event in found if wanted(event)][:most]
 
+    def ended(self, name: str, at: Position) -> Event | None:
+        """How the search ended that had a name at a position; None if it still stands, or never stood."""
+        return next((event for event in self._endings.get(name, ()) if event.at >= at), None)
+
     def _drop(self) -> None:
         gone = self._events.popleft()
         self.bytes -= len(gone.data)
@@ -100,6 +116,10 @@ class EventLog:
             of_name.popleft()
             if not of_name:
                 del self._by_name[name]
+            if gone.kind in ENDING:
+                self._endings[name] = self._endings[name][1:]
+                if not self._endings[name]:
+                    del self._endings[name]
 
 
 def _behind(events: Iterable[Event], at: Position) -> list[Event]:

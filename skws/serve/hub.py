@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -83,7 +83,8 @@ class Hub:
             return
         self._begun = True
         for query in standing:
-            self._stand(query)
+            saved = self.saved[query.name] = SavedSearch.of(query)
+            self._name(saved)
         for name, saved in self.saved.items():
             if saved.interval is not None and name not in self._digests:  # its events are gone
                 self._digests.begin(name, saved.interval, self._now())
@@ -98,10 +99,28 @@ class Hub:
         """Events of a batch: removed and added searches, then results. Those that are kept are left out."""
         if not self._begun:
             self.begin(standing())
-        changes = list(self._changes(commands))
-        if number > self._resumed and (changes or results):
-            new = {name for kind, (name,), _ in changes if kind == "added"}
-            self._append(number, [*changes, *self._found(results, new)])
+        gone, added = self._changes(commands)
+        for known in gone.values():
+            self._unname(known)
+        for saved in added.values():
+            self._name(saved)
+
+        def settle() -> None:
+            for name in gone:
+                self.saved.pop(name, None)
+            self.saved.update(added)
+
+        if number > self._resumed and (gone or added or results):
+            made = [*self._told(gone, added), *self._found(results, set(added))]
+            self._append(number, made, settle)
+        else:
+            settle()
+
+    def saved_at(self, name: str, at: Position) -> SavedSearch | None:
+        """The search that an event belongs to: the one that had the name then."""
+        saved = self.saved.get(name)
+        ended = self.log.ended(name, at)  # behind the look at what stands: it is known before that changes
+        return saved if ended is None else SavedSearch.described(orjson.loads(ended.data))
 
     def tick(self) -> None:
         """Give the digests that are due."""
@@ -117,39 +136,42 @@ class Hub:
         if self._files is not None:
             self._files.close()
 
-    def _append(self, batch: int, made: Sequence[Made]) -> None:
-        """Keep events, then show them: nobody sees what a restart would not find."""
+    def _append(self, batch: int, made: Sequence[Made], settle: Callable[[], None] = lambda: None) -> None:
+        """Keep events, then show them: nobody sees what a restart would not find.
+
+        ``settle``: makes the changes of saved searches that the events tell.
+        """
         last = self.log.last
         first = last.place + 1 if last.batch == batch else 1
         events = [Event(Position(batch, place), *each) for place, each in enumerate(made, first)]
-        if not events:
-            return
-        if self._files is not None:
+        if events and self._files is not None:
             self._files.append(events, last, self._digests.state)
         for event in events:
             self._follow(event)
+        self.log.end(events)
+        settle()
         self.log.append(events)
         self._wake({name for event in events for name in event.names})
 
-    def _changes(self, commands: Iterable[Command]) -> Iterator[Made]:
-        """The searches that a batch removes, and those that it adds or replaces."""
-        added: dict[str, Command] = {}
-        removed: dict[str, str] = {}  # owners by name
+    def _changes(self, commands: Iterable[Command]) -> tuple[dict[str, SavedSearch], dict[str, SavedSearch]]:
+        """The searches that a batch removes or replaces, and those that it adds, by name."""
+        added: dict[str, SavedSearch] = {}
+        gone: dict[str, SavedSearch] = {}
         for command in commands:
             if command.op == "add":
-                added[command.name] = command
+                added[command.name] = SavedSearch.of(replace(command.asked, name=command.name))
             elif command.op == "remove":
-                known = self.saved.get(command.name)
-                removed[command.name] = "" if known is None else known.owner
-                self._unstand(command.name)
-                added.pop(command.name, None)
-        yield from (
-            ("removed", (name,), orjson.dumps({"name": name, "owner": owner}))
-            for name, owner in removed.items()
-            if name not in added
-        )
-        for name, command in added.items():
-            saved = self._stand(replace(command.asked, name=name))
+                new, old = added.pop(command.name, None), self.saved.get(command.name)
+                if (known := old or new) is not None:
+                    gone.setdefault(command.name, known)
+        return gone, added
+
+    def _told(self, gone: Mapping[str, SavedSearch], added: Mapping[str, SavedSearch]) -> Iterator[Made]:
+        for name, known in gone.items():
+            by = added.get(name)
+            told = known.shown() if by is None else {**known.shown(), "by": by.owner}
+            yield ("removed" if by is None else "replaced"), (name,), orjson.dumps(told)
+        for name, saved in added.items():
             yield "added", (name,), orjson.dumps({**saved.shown(), "at": self._now()})
 
     def _found(self, results: Iterable[LiveResult], new: set[str]) -> Iterator[Made]:
@@ -185,17 +207,11 @@ class Hub:
             if told.every:
                 self._digests.begin(name, parse_duration(told.every, what="every"), told.at)
 
-    def _stand(self, query: Query) -> SavedSearch:
-        if query.name in self.saved:
-            self._unstand(query.name)
-        saved = self.saved[query.name] = SavedSearch.of(query)
-        self._names[query.text][query.name] = None
-        return saved
+    def _name(self, saved: SavedSearch) -> None:
+        self._names[saved.query.text][saved.name] = None
 
-    def _unstand(self, name: str) -> None:
-        saved = self.saved.pop(name, None)
-        if saved is not None:
-            names = self._names[saved.query.text]
-            names.pop(name, None)
-            if not names:
-                del self._names[saved.query.text]
+    def _unname(self, saved: SavedSearch) -> None:
+        names = self._names[saved.query.text]
+        names.pop(saved.name, None)
+        if not names:
+            del self._names[saved.query.text]

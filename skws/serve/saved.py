@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from skws.jobs.alerts import alert_of
-from skws.spec.query import Query
+from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import UsageError
 from skws_windows.window import parse_duration
 
@@ -44,6 +44,13 @@ class SavedSearch:
             told = {}
         known = told if isinstance(told, dict) else {}
         return cls(query, known.get("owner", ""), known.get("metadata", {}), known.get("every", ""))
+
+    @classmethod
+    def described(cls, shown: Mapping[str, Any]) -> SavedSearch:
+        """Inverse of ``shown``; events of earlier versions have less."""
+        text, kind = shown.get("query", ""), shown.get("kind", KEYWORDS)
+        query = Query(text, shown.get("max_size"), kind, shown.get("options", {}), shown["name"])
+        return cls(query, shown.get("owner", ""), shown.get("metadata", {}), shown.get("every", ""))
 
     @classmethod
     def read(cls, name: str, told: Mapping[str, Any]) -> SavedSearch:

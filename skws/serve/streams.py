@@ -8,7 +8,8 @@ many, or whose client takes nothing for too long, is ended; its client may resum
     event: ready       the snapshot is whole; its id is where changes begin
     event: digest      the results of an interval
     event: added       the search was saved anew under this name: as snapshot, its results follow
-    event: removed     the search is gone, and the stream ends
+    event: removed     the search is gone, and the stream ends; to the streams of its owner also that it was
+                       replaced by that of another one
     event: behind      the stream ends, and can be resumed
     event: end         the server ends, and the stream can be resumed
 """
@@ -26,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from skws.serve.events import START, Event, Position
 from skws.serve.hub import Hub
+from skws.serve.saved import SavedSearch
 
 HEARTBEAT: Final = 15.0
 """Seconds without events until a sign of life, which also moves the id of the client on."""
@@ -209,28 +211,27 @@ class EventStream(Response):
         return bool(self._names(event))
 
     def _names(self, event: Event) -> list[str]:
+        """The searches of this stream that an event belongs to, without those whose results are collected."""
         one = self._subscription
-        saved = self._hub.saved
-        if one.name is not None:
-            names = [one.name]
-        elif one.owner is None:
-            names = [name for name in event.names if event.kind == "removed" or name in saved]
-        elif event.kind == "removed":
-            names = list(event.names) if orjson.loads(event.data).get("owner") == one.owner else []
-        else:
-            names = [name for name in event.names if name in saved and saved[name].owner == one.owner]
-        if event.kind != "result":
-            return names
-        return [name for name in names if not self._collected(name)]
+        if event.kind == "replaced" and orjson.loads(event.data)["by"] == one.owner:
+            return []  # as those who follow a name, its owner hears of the new search alone
+        if event.kind == "replaced" and one.owner is None:
+            return []
+        names = event.names if one.name is None else [one.name]
+        return [name for name in names if self._wants(event, self._hub.saved_at(name, event.at))]
 
-    def _collected(self, name: str) -> bool:
-        """Whether results of a search come in digests."""
-        saved = self._hub.saved.get(name)
-        return saved is not None and bool(saved.every)
+    def _wants(self, event: Event, saved: SavedSearch | None) -> bool:
+        one = self._subscription
+        if saved is None:
+            return one.name is not None
+        return one.owner in {None, saved.owner} and not (event.kind == "result" and saved.every)
 
     def _text(self, event: Event) -> bytes:
         names = self._names(event)
-        return message(event.kind, self._show(event, names), event.at.text(self._hub.run)) if names else b""
+        if not names:
+            return b""
+        kind = "removed" if event.kind == "replaced" else event.kind
+        return message(kind, self._show(event, names), event.at.text(self._hub.run))
 
 
 async def _gone(receive: Receive) -> None:

@@ -12,7 +12,7 @@ import pytest
 from skws.jobs.control import Command
 from skws.results.model import LiveResult, Result, ResultTuple
 from skws.serve.digests import MOST
-from skws.serve.events import Event
+from skws.serve.events import Event, Position
 from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
@@ -193,6 +193,21 @@ def test_a_segment_carries_open_digests_on(tmp_path: Path, monkeypatch: pytest.M
     again.tick()
     assert ids(digests(again)[0]) == [f"id{n}" for n in range(2, 40)]
     assert again.log.floor > (0, 0)
+
+
+def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> None:
+    """The batch comes again, and the queries that stood before it are known."""
+    clock = Clock(NOON)
+    first = opened(tmp_path, clock)
+    take(first, 1, [adding("moves", "ada lamp", owner="ann")])
+    again = opened(tmp_path, clock)
+    before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged)
+    commands = [Command("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
+    again.take(2, commands, [result(1, "ada sofa")], before)
+    told = again.log.after(Position(1, 9), "moves", 9)
+    assert [event.kind for event in told] == ["replaced", "added", "result"]
+    owners = [saved.owner for each in told if (saved := again.saved_at("moves", each.at)) is not None]
+    assert owners == ["ann", "bob", "bob"]
 
 
 def test_snapshots_are_for_the_new_search_alone() -> None:

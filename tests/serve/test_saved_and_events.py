@@ -190,6 +190,64 @@ def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) ->
     assert client.get("/queries/moves").json()["query"] == "eve sofa"
 
 
+def test_a_search_that_another_owner_replaces_is_gone_for_the_first(tmp_path: Path) -> None:
+    """Neither sees events of the other, then, later, and behind a kill."""
+    schema, stream = shop(tmp_path)
+    command = [str(stream), "--schema", str(schema), "--window", "1 hour"]
+    command += ["--checkpoint", str(tmp_path / "state")]
+    hers = {"query": "eve lamp", "owner": "ann", "metadata": {"mail": "ann@example.org"}}
+    his = {"query": "eve sofa", "owner": "bob", "metadata": {"mail": "bob@example.org"}}
+    with serving(*command) as first, first.client() as client:
+        client.put("/queries/moves", json=hers)
+        client.put("/queries/moves", json={**hers, "metadata": {"mail": "ann@new.example.org"}})
+        paths = {"ann": "/events?owner=ann", "bob": "/events?owner=bob", "all": "/events"}
+        paths["named"] = "/queries/moves/events"
+        streams = {name: Stream(client, path) for name, path in paths.items()}
+        for each in streams.values():
+            each.wait_for("ready")
+        begun = {name: str(each.last) for name, each in streams.items()}
+        pair(tmp_path, "eve", "lamp")
+        streams["ann"].wait_for("result")
+        client.put("/queries/moves", json=his)
+        pair(tmp_path, "eve", "sofa")
+        streams["bob"].wait_for("result")
+        expected = {
+            "ann": [("result", "ann"), ("removed", "ann")],
+            "bob": [("added", "bob"), ("result", "bob")],
+            "all": [("result", "ann"), ("added", "bob"), ("result", "bob")],
+        }
+        expected["named"] = expected["all"]
+        check_owners(streams, expected)
+        assert streams["ann"].of("removed")[0]["by"] == "bob"
+        check_owners({name: Stream(client, path, begun[name]) for name, path in paths.items()}, expected)
+    with serving(*command) as second, second.client() as client:
+        check_owners({name: Stream(client, path, begun[name]) for name, path in paths.items()}, expected)
+        client.delete("/queries/moves")
+        expected = {
+            name: told if name == "ann" else [*told, ("removed", "bob")] for name, told in expected.items()
+        }
+        del paths["named"]
+        check_owners({name: Stream(client, path, begun[name]) for name, path in paths.items()}, expected)
+
+
+def check_owners(streams: dict[str, Stream], expected: dict[str, list[tuple[str, str]]]) -> None:
+    """The events behind ``ready``, with the owners that they tell; nobody reads the address of another."""
+    for name, stream in streams.items():
+        stream.wait(lambda s=stream, e=expected[name]: len(changes(s)) >= len(e))  # type: ignore[misc]
+        assert [(kind, owner) for kind, owner, _ in changes(stream)] == expected[name], name
+        for _, owner, data in changes(stream):
+            assert f"{owner}@" in str(data)
+            assert {"ann": "bob@", "bob": "ann@"}[owner] not in str(data)
+
+
+def changes(stream: Stream) -> list[tuple[str, str, Any]]:
+    return [
+        (kind, data["searches"][0]["owner"] if "searches" in data else data["owner"], data)
+        for kind, _, data in list(stream.events)
+        if kind not in {"snapshot", "ready"} and not data.get("result", {}).get("snapshot")
+    ]
+
+
 KINDS = {
     "pattern": {"pattern": "customer c ; order o where c.cid = o.cid within 1 hour"},
     "selected": {"pattern": "customer c ; order o where c.cid = o.cid within 1 hour and c ~ 'x'"},

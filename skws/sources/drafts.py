@@ -68,12 +68,24 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
         return Draft(path, kept, (note,))
     if _told(text, _DRAFT) != _digest(_body(text)):
         return Draft(path, kept, (f"{note}; it was edited, or the data has changed, so it stays as it is",))
+    if data is None and _same_catalog(inference, kept):
+        return Draft(path, kept, (note,))
     path = _keep([path], lambda: _text(inference, data))
     return Draft(
         path,
         load_schema(path),
         (*summary(inference), f"schema: {path}, inferred again to fit the data"),
     )
+
+
+def _same_catalog(inference: Inference, kept: Schema) -> bool:
+    """True if the catalog of a server is as before; joins were inferred from rows, which change."""
+
+    def outline(schema: Schema) -> list[tuple[str, tuple[str, ...], list[str]]]:
+        return [(each.name, each.key, [a.name for a in each.attributes]) for each in schema.relations]
+
+    declared = any(found.confidence == 1 for found in inference.joins)
+    return bool(kept.joins) and not declared and outline(inference.schema()) == outline(kept)
 
 
 def _place(source: str) -> str:

@@ -16,9 +16,11 @@ from skws_schema.infer.infer import (
     NO_ATTRIBUTES,
     NO_RELATION,
     REFERS,
+    SAMPLE_OF_DATABASE,
     Inference,
     InferredRelation,
     LeftOut,
+    joined_by_values,
     renamed,
 )
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
@@ -77,7 +79,10 @@ class SqliteDatabase:
         return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
 
     def inferred(self) -> Inference:
-        """From declared types, keys and references; samples show columns of text that hold numbers."""
+        """From declared types, keys and references.
+
+        Samples show columns of text that hold numbers, and joins where no table declares a reference.
+        """
         named = {name: list(filter(_usable, columns)) for name, columns in self._tables.items()}
         usable = {name: columns for name, columns in named.items() if is_name(name) and columns}
         if not usable:
@@ -86,7 +91,8 @@ class SqliteDatabase:
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
         relations = tuple(self._relation(name, columns, referring) for name, columns in usable.items())
         left_out = tuple(LeftOut(name, self._fault(name)) for name in self._tables if name not in usable)
-        return renamed(Inference(self._path.stem, relations, joins, "none", left_out))
+        found = Inference(self._path.stem, relations, joins, "none", left_out)
+        return renamed(found if joins else joined_by_values(found, self._first_rows(usable)))
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table(relation.name)
@@ -166,6 +172,20 @@ class SqliteDatabase:
                 f"SELECT {_quoted(column)} FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - as above
             )
             return [value for (value,) in found]
+
+    def _first_rows(self, usable: dict[str, list[Column]]) -> dict[str, dict[str, list[object]]]:
+        """Values of the first rows by table and column; of tables alone, since views repeat them."""
+        first: dict[str, dict[str, list[object]]] = {}
+        with self._opened() as connection:
+            kinds = {name: kind for _, name, kind, *_ in connection.execute("PRAGMA table_list")}
+            for table in (table for table in usable if kinds[table] == "table"):
+                names = [column.name for column in usable[table]]
+                rows = connection.execute(
+                    f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)}"  # noqa: S608 - as above
+                    f" LIMIT {SAMPLE_OF_DATABASE}"
+                ).fetchall()
+                first[table] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        return first
 
     def _joins(self, usable: dict[str, list[Column]]) -> Iterator[Finding[Join]]:
         alike = {name.lower(): name for name in usable}

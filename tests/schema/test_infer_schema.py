@@ -10,7 +10,7 @@ from skws_schema.errors import SchemaError
 from skws_schema.infer import candidate_keys, foreign_keys
 from skws_schema.infer import infer as inferring
 from skws_schema.infer.column_profile import profile, singular, stem, tokens
-from skws_schema.infer.infer import infer
+from skws_schema.infer.infer import SAMPLE_ROWS, infer
 from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
 from tests.strategies import examples
@@ -168,6 +168,22 @@ def test_values_missing_from_the_other_side_make_a_join_doubtful(monkeypatch: py
     assert "  # - b.a_id = a.id" in infer(tables).to_yaml()
     monkeypatch.setattr(foreign_keys, "MIN_CONTAINMENT", 0.7)
     assert condition_names(infer(tables).schema()) == {"b.a_id = a.id"}
+
+
+def test_a_name_is_enough_where_not_all_rows_of_the_other_side_were_looked_at() -> None:
+    people: dict[str, list[object]] = {
+        "id": list(range(SAMPLE_ROWS + 1)),
+        "name": ["some words"] * (SAMPLE_ROWS + 1),
+    }
+    orders: dict[str, list[object]] = {
+        "person_id": list(range(SAMPLE_ROWS, SAMPLE_ROWS + 9)),
+        "item": ["more words"] * 9,
+    }
+    found = infer({"person": people, "order": orders})
+    assert condition_names(found.schema()) == {"order.person_id = person.id"}
+    assert "0.71 by name; only the first 50,000 rows of person were looked at" in found.to_yaml()
+    nothing: dict[str, list[object]] = {"person_id": [None] * 9, "item": ["more words"] * 9}
+    assert condition_names(infer({"person": people, "order": nothing}).schema()) == set()
 
 
 def test_equal_numbers_alone_are_no_join() -> None:

@@ -114,7 +114,7 @@ def test_a_draft_is_kept_for_every_command_and_used_as_edited(
     database.run(
         "CREATE TYPE state AS ENUM ('open', 'paid')",
         "CREATE TABLE client (id uuid PRIMARY KEY, name text)",
-        "CREATE TABLE bill (number text PRIMARY KEY, client uuid, state state)",
+        "CREATE TABLE bill (number text PRIMARY KEY, payer uuid, state state)",
         "INSERT INTO client VALUES ('6fa459ea-ee8a-3ca4-894e-db77e160355e', 'Ada Byron')",
         "INSERT INTO bill VALUES ('AB-17', '6fa459ea-ee8a-3ca4-894e-db77e160355e', 'paid')",
     )
@@ -124,7 +124,7 @@ def test_a_draft_is_kept_for_every_command_and_used_as_edited(
     assert f"schema written to {kept}; edit it as you like" in first.err
     apart = skws("search", database.uri(), "byron", "6fa459ea-ee8a-3ca4-894e-db77e160355e", "-f", "jsonl")
     assert len(apart.records) == 1  # the client; nothing refers to it yet
-    kept.write_text(kept.read_text().replace("joins: []", "joins: [bill.client = client.id]"))
+    kept.write_text(kept.read_text().replace("joins: []", "joins: [bill.payer = client.id]"))
     joined = skws("search", database.uri(), "byron", "ab-17", "-f", "jsonl")
     assert len(joined.records[0]["tuples"]) == 2
     assert "so it stays as it is" in joined.err

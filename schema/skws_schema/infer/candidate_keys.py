@@ -29,10 +29,11 @@ class Finding(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Table:
-    """A relation's sampled columns, by name, in order."""
+    """A relation's sampled columns, by name, in order. ``cut``: it may have more rows than the sample."""
 
     name: str
     columns: Mapping[str, ColumnProfile]
+    cut: bool = False
 
     @property
     def rows(self) -> int:

@@ -33,6 +33,9 @@ _FEW_DOUBT_OF_IDENTIFIERS = 0.15
 """Equal names of identifiers say more than two values can: small data has joins, too."""
 _NEARLY = 0.5
 _MANY = 10
+_TELLING = 0.85
+_UNSEEN = 0.75
+"""Of the confidence of a name, what is left where the values could not be compared."""
 _OPTIONS = 4
 
 
@@ -98,8 +101,14 @@ def _options(
         if identifier is column or not by_name:
             continue
         containment = column.contained_in(identifier)
-        if containment >= min(MIN_CONTAINMENT, _NEARLY):
+        if containment >= _NEARLY or _by_name_alone(column, target, identifier, by_name):
             yield _Reference(source, column, target, identifier, containment, by_name)
+
+
+def _by_name_alone(column: ColumnProfile, target: Table, identifier: ColumnProfile, by_name: float) -> bool:
+    """True if the name says so, and the values that are missing may be in rows that were not looked at."""
+    telling = by_name >= _TELLING and is_reference_name(column.name) and bool(column.distinct)
+    return target.cut and telling and column.type is identifier.type
 
 
 def _is_target(table: Table, column: ColumnProfile, tables: Sequence[Table]) -> bool:
@@ -147,12 +156,15 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
 
 
 def _named(reference: _Reference) -> Finding[Join]:
-    small = len(reference.column.distinct) < _FEW and reference.by_name < 0.85
+    small = len(reference.column.distinct) < _FEW and reference.by_name < _TELLING
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
     identifies = is_reference_name(reference.column.name)
     doubt = _FEW_DOUBT_OF_IDENTIFIERS if identifies else _FEW_DOUBT
     confidence = reference.by_name * reference.containment - (doubt if small else 0)
     if reference.containment < MIN_CONTAINMENT:
+        if _by_name_alone(reference.column, reference.target, reference.identifier, reference.by_name):
+            seen = f"only the first {reference.target.rows:,} rows of {reference.target.name} were looked at"
+            return reference.finding(reference.by_name * _UNSEEN, f"by name; {seen}")
         # By the name alone: rows that are referred to may be gone, or were not sampled.
         confidence = min(confidence, 0.5)
     return reference.finding(confidence, f"by name, and {share}")

@@ -22,6 +22,8 @@ from skws_schema.yaml.document import as_name, is_name
 from skws_schema.yaml.write import attribute_text, head, join_lines, names, scalar
 
 SAMPLE_ROWS = 50_000
+SAMPLE_OF_DATABASE: Final = 10_000
+"""Rows of each table of a database that are looked at where its catalog declares no foreign keys."""
 
 _TIMELESS: Final = "no attribute gives the time of a row"
 _COMMENT_COLUMN = 48
@@ -184,7 +186,7 @@ def infer(
     usable = [name for name, (origins, _) in named.items() if origins]
     if not usable:
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
-    sampled = [_table(relation, tables[relation], named[relation][0]) for relation in usable]
+    sampled = [_table(relation, tables[relation], named[relation][0], SAMPLE_ROWS) for relation in usable]
     joins, keys = _references(sampled)
     relations = []
     for table in sampled:
@@ -213,6 +215,29 @@ def infer(
         ),
     )
     return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
+
+
+def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]) -> Inference:
+    """With the joins that names and values show: for a catalog that declares none.
+
+    ``values[relation][attribute]`` are those of the first rows of some relations, as for ``infer``.
+    """
+    tables = [
+        _table(name, columns, {column: column for column in columns}, SAMPLE_OF_DATABASE)
+        for name, columns in values.items()
+    ]
+    types = {
+        (relation.name, found.value.name): found.value.type
+        for relation in inference.relations
+        for found in relation.attributes
+    }
+    joins = tuple(
+        found
+        for found in _references(tables)[0]
+        if all(types[found.value.left, a] is types[found.value.right, b] for a, b in found.value.on)
+    )
+    joined = replace(inference, joins=joins)
+    return replace(joined, relations=tuple(_referring(each, joined) for each in joined.relations))
 
 
 def attribute_names(columns: Sequence[str]) -> dict[str, str]:
@@ -256,10 +281,18 @@ def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
     ]
 
 
-def _table(relation: str, columns: Mapping[str, Sequence[object]], origins: Mapping[str, str]) -> Table:
-    if len({len(values) for values in columns.values()}) > 1:
+def _table(
+    relation: str,
+    columns: Mapping[str, Sequence[object]],
+    origins: Mapping[str, str],
+    most: int = SAMPLE_ROWS,
+) -> Table:
+    """Of the first ``most`` rows."""
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
         raise ValueError(f"relation {relation}: columns of different lengths")
-    return Table(relation, {name: profile(name, columns[o][:SAMPLE_ROWS]) for name, o in origins.items()})
+    profiles = {name: profile(name, columns[origin][:most]) for name, origin in origins.items()}
+    return Table(relation, profiles, cut=max(lengths) >= most)
 
 
 def _references(

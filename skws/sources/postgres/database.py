@@ -1,6 +1,6 @@
 """A PostgreSQL server as a database: rows read in one snapshot each, and a schema inferred from its catalog.
 
-Types, keys and joins are those of the catalog.
+Types, keys and joins are those of the catalog. Where it has no foreign keys, names and values show joins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from psycopg2.sql import SQL, Identifier
+from psycopg2.extensions import connection
+from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.formats.rows import typed_rows
 from skws.sources.postgres.address import Address
@@ -23,9 +24,11 @@ from skws_schema.infer.infer import (
     NO_ATTRIBUTES,
     NO_RELATION,
     REFERS,
+    SAMPLE_OF_DATABASE,
     Inference,
     InferredRelation,
     LeftOut,
+    joined_by_values,
     renamed,
 )
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
@@ -43,6 +46,7 @@ _TYPES: Final = {
     **dict.fromkeys(("timestamp", "timestamptz", "date"), AttributeType.TIMESTAMP),
     **dict.fromkeys(("bit", "varbit", "time", "timetz"), AttributeType.STRING),
 }
+_JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
 _HEADING: Final = "# Inferred from {}. What is uncertain is commented out.\n"
 
 
@@ -61,7 +65,31 @@ def inferred(address: Address, name: str | None, window: str, *, followed: bool 
         known = tables(connected) if followed else {n: _readable(t) for n, t in tables(connected).items()}
         if not any(map(_usable, known.values())):
             raise SourceError(f"{address.shown}: no tables in the search path to infer a schema from")
-        return _inference(known, name or connected.info.dbname, window)
+        found = _inference(known, name or connected.info.dbname, window)
+        if not found.joins:
+            found = joined_by_values(found, _first_rows(connected, found, known))
+        return renamed(found)
+
+
+def _first_rows(
+    connected: connection, found: Inference, known: Mapping[str, Table]
+) -> dict[str, dict[str, list[object]]]:
+    """Values of the first rows by table and column, where a column may be in a join; views repeat others."""
+    first: dict[str, dict[str, list[object]]] = {}
+    for relation in found.relations:
+        names = [a.value.name for a in relation.attributes if a.value.type in _JOINED]
+        table = known[relation.name]
+        if not names or not table.replicated:
+            continue
+        columns = SQL(", ").join(SQL("left({}::text, 100)").format(Identifier(name)) for name in names)
+        statement = SQL("SELECT {} FROM {} LIMIT {}").format(
+            columns, table.quoted, Literal(SAMPLE_OF_DATABASE)
+        )
+        with connected.cursor() as cursor:
+            cursor.execute(statement)
+            rows = cursor.fetchall()
+        first[relation.name] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return first
 
 
 def _inference(known: Mapping[str, Table], name: str, window: str) -> Inference:
@@ -74,7 +102,7 @@ def _inference(known: Mapping[str, Table], name: str, window: str) -> Inference:
         for table in known
         if table not in usable
     )
-    return renamed(Inference(name, relations, tuple(joins), window, left_out))
+    return Inference(name, relations, tuple(joins), window, left_out)
 
 
 def _usable(table: Table) -> bool:

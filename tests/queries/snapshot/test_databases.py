@@ -172,6 +172,29 @@ def test_a_key_of_words_is_searched_and_a_reference_to_it_is_not(skws: Skws, tmp
     assert [one["network"] for one in found] == ["river{danube} - sea{black}"]
 
 
+UNDECLARED = TABLES.replace(" REFERENCES author", "")
+
+
+@pytest.mark.parametrize("types", ["as declared", "none, all values are texts"])
+def test_joins_of_a_catalog_that_declares_none_are_those_of_names_and_values(
+    skws: Skws, tmp_path: Path, types: str
+) -> None:
+    path = tmp_path / "books.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(UNDECLARED)
+        if types != "as declared":
+            for table in ("author", "book"):
+                names = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
+                texts = ", ".join(f"CAST({name} AS TEXT) AS {name}" for name in names)
+                connection.execute(f"CREATE TABLE plain_{table} AS SELECT {texts} FROM {table}")
+                connection.execute(f"DROP TABLE {table}")
+                connection.execute(f"ALTER TABLE plain_{table} RENAME TO {table}")
+        connection.execute("CREATE VIEW titles AS SELECT bid, title FROM book")
+    done = skws("search", path, "guin", "dispossessed", "-f", "jsonl")
+    assert [one["network"] for one in done.records] == ["author{guin} - book{dispossessed}"]
+    assert "1 join: book.aid = author.aid (0.80)" in done.err
+
+
 @pytest.mark.parametrize(
     ("code", "arguments", "told"),
     [
@@ -204,6 +227,20 @@ def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: 
         other = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
         assert mine
         assert other.records == mine
+
+
+def test_joins_of_postgresql_without_foreign_keys_stay_as_its_rows_change(
+    skws: Skws, database: Database
+) -> None:
+    database.run(*filter(str.strip, UNDECLARED.split(";")))
+    asked = ("search", database.uri(), "guin", "dispossessed", "-f", "jsonl")
+    first = skws(*asked)
+    assert [one["network"] for one in first.records] == ["author{guin} - book{dispossessed}"]
+    assert "1 join: book.aid = author.aid (0.80)" in first.err
+    database.run("UPDATE book SET aid = 70 + bid WHERE bid > 1")
+    again = skws(*asked)
+    assert [one["network"] for one in again.records] == ["author{guin} - book{dispossessed}"]
+    assert "from an earlier run" in again.err
 
 
 def test_an_index_of_postgresql_is_kept_until_its_rows_change(

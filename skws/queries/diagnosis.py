@@ -108,7 +108,7 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     """Why no result has a tuple for each slot, where all slots match tuples of ``relations``."""
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
-        return "no tuple has all of them, and the schema names no joins"
+        return "no tuple has all of them, and the schema has no joins: add them under joins:"
     apart = _apart(plan.schema, relations)
     if apart is not None:
         first, second = (plan.query.slots[slot].text for slot in apart)

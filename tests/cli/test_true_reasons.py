@@ -29,7 +29,13 @@ JOINS = "[person.pid = order.pid]"
 @pytest.mark.parametrize(
     ("query", "window", "joins", "more", "reason"),
     [
-        ("ada kettle", "none", "[]", (), "no tuple has all of them, and the schema names no joins"),
+        (
+            "ada kettle",
+            "none",
+            "[]",
+            (),
+            "no tuple has all of them, and the schema has no joins: add them under joins:",
+        ),
         ("ada urgent", "none", JOINS, (), "no joins lead from person ('ada') to note ('urgent')"),
         ("ada lamp", "none", JOINS, (), "0 tuples match 'lamp'"),
         ("ada KT-7", "none", JOINS, (), "order.code contains 'kt-7', but is not searched"),

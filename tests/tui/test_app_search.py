@@ -82,10 +82,37 @@ async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
         assert "No result for 'red kettel' (2 tuples so far)." in shown
         assert "0 tuples match 'kettel'; did you mean 'kettle'?" in shown
         assert "static tables have no times" in shown
+        assert "■ all read" in shown
+        assert "tuples/s" not in shown
         await driver.write("red kettle")
         await driver.press("ctrl+j")
         assert driver.app.view.queries == ("red kettle",)
         assert len(driver.search.results.listed) == 1
+
+
+@scenario
+async def test_of_a_wide_schema_only_some_of_the_searched_attributes_are_named(tmp_path: Path) -> None:
+    columns = ", ".join(f"c{n}: text" for n in range(30))
+    schema = tmp_path / "wide.yaml"
+    schema.write_text(f"version: 1\nwindow: none\nrelations:\n  wide: {{attributes: {{{columns}}}}}\n")
+    (tmp_path / "day.jsonl").write_text('{"relation": "wide", "time": 1, "row": {"c1": "kettle"}}\n')
+    job = live_job(load_schema(schema), f"replay:{tmp_path / 'day.jsonl'}")
+    async with opened(UiRequest(job, schema, (), restore=False, theme="skws-dark")) as driver:
+        shown = " ".join(driver.text().replace("│", " ").split())
+        assert "wide.c10, wide.c11 and 18 more. F3 shows the schema." in shown
+
+
+@scenario
+async def test_a_query_that_is_still_being_answered_is_not_said_to_have_no_results() -> None:
+    async with opened(movies()) as driver:
+        await driver.advance(2)
+        await driver.write(QUERY)
+        await driver.pilot.press("enter")
+        await driver.settle()
+        assert f"Searching 769 tuples for {QUERY!r}." in driver.text()
+        await driver.advance(0)
+        assert len(driver.search.results.listed) == 2
+        assert "Searching" not in driver.text()
 
 
 @scenario

@@ -178,7 +178,7 @@ class SearchScreen(FilteredScreen):
             for name in asked
             for line in self._reasons.get(name, ())
         ]
-        self.pane.explain(why_empty(view, selected, selection, reasons, has_source=job is not None))
+        self.pane.explain(why_empty(view, selected, selection, reasons, job))
         question = (asked, view.schema, view.metrics and view.metrics.tuples)
         if job is None or job.rows is None or not asked or question == self._reasoned:
             return

@@ -67,6 +67,8 @@ class LiveJob:
         self.rows: LiveRows | None = None
         self.queries: dict[str, None] = {}
         """Names of the queries that stand, or will once the host is there."""
+        self.unanswered: set[str] = set()
+        """Names of the queries whose first results are being computed."""
         self.networks: Counter[tuple[str, str]] = Counter()
         """Results so far by query and network."""
         self.found: dict[str, TimeBuckets] = {}
@@ -109,6 +111,7 @@ class LiveJob:
             del self.queries[name]
             self._report_queries()
             return
+        self.unanswered.add(name)
         self._submit(Command.new(name, query), partial(self._added, name))
 
     def remove_query(self, name: str) -> None:
@@ -233,6 +236,7 @@ class LiveJob:
         self.control.submit(command).add_done_callback(done)
 
     def _added(self, name: str, answer: Answer) -> None:
+        self.unanswered.discard(name)
         if answer.error and "already" not in answer.error:
             self.queries.pop(name, None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -22,6 +22,11 @@ from skws_tui.services.view import View
 from skws_tui.widgets.result_list import ResultList
 from skws_tui.widgets.search_box import searched
 
+if TYPE_CHECKING:  # it loads behind the first picture
+    from skws_tui.services.job import LiveJob
+
+_NAMED: Final = 12
+"""Attributes that are named while there is no query."""
 WIDE: Final = 120
 """Columns from which on the result stands beside the table; below them its texts would be cut to a word."""
 
@@ -142,13 +147,13 @@ class ResultPane(Horizontal):
 
 
 def why_empty(
-    view: View, query: str | None, selection: Selection, reasons: Sequence[str], *, has_source: bool
+    view: View, query: str | None, selection: Selection, reasons: Sequence[str], job: LiveJob | None
 ) -> str:
     """The reason for an empty list and the next step, in a few lines.
 
     ``query``: a name, None for all. ``reasons``: why there are no results, where it is known.
     """
-    if not has_source:
+    if job is None:
         return "No source: start with --source or --replay.\ns edits the schema."
     if view.failure:
         return f"The search has failed: {view.failure}\nFix the cause and start again; l shows the log."
@@ -156,8 +161,17 @@ def why_empty(
         step = f": {view.log[-1].text}" if view.log else ""
         return f"The engine is starting{step}.\nYou can already type keywords."
     if not view.queries:
-        words = ", ".join(searched(view.schema))
-        return f"No query yet.\nType keywords above and press Enter. Searched are {words}."
+        names = searched(view.schema)
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        return (
+            "No query yet.\nType keywords above and press Enter."
+            f"\nSearched: {', '.join(names[:_NAMED])}{more}. F3 shows the schema."
+        )
+    asked = view.queries if query is None else (query,)
+    searching = [name for name in asked if name in job.unanswered]
+    if searching:
+        tuples = counted(view.metrics.tuples or view.metrics.live_tuples, "tuple")
+        return f"Searching {tuples} for {', '.join(map(repr, searching))}."
     return _nothing_of(view, view.metrics, query, selection, reasons)
 
 

@@ -43,13 +43,16 @@ class StatusLine(Widget):
             return ["✗ failed: l shows the log"]
         if metrics is None:
             return ["◌ starting the engine" + (f" {view.waited:.0f} s" if view.waited >= 1 else "")]
-        parts = [f"{_MARKS[metrics.state]} {metrics.state}"]
-        speed = self._job.control.status().speed
+        status = self._job.control.status()
+        all_read = metrics.state == "ended" and not status.ended  # what was read is still searched
+        parts = [f"{_MARKS[metrics.state]} {'all read' if all_read else metrics.state}"]
+        speed = status.speed
         if speed != 1:
             parts.append(f"×{speed:g}")
         if metrics.event_time is not None:
             parts.append(day_or_time(int(metrics.event_time)))
-        parts.append(f"{metrics.rate:,.0f} tuples/s")
+        if not all_read:
+            parts.append(f"{metrics.rate:,.0f} tuples/s")
         parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]
         one = "1 query" if len(view.queries) == 1 else f"{len(view.queries):,} queries"
         return [*parts, one]

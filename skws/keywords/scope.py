@@ -74,6 +74,17 @@ def comparable(schema: Schema) -> tuple[str, ...]:
     )
 
 
+def completable(schema: Schema) -> tuple[str, ...]:
+    """The names that a query may begin a keyword or a condition with, a keyword's with their colon."""
+    searched = [relation for relation in _present(schema) if relation.search]
+    whole = [relation.name for relation in searched]
+    bare = [name for relation in searched for name in relation.search if name not in schema.index]
+    full = [f"{relation.name}.{name}" for relation in searched for name in relation.search]
+    before_colon = [f"{name}:" for name in dict.fromkeys((*whole, *bare))]
+    names = (*before_colon, *comparable(schema), *(f"{name}:" for name in full))
+    return tuple(name for name in names if all(map(_NAME.fullmatch, name.removesuffix(":").split("."))))
+
+
 def _only(schema: Schema, attribute: str, owners: list[Relation]) -> Compared:
     if len(owners) > 1:
         names = ", ".join(f"{relation.name}.{attribute}" for relation in owners)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from whoosh.spelling import ListCorrector
@@ -11,10 +11,14 @@ from whoosh.spelling import ListCorrector
 from skws.keywords.alphabet import fold
 from skws.keywords.analysis import tokens
 from skws.keywords.query import Fuzzy, Slot, Term
+from skws.spec.query import last_word
 from skws_schema.model import Analyzer
 
 _SHORT: Final = 4
 """Words this short have one letter wrong at most: with two, any word is near any other."""
+
+_NAMED: Final = 2
+"""Letters from which on names of relations and attributes are offered."""
 
 
 class Vocabulary(Mapping[str, int]):
@@ -43,6 +47,20 @@ class Vocabulary(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._counts)
+
+
+def completions(
+    text: str, words: Callable[[str], Iterable[tuple[str, int]]], names: Iterable[str]
+) -> Iterator[tuple[str, int]]:
+    """What the last word of a text may become: words of the data, with their counts, then names (0).
+
+    ``words``: those that begin with a folded start.
+    """
+    start = fold(last_word(text))
+    if start:
+        yield from ((word, count) for word, count in words(start) if word != start)
+    if len(start) >= _NAMED:
+        yield from ((name, 0) for name in names if fold(name).startswith(start))
 
 
 def similar(slot: Slot, words: Mapping[str, int]) -> str:

@@ -156,6 +156,13 @@ class Session:
         """Learn the words of at most so many live tuples for searches; True if there are more."""
         return self._keyword_queries().prepare_searches(most)
 
+    def completions(self, start: str, most: int) -> list[tuple[str, int]]:
+        """The ``most`` frequent words that begin with ``start`` (folded), with the live tuples they are in.
+
+        Only words that searches have learned. Raises TimeLimitError.
+        """
+        return self._keyword_queries().completions(start, most)
+
     def search(self, query: Query, most: int) -> Searched:
         """The ``most`` best results of keywords that are alive now.
 

@@ -25,7 +25,15 @@ from skws.keywords.parse import parse_query
 from skws.keywords.suggest import why_missing
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
-from skws.serve.bodies import MOST_ANSWER, Fault, SavedBodies, SavedBody, SearchBody, StrictRoute
+from skws.serve.bodies import (
+    MOST_ANSWER,
+    CompleteBody,
+    Fault,
+    SavedBodies,
+    SavedBody,
+    SearchBody,
+    StrictRoute,
+)
 from skws.serve.events import Event, Position
 from skws.serve.guard import error_body
 from skws.serve.job import NotReadyError, ServedJob, marked, ranked
@@ -33,7 +41,7 @@ from skws.serve.measures import Measures
 from skws.serve.page import add_page
 from skws.serve.saved import SavedSearch
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
-from skws.spec.query import KEYWORDS, TOP, WINDOWED, corrected
+from skws.spec.query import KEYWORDS, TOP, WINDOWED, completed, corrected
 from skws.spec.ranking import RankingChoice
 from skws_schema.deadline import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
@@ -56,20 +64,44 @@ _FAULTS: Final = {
     507: "The memory that --memory gives is used up.",
 }
 _SEARCHES: Final = 64
-"""Searches that may wait at once."""
+"""Searches that may run or wait at once."""
+_COMPLETIONS: Final = 16
+"""Completions, likewise."""
+_COMPLETE_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 60.0
 _LISTED: Final = 10_000
 
 
+class Queue:
+    """Requests that threads answer one behind the other; at most so many may run or wait."""
+
+    def __init__(self, threads: int, most: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, "skws serve")
+        self._most = most
+        self._waiting = 0
+
+    async def answer(self, call: Callable[[], T]) -> T:
+        """Raises HTTPException if too many wait."""
+        if self._waiting >= self._most:
+            raise HTTPException(503, "too many requests are waiting", {"retry-after": "1"})
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        finally:
+            self._waiting -= 1
+
+
 @dataclass(slots=True)
 class Served:
-    """What the routes share. ``waiting``: searches that run or wait."""
+    """What the routes share."""
 
     job: ServedJob
     streams: Streams
     measures: Measures
+    searches: Queue = field(default_factory=lambda: Queue(4, _SEARCHES))
+    completions: Queue = field(default_factory=lambda: Queue(1, _COMPLETIONS))
+    """Beside long searches; each is quick, or broken off."""
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "skws serve"))
-    waiting: int = 0
 
     async def threaded(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.pool, call)
@@ -148,13 +180,18 @@ def _status(error: Exception) -> int:
 def _add_search(app: FastAPI, served: Served) -> None:
     @app.post("/search", summary="Search the live tuples, best results first")
     async def search(body: SearchBody) -> Response:
-        if served.waiting >= _SEARCHES:
-            raise HTTPException(503, "too many searches are waiting", {"retry-after": "1"})
-        served.waiting += 1
-        try:
-            return Json(await served.threaded(partial(_searched, served, body)))
-        finally:
-            served.waiting -= 1
+        return Json(await served.searches.answer(partial(_searched, served, body)))
+
+    @app.post("/complete", summary="Complete the last word of a query that is typed")
+    async def complete(body: CompleteBody) -> Response:
+        found = await served.completions.answer(
+            partial(served.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
+        )
+        shown = [
+            {"text": text, "query": completed(body.query, text), "count": count or None}
+            for text, count in found
+        ]
+        return Json({"completions": shown})
 
 
 def _searched(served: Served, body: SearchBody) -> bytes:

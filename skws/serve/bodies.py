@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skws.serve.saved import MOST_NAME, MOST_TEXT
 
 MOST_RESULTS: Final = 1_000
+MOST_COMPLETIONS: Final = 50
 MOST_ANSWER: Final = 32 << 20
 """Bytes of the results of a search."""
 MOST_SECONDS: Final = 30.0
@@ -43,6 +44,13 @@ class SearchBody(_Body):
     explain_score: bool = Field(False, description="Show the parts of each score.")
     time_limit: float = Field(5.0, gt=0, le=MOST_SECONDS, description="Seconds.")
     marks: bool = Field(False, description="Return the positions of keywords in texts.")
+
+
+class CompleteBody(_Body):
+    """A query as it is typed, up to the cursor."""
+
+    query: str = Field(max_length=MOST_TEXT, description="Its last word is completed.")
+    limit: int = Field(8, ge=1, le=MOST_COMPLETIONS, description="The most completions.")
 
 
 class SavedBody(_Body):

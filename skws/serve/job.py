@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import Any, Final, NamedTuple
@@ -13,6 +15,8 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.jobs.metrics import Metrics
 from skws.keywords.plan import many_networks
+from skws.keywords.scope import completable
+from skws.keywords.suggest import completions
 from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import check, kind_of, notes, plan_of
 from skws.results.model import LiveResult
@@ -121,6 +125,16 @@ class ServedJob:
         with self._watch.turns.turn(seconds), within(end - monotonic()):
             told = notes(query, self.stream)
             return Found(self._watch.worker.live.search(asked, most), told)
+
+    def complete(self, text: str, most: int, seconds: float) -> list[tuple[str, int]]:
+        """What the last word of a query may become: live words with their tuples, names with 0.
+
+        Raises NotReadyError, TimeLimitError.
+        """
+        self.check_ready()
+        with self._watch.turns.turn(seconds), within(seconds):
+            words = partial(self._watch.worker.live.completions, most=most)
+            return list(islice(completions(text, words, completable(self.schema)), most))
 
     def alive(self, name: str) -> tuple[Position, list[LiveResult]]:
         """The results of a saved search that are alive, and the position that its changes follow.

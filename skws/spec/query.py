@@ -40,6 +40,8 @@ APPEND_ONLY: Final = "append-only"
 SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
 """Options that ask for scores."""
 _YES: Final = "yes"
+# Nothing completes a part of a form with wildcards, nor a value that is compared.
+_LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():!+-]))[^\s\"():*?~<>=!+-]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,17 @@ class Query:
     def answers_like(self, other: Query) -> bool:
         """True if both queries give the same results, whatever their names and tags."""
         return replace(self, name="", tag="") == replace(other, name="", tag="")
+
+
+def last_word(text: str) -> str:
+    """The word at the end of a text; empty if it does not end in one."""
+    found = _LAST_WORD.search(text)
+    return found.group() if found else ""
+
+
+def completed(text: str, word: str) -> str:
+    """The text with ``word`` in place of its last word."""
+    return text[: len(text) - len(last_word(text))] + word
 
 
 def corrected(text: str, meant: Mapping[str, str]) -> str:

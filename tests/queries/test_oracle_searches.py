@@ -79,6 +79,10 @@ def test_a_search_finds_what_a_new_query_is_given(
                 [one.score.value for one in sorted(alive, key=order)[:most] if one.score]
             )
             assert [one.place.rank for one in found if one.place] == list(range(1, len(found) + 1))
+        known = {word: session.search(asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")}
+        for start in ("al", "b", "p", "x"):
+            counted = [(word, n) for word, n in known.items() if n and word.startswith(start)]
+            assert session.completions(start, 8) == counted
         again = [one.id for one in session.add(asked("alpha beta", "again", 3)) if one.op == "+"]
         session.remove("again")
         assert sorted(one.id for one in session.alive("standing")) == sorted(again)
@@ -97,6 +101,8 @@ def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
         expected += undisturbed.take(batch)
         with pytest.raises(TimeLimitError), within(0.0):
             session.search(asked("beta no", "", 4), 10)
+        with pytest.raises(TimeLimitError), within(0.0):
+            session.completions("a", 8)
         with pytest.raises(QueryError):
             session.search(asked("nowhere.t:x", "", 4), 10)
     assert [one.to_json() for one in told] == [one.to_json() for one in expected]

@@ -111,6 +111,72 @@ async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path]
             assert await opened.run("document.getElementById('query').value") == "ada lamp"
 
 
+OPTIONS = (
+    "[...document.querySelectorAll('#query-options [role=option]')]"
+    ".map(e => e.innerText.trim().split(/\\s+/).join(' '))"
+)
+FIELD = "document.getElementById('query')"
+
+
+@scenario
+async def test_words_are_completed_by_keyboard_and_pointer(
+    shopping: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As the combobox of the ARIA practices: the focus stays, and the option that is chosen is told."""
+    schema, stream = shopping
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
+        async with page(served, tmp_path) as opened:
+            assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
+            await opened.type("ada lam")
+            await opened.until(f"{OPTIONS}.length === 1")
+            assert await opened.run(OPTIONS) == ["lamp 2"]
+            assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "true"
+            await picture(opened, "complete")
+            nodes = (await opened.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
+            shown = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
+            assert {"combobox", "listbox", "option"} <= shown.keys()
+            assert shown["combobox"]["name"]["value"] == "Search what is alive now"
+            assert shown["listbox"]["name"]["value"] == "Completions"
+            await opened.press("ArrowDown", 40)
+            chosen = await opened.run(
+                f"document.getElementById({FIELD}.getAttribute('aria-activedescendant')).ariaSelected"
+            )
+            assert chosen == "true"
+            assert await opened.run("document.activeElement.id") == "query"
+            await opened.press("Enter", 13, "\r")
+            assert await opened.run(f"{FIELD}.value") == "ada lamp"
+            assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
+            assert await opened.run(f"{ITEMS} === 0"), "the first Enter takes the word, the second searches"
+            await opened.press("Enter", 13, "\r")
+            await opened.until(f"{ITEMS} === 2")
+            await opened.type(" cu")
+            await opened.until(f"{OPTIONS}.length === 3")
+            assert await opened.run(OPTIONS) == ["customer:", "customer.cid", "customer.name:"]
+            await opened.press("ArrowUp", 38)
+            assert "name" in await opened.run("document.querySelector('[aria-selected=true]').innerText")
+            await opened.press("Escape", 27)
+            assert await opened.run(OPTIONS) == []
+            assert await opened.run(f"{FIELD}.value") == "ada lamp cu", "Escape only closes the list"
+            await opened.press("ArrowDown", 40)
+            await opened.until(f"{OPTIONS}.length === 3")
+            place = await opened.run(
+                "(({x, y}) => [x + 5, y + 5])"
+                "(document.querySelector('[role=option]').getBoundingClientRect())"
+            )
+            await opened.click(*map(int, place))
+            assert await opened.run(f"{FIELD}.value") == "ada lamp customer:"
+            assert await opened.run("document.activeElement.id") == "query"
+            # Inside a text, the word at the cursor is completed and what follows it stays.
+            await opened.run(
+                f"{FIELD}.value = 'lovxyz lamp'; {FIELD}.setSelectionRange(3, 3);"
+                f"{FIELD}.dispatchEvent(new Event('input'))"
+            )
+            await opened.until(f"{OPTIONS}.length === 1")
+            await opened.press("ArrowDown", 40)
+            await opened.press("Enter", 13, "\r")
+            assert await opened.run(f"[{FIELD}.value, {FIELD}.selectionStart]") == ["lovelace lamp", 8]
+
+
 @scenario
 async def test_a_fault_is_told(shopping: tuple[Path, Path], tmp_path: Path) -> None:
     schema, stream = shopping

@@ -65,6 +65,39 @@ def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Cli
     assert not found(client, "hopper keyboard")["notes"]
 
 
+def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
+    for item in ("zebra crossing", "zebra & <zephyr> crossings", "zephyr"):
+        pair(folder, "zoe", item)
+
+    def completed(query: str, **options: Any) -> list[tuple[str, str, int | None]]:
+        answer = client.post("/complete", json={"query": query, **options})
+        assert answer.status_code == 200, answer.text
+        return [(one["text"], one["query"], one["count"]) for one in answer.json()["completions"]]
+
+    until(lambda: found(client, "zoe zephyr")["found"] == 2)
+    assert completed('zoe -"ZE') == [("zebra", 'zoe -"zebra', 2), ("zephyr", 'zoe -"zephyr', 2)]
+    assert completed("ze", limit=1) == [("zebra", "zebra", 2)]
+    assert completed("order:zep") == [("zephyr", "order:zephyr", 2)]
+    assert completed("zoe cus") == [
+        ("customer:", "zoe customer:", None),
+        ("customer.cid", "zoe customer.cid", None),
+        ("customer.name:", "zoe customer.name:", None),
+    ]
+    assert completed("zoe !customer.c") == [("customer.cid", "zoe !customer.cid", None)]
+    assert completed("zoe it") == [("item:", "zoe item:", None)]
+    assert completed("crossing") == [("crossings", "crossings", 2)], "found by the same stem"
+    for whole in ("", "zoe ", "ze*", "zebra~", "cid<3", "-", "z" * 4_000):
+        assert completed(whole) == []
+    for bad in (
+        {},
+        {"query": "z" * 4_001},
+        {"query": 1},
+        {"query": "z", "limit": 51},
+        {"query": "z", "most": 1},
+    ):
+        assert client.post("/complete", json=bad).status_code == 422
+
+
 def test_a_search_leaves_no_query_behind(client: httpx.Client) -> None:
     found(client, "nobody nothing")
     assert client.get("/queries", params={"owner": "x"}).json() == {"queries": [], "count": 0}

@@ -18,6 +18,7 @@ from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.results.model import Result, ResultTuple
+from skws.spec.query import completed, last_word
 from skws_schema.errors import SchemaError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
@@ -31,7 +32,6 @@ from skws_tui.services.export import export
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.results import ResultBuffer, Selection
 from skws_tui.services.sentence import Phrase, sentence, separator
-from skws_tui.services.typed import completed, last_word
 from skws_tui.services.user_files import Session, load_keymap, load_session, save_session, session_file
 from skws_tui.services.view import View
 from skws_tui.themes import default_theme, palette
@@ -288,6 +288,8 @@ def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema])
     assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]
     assert view.analyzer.analyse("uma rel", rows).completions == (("released", 0),)
     assert view.analyzer.analyse("uma !movie.m", rows).completions == (("movie.mid", 0),)
+    assert view.analyzer.analyse("uma ti", rows).completions == (("title:", 0),)
+    assert view.analyzer.analyse("uma Mov", rows).completions[0] == ("movie:", 0)
     assert not any(map(last_word, ("t*t", "t?t", "uma~", "aid<2", "!name=t", "*t")))
     assert completed("uma actor:Tr", "travolta") == "uma actor:travolta"
 

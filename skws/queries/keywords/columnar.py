@@ -43,6 +43,7 @@ from skws_windows.window import CountWindow, Window, with_deletions
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
 _FIRST: Final = 2048  # tuples with keywords: each can join each
+_LEARNED: Final = 1024  # tuples whose words are learned before one is completed
 _SAMPLE: Final = 128  # rows from which the share with keywords is estimated
 
 
@@ -158,6 +159,11 @@ class ColumnarEngine(MeshEngine):
         words = self._operator.searches.words
         words.catch_up(self.live_tuples, most)
         return words.behind(self.live_tuples)
+
+    def completions(self, start: str, most: int) -> list[tuple[str, int]]:
+        """The most frequent words of live tuples that begin with a folded text. Raises TimeLimitError."""
+        self.prepare_searches(_LEARNED)
+        return self._operator.searches.completions(start, self._order.now, most)
 
     def search(self, plan: Plan, most: int) -> Searched:
         """The ``most`` best results that are alive now.

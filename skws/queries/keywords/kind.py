@@ -99,6 +99,10 @@ class KeywordQueries(Operator):
         """Learn the words of at most so many live tuples; True if there are more."""
         return self._engine is not None and self._engine.prepare_searches(most)
 
+    def completions(self, start: str, most: int) -> list[tuple[str, int]]:
+        """Words of live tuples that begin with a text."""
+        return [] if self._engine is None else self._engine.completions(start, most)
+
     def search(self, query: Query, most: int) -> Searched:
         """The best results among the live tuples."""
         if self._engine is None:

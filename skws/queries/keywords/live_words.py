@@ -9,16 +9,20 @@ Texts have numbers of their own, which outlive the slots of their tuples; slots 
 
 from __future__ import annotations
 
+import re
+import sys
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from skws.keywords.analysis import analyse, chunks, stems
-from skws.keywords.languages import stem, stop_words
+from skws.keywords.languages import MEMORABLE, stem, stop_words
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Term
 from skws.keywords.suggest import Vocabulary
@@ -26,7 +30,7 @@ from skws.keywords.table import ChunkMemory, contains
 from skws.ranking.corpus import Carriers, Place
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Ints, distinct
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_schema.memory import check
 from skws_schema.model import Analyzer, Schema
 
@@ -35,6 +39,7 @@ _STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
 _BITS: Final = 20
 _MOST: Final = (1 << _BITS) - 1
 """How often a word is counted in a text."""
+_SPACE: Final = re.compile(r"\s")  # in whole values that are not analysed
 _PIECE: Final = 256  # rows between which time and memory are checked
 _ANEW: Final = 4
 """The index is made anew once so many times more rows are gone than there."""
@@ -111,6 +116,37 @@ class LiveWords:
                 words.add(chunk, analyzer)
         return words
 
+    def completions(self, start: str, most: int, alive: Callable[[Ints], Flags]) -> list[tuple[str, int]]:
+        """The words that begin with ``start`` (folded) and stand in the most live tuples, with their number.
+
+        A word counts the tuples that a search for it finds. Raises TimeLimitError.
+        """
+        likely: list[tuple[int, str, Analyzer, str]] = []
+        for analyzer, terms in self._terms.items():
+            places = [rows for (r, c), rows in self._rows.items() if self._analyzer(r, c) is analyzer]
+            for number, word in enumerate(terms.beginning(start)):
+                if number % _PIECE == 0:
+                    check()
+                stem = terms.words[word]
+                likely.append((-sum(len(rows.get(stem, ())) for rows in places), word, analyzer, stem))
+        likely.sort(key=itemgetter(0, 1))
+        found: dict[str, int] = {}
+        for _, word, analyzer, stem in likely:
+            if len(found) == most:
+                break
+            check()
+            slots = [
+                self._of(rows, stem).slots
+                for (r, c), rows in self._rows.items()
+                if self._analyzer(r, c) is analyzer
+            ]
+            if number := int(alive(distinct(np.concatenate(slots))).sum()):
+                found[word] = found.get(word, 0) + number
+        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+
+    def _analyzer(self, relation: int, column: int) -> Analyzer:
+        return self._schema.relations[relation].attributes[column].analyzer
+
     def label(self, query: int, matcher: Matcher, size: int) -> Labelled | None:
         """The tuples with keywords of a query; None if it asks for more than words and phrases."""
         alternatives = list(matcher.alternatives())
@@ -174,7 +210,7 @@ class LiveWords:
             for column in self._schema.relations[block.relation].search_columns:
                 rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
                 values = block.values(column)
-                analyzer = self._schema.relations[block.relation].attributes[column].analyzer
+                analyzer = self._analyzer(block.relation, column)
                 terms = self._terms.setdefault(analyzer, _Terms(analyzer))
                 for slot, place in zip((mine + first).tolist(), at.tolist(), strict=True):
                     value = values[place]
@@ -195,7 +231,22 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
 
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__()
+        self.words: dict[str, str] = {}
+        """Each word that can be typed, folded, with what it is found by."""
+        self._sorted: list[str] = []
         self._analyzer = analyzer
+
+    def clear(self) -> None:
+        super().clear()
+        self.words.clear()
+        self._sorted.clear()
+
+    def beginning(self, start: str) -> list[str]:
+        """The words that begin with a text."""
+        if len(self._sorted) < len(self.words):
+            self._sorted = sorted(self.words)
+        first = bisect_left(self._sorted, start)
+        return self._sorted[first : bisect_left(self._sorted, start + chr(sys.maxunicode), first)]
 
     def of(self, text: str) -> dict[str, int]:
         """The words of a text, and how often each stands there."""
@@ -207,7 +258,9 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
 
     def look_up(self, chunk: str) -> tuple[str, ...]:
         # A word may be a compound and its first piece in one place, which counts once.
-        words = (token for token in analyse(chunk, self._analyzer).tokens if token.searchable)
+        words = [token for token in analyse(chunk, self._analyzer).tokens if token.searchable]
+        if len(chunk) <= MEMORABLE:
+            self.words.update((token.word, token.stem) for token in words if not _SPACE.search(token.word))
         return tuple(stem for _, stem in dict.fromkeys((word.start, word.stem) for word in words))
 
 

@@ -94,6 +94,11 @@ class LiveSearch:
         finally:
             self._scoring.remove(query)
 
+    def completions(self, start: str, now: int, most: int) -> list[tuple[str, int]]:
+        """The words that begin with a folded text and stand in the most tuples alive at ``now``."""
+        ends = self._live.tuples.end
+        return self.words.completions(start, most, lambda slots: ends.take(slots) > now)
+
     def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> Mapping[str, str]:
         counts = _carrying(plan, bitmaps)
         return {} if all(counts) else meant_for(plan.query.slots, counts, self.words.vocabulary())

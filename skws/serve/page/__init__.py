@@ -17,6 +17,7 @@ _FILES: Final = (
     "index.html",
     "style.css",
     "app.js",
+    "complete.js",
     "tree.js",
     "streams.js",
     "api.html",

@@ -1,5 +1,6 @@
 // The page: searches, saved searches, and the one that is followed.
 
+import { completing } from "./complete.js";
 import { RefusedError, ask, follow, remember } from "./streams.js";
 import { counted, element, resultItem } from "./tree.js";
 
@@ -290,6 +291,8 @@ at("token-form").addEventListener("submit", (event) => {
   at("token").value = "";
   begin();
 });
+completing(at("query"));
+completing(at("text"));
 setInterval(health, 5000);
 health();
 begin();

@@ -94,7 +94,7 @@ class RunDirectory:
         return self.checkpoint.start()
 
     def check_commands(self, offset: Offset) -> None:
-        """Raises StateError unless all commands that micro-batches up to an offset of Spark's read are there."""
+        """Raises StateError unless all commands up to an offset of Spark's read are there."""
         commands_between(self.folder / COMMANDS, self.checkpoint.id, 0, offset["commands"])
 
     def outbox(self) -> OutputLog:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from skws.keywords.alphabet import fold
 from skws.keywords.highlight import highlight
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.query import Slot
-from skws.keywords.scope import comparable
-from skws.keywords.suggest import similar
+from skws.keywords.scope import completable
+from skws.keywords.suggest import completions, similar
 from skws.queries.diagnosis import Sample
 from skws.queries.keyword_plans import ranking_of
 from skws.queries.kinds import check
@@ -23,7 +21,7 @@ from skws.spec.query import WINDOW
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_tui.services.live_rows import LiveRows, SlotCounts
-from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, last_word, parse_typed
+from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, parse_typed
 from skws_windows.window import parse_window
 
 _CHECKS_KEPT: Final = 256
@@ -51,17 +49,13 @@ def check_query(job: Job, name: str, schema: Schema) -> None:
     check(job.standing(name, query), replace(job.stream, schema=schema))
 
 
-_NAMED: Final = 2
-"""Letters from which on names of attributes are offered."""
-
-
 class Analyzer:
     """Caches plans and checks over one schema. Any thread may call it."""
 
     def __init__(self, job: Job, schema: Schema) -> None:
         self._job = job
         self._schema = schema
-        self._compared = comparable(schema)
+        self._names = completable(schema)
         self._plans: dict[str, Plan] = {}
         self._check = lru_cache(_CHECKS_KEPT)(partial(check_query, job, schema=schema))
 
@@ -85,10 +79,10 @@ class Analyzer:
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
         """A half-typed text as it would be searched; ``rows`` None counts no tuples."""
-        completions = tuple(self._completions(name, rows)) if rows is not None else ()
+        found = () if rows is None else tuple(completions(name, rows.completions, self._names))
         typed = parse_typed(name)
         if not typed.text:
-            return Analysis(name, completions=completions)
+            return Analysis(name, completions=found)
         try:
             if typed.prefix:
                 self.check(name)
@@ -96,7 +90,7 @@ class Analyzer:
                 return Analysis(name)
             query = parse_query(typed.text, self._schema, match_names=self._job.match_names)
         except SkwsError as error:
-            return Analysis(name, fault=str(error).splitlines()[0], completions=completions)
+            return Analysis(name, fault=str(error).splitlines()[0], completions=found)
         if rows is None:
             slots = tuple(SlotAnalysis(slot.text, 0) for slot in query.slots)
             return Analysis(
@@ -111,7 +105,7 @@ class Analyzer:
             start=len(typed.prefix),
             tuples=counts.tuples,
             whole=counts.whole,
-            completions=completions,
+            completions=found,
             restricting=query.restrictions,
         )
 
@@ -125,14 +119,6 @@ class Analyzer:
         sample = Sample(self.plan(name))
         rows.count(sample)
         return sample.why_nothing(rows.words() if not all(sample.slots) else {}, rows.where)
-
-    def _completions(self, text: str, rows: LiveRows) -> Iterator[tuple[str, int]]:
-        """Words of live tuples that begin with the last word, then names of attributes that do."""
-        start = fold(last_word(text))
-        if start:
-            yield from ((word, count) for word, count in rows.completions(start) if word != start)
-        if len(start) >= _NAMED:
-            yield from ((name, 0) for name in self._compared if fold(name).startswith(start))
 
 
 def _slots(slots: tuple[Slot, ...], counts: SlotCounts, rows: LiveRows) -> tuple[SlotAnalysis, ...]:

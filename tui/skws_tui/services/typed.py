@@ -28,8 +28,6 @@ _PREFIX: Final = re.compile(
     r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
 )
-# Nothing completes a part of a form with wildcards, nor a value that is compared.
-_LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():!+-]))[^\s\"():*?~<>=!+-]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +138,3 @@ class Analysis:
         """The text with the suggested words in place of unknown ones."""
         prefix, text = self.text[: self.start], self.text[self.start :]
         return prefix + corrected(text, {slot.text: slot.meant for slot in self.slots if slot.meant})
-
-
-def last_word(text: str) -> str:
-    """The word at the end of a text; empty if it does not end in one."""
-    found = _LAST_WORD.search(text)
-    return found.group() if found else ""
-
-
-def completed(text: str, word: str) -> str:
-    """The text with ``word`` in place of its last word."""
-    return text[: len(text) - len(last_word(text))] + word

@@ -48,8 +48,8 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
     _check_left_out(reader, schema)
     return KeywordQuery(
         text,
-        tuple(slot.outside(without) for slot in reader.slots),
-        tuple(slot.outside(without) for slot in reader.exclusions),
+        _outside(reader.slots, without),
+        _outside(reader.exclusions, without),
         tuple(dict.fromkeys(reader.dropped)),
         match_names,
         KeywordSequence(tuple(groups) if len(groups) > 1 else ()),
@@ -57,6 +57,10 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         without,
         tuple((word, *others) for word, others in reader.synonyms.items()),
     )
+
+
+def _outside(slots: list[Slot], relations: frozenset[int]) -> tuple[Slot, ...]:
+    return tuple(slot.outside(relations) for slot in slots) if relations else tuple(slots)
 
 
 def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
@@ -139,6 +143,9 @@ class _Reader:
 
         Keywords before the slot ``first`` come before it in time.
         """
+        if isinstance(node, syntax.Word) and not node.fieldname:  # as most are, of very many queries
+            self._read_word(node, first)
+            return
         negated = isinstance(node, syntax.Not)
         found = [
             self._leaf(leaf) for leaf in self._leaves(_unwrap(node[0] if negated else node), negated=negated)
@@ -153,6 +160,21 @@ class _Reader:
             self._restrict(node, leaves)
         else:
             self._look_for(node, _slot(leaves), first)
+
+    def _read_word(self, node: syntax.Node, first: int) -> None:
+        word = self._word(node, (None,))
+        if word.slot.alternatives:
+            self._look_for(node, word.slot, first)
+        else:
+            self.dropped.append(word.slot.text)
+
+    def _word(self, node: syntax.Node, scopes: tuple[Scope | None, ...]) -> _TypedWord:
+        word = _word(node.text, scopes, self.schema, self.match_names)
+        self.ignored += word.ignored
+        if word.synonyms:
+            others = self.synonyms.setdefault(node.text.lower(), {})
+            others.update(dict.fromkeys(word.synonyms))
+        return word
 
     def _look_for(self, node: syntax.Node, slot: Slot, first: int) -> None:
         if any(slot.same(other) for other in self.slots[:first]):
@@ -229,12 +251,8 @@ class _Reader:
             raise fault(message, self.text, node.startchar)
         scoped = f"{name.lower()}:" if name else ""
         if isinstance(node, syntax.Word):
-            word = _word(node.text, known, self.schema, self.match_names)
-            self.ignored += word.ignored
-            if word.synonyms:
-                others = self.synonyms.setdefault(node.text.lower(), {})
-                others.update(dict.fromkeys(word.synonyms))
-            return _Leaf(scoped + word.spelled, word.alternatives)
+            slot = self._word(node, known).slot
+            return _Leaf(scoped + slot.text, slot.alternatives)
         places = places_of(known, self.schema, names=self.match_names)
         alternatives = tuple(alternatives_of(node, self.text, places, self.schema.synonyms))
         spelled = self.text[node.startchar : node.endchar] if _exact(places) else self._spelled(node)
@@ -275,8 +293,7 @@ class _Reader:
 class _TypedWord(NamedTuple):
     """What a single word means in some places, and what of it is not looked for."""
 
-    spelled: str
-    alternatives: tuple[Alternative, ...]
+    slot: Slot
     synonyms: tuple[str, ...]
     ignored: tuple[str, ...]
 
@@ -289,7 +306,8 @@ def _word(text: str, scopes: tuple[Scope | None, ...], schema: Schema, names: bo
     synonyms = (other for each in analyzers for other in synonyms_of(text, schema.synonyms, each))
     spelled, ignored = (text, ()) if _exact(places) else _typed(text)
     alternatives = alternatives_of(syntax.Word(text), text, places, schema.synonyms)
-    return _TypedWord(spelled, tuple(alternatives), tuple(dict.fromkeys(synonyms)), ignored)
+    slot = Slot(spelled, tuple(dict.fromkeys(alternatives)))
+    return _TypedWord(slot, tuple(dict.fromkeys(synonyms)), ignored)
 
 
 def _exact(places: Sequence[Place]) -> bool:
@@ -378,7 +396,7 @@ class Part(NamedTuple):
 
 def parts(text: str) -> list[Part]:
     """The parts between semicolons; one if there is none. Raises QueryError."""
-    cuts = list(_semicolons(text))
+    cuts = list(_semicolons(text)) if ";" in text else []
     if not cuts:
         return [Part(0, len(text), -1)]
     starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(text)]

@@ -21,6 +21,8 @@ from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
 from skws_windows.window import ExpressionWindow, Window, by_position, with_deletions
 
+_EVALUATORS: Final = tuple(EvaluatorName)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -50,7 +52,7 @@ class Plan:
     evaluated_by: str = EvaluatorName.MESH
 
     def __post_init__(self) -> None:
-        _check("evaluator", self.evaluated_by, list(EvaluatorName))
+        _check("evaluator", self.evaluated_by, _EVALUATORS)
         if self.mesh is not None:
             _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
         if self.purge is not None:

@@ -143,6 +143,8 @@ class Slot:
 
     def same(self, other: Slot) -> bool:
         """True if both are the same predicate, however typed."""
+        if len(self.alternatives) == 1:  # as is usual; sets take several times as long
+            return self.alternatives == other.alternatives
         return set(self.alternatives) == set(other.alternatives)
 
     def outside(self, relations: frozenset[int]) -> Slot:

@@ -258,8 +258,9 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
     ``endchar``), its groups ``All``, ``Either`` and ``Not``. Raises
     ``QueryError`` for what the grammar does not allow.
     """
-    plain = _PLAIN.fullmatch(text) is not None
-    tagged = _words(text) if plain else _PARSER.tag(text)
+    if _PLAIN.fullmatch(text) is not None:  # all that can be wrong is a sign, or a word in capitals
+        return All(_words(text)), {}
+    tagged = _PARSER.tag(text)
     tags = [node for node in tagged if not node.is_ws()]
     _check_balance(tags, shown or text)
     for check in _CHECKS:
@@ -271,7 +272,7 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
         for node in reversed(tags)
         if isinstance(node, Scope | Range)
     }
-    return All(tags) if plain else _PARSER.filterize(tagged), scopes
+    return _PARSER.filterize(tagged), scopes
 
 
 def _words(text: str) -> list[Node]:

@@ -8,6 +8,7 @@ from typing import Final
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.ranking.rankings import known_ranking
+from skws.spec.enums import EvaluatorName
 from skws.spec.query import (
     ALLOWED,
     APPEND_ONLY,
@@ -51,10 +52,17 @@ def top_of(options: Mapping[str, str]) -> TopChoice:
     return TopChoice(int(size), GROUP in options, APPEND_ONLY in options)
 
 
-def keyword_plan(query: Query, stream: Stream, window: Window, ranking: RankingChoice | None) -> Plan:
+def keyword_plan(
+    query: Query,
+    stream: Stream,
+    window: Window,
+    ranking: RankingChoice | None,
+    evaluated_by: str = EvaluatorName.MESH,
+) -> Plan:
     """How the keywords of a query are searched. Raises QueryError."""
     parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
-    return Plan(stream.schema, parsed, window, query.max_size or stream.max_size, ranking=ranking)
+    size = query.max_size or stream.max_size
+    return Plan(stream.schema, parsed, window, size, ranking=ranking, evaluated_by=evaluated_by)
 
 
 def refuse_unasked(plan: Plan, stream: Stream) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
@@ -41,8 +40,8 @@ class KeywordKind(QueryKind):
         """The engine goes on with any schema over which its queries can be read."""
 
     def plan(self, query: Query, stream: Stream) -> Plan:
-        plan = keyword_plan(query, stream, stream.window, ranking_of(query.options))
-        plan = replace(plan, evaluated_by=stream.evaluator)
+        ranking = ranking_of(query.options)
+        plan = keyword_plan(query, stream, stream.window, ranking, stream.evaluator)
         return ordered_by_sample(plan, stream.sample)
 
     def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - it is the stream's

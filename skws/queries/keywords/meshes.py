@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,52 +37,56 @@ class AnsweredQueries:
     """Queries by name. Those of one plan have one number, and are answered once."""
 
     def __init__(self) -> None:
-        self._names: dict[str, Plan] = {}
+        self._names: dict[str, int] = {}
+        self._plans: dict[int, Plan] = {}
         self._numbers: dict[Plan, int] = {}
-        self._named: Counter[Plan] = Counter()
-        self._next = count()
+        self._named: Counter[int] = Counter()
+        self._next = 0
 
     def __iter__(self) -> Iterator[tuple[int, Plan]]:
         """The numbers and plans of different queries."""
-        return ((number, plan) for plan, number in self._numbers.items())
+        return iter(self._plans.items())
 
     def add(self, name: str, plan: Plan) -> tuple[int, bool]:
         """Add a query; gives its number, and whether it is new. Raises UsageError for a taken name."""
         if name in self._names:
             raise UsageError(f"there is already a query {name!r}")
-        self._names[name] = plan
-        self._named[plan] += 1
-        is_new = plan not in self._numbers
+        number = self._numbers.setdefault(plan, self._next)  # once, as plans are long to hash
+        is_new = number == self._next
         if is_new:
-            self._numbers[plan] = next(self._next)
-        return self._numbers[plan], is_new
+            self._plans[self.number()] = plan
+        self._names[name] = number
+        self._named[number] += 1
+        return number, is_new
 
     def remove(self, name: str) -> int | None:
         """Remove a name; gives the query's number if it has no other. Raises UsageError if there is none."""
-        if name not in self._names:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
-        plan = self._names.pop(name)
-        self._named[plan] -= 1
-        if self._named[plan]:
+        number = self.of(name)
+        del self._names[name]
+        self._named[number] -= 1
+        if self._named[number]:
             return None
-        del self._named[plan]
-        return self._numbers.pop(plan)
+        del self._named[number], self._numbers[self._plans.pop(number)]
+        return number
 
     def of(self, name: str) -> int:
         """The number of a query. Raises UsageError if there is none of that name."""
         if name not in self._names:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
-        return self._numbers[self._names[name]]
+        return self._names[name]
 
     def number(self) -> int:
         """A number that no query has or will have."""
-        return next(self._next)
+        self._next += 1
+        return self._next - 1
 
     def over(self, schema: Schema) -> AnsweredQueries:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
         changed = AnsweredQueries()
-        changed._names = {name: plan.over(schema) for name, plan in self._names.items()}
-        changed._numbers = {changed._names[name]: self._numbers[plan] for name, plan in self._names.items()}
+        plans = {number: plan.over(schema) for number, plan in self._plans.items()}
+        changed._numbers = {plan: number for number, plan in plans.items()}
+        changed._plans = {number: plan for plan, number in changed._numbers.items()}
+        changed._names = {name: changed._numbers[plans[number]] for name, number in self._names.items()}
         changed._named = Counter(changed._names.values())
         changed._next = self._next
         return changed

@@ -130,11 +130,11 @@ class DeltaJoins:
         self._queries |= queries
         self._by_query.add(queries)
         walked = self._joining and self._width > _PAIR  # else walks of one join were not all made
-        two = np.array(
-            [(n, *query.pair) for n, query in queries.items() if not query.branching], dtype=np.int64
-        )
-        self._pairs.add(*two.reshape(-1, 3).T.copy())
-        self._sets.add({n: query.words for n, query in queries.items() if query.branching}, self._words.often)
+        two = _pairs_of(queries)
+        self._pairs.add(*two)
+        branching = {n: query.words for n, query in queries.items() if query.branching}
+        if branching:
+            self._sets.add(branching, self._words.often)
         if any(query.excluded for query in queries.values()):
             self._renew_excluding()
         self._width = max(self._width, *(query.max_size for query in queries.values()))
@@ -142,9 +142,10 @@ class DeltaJoins:
         if self._joining:
             self._walks.renew(distinct(slots) if walked else np.arange(live, dtype=np.int64))
         asked = np.array([word for query in queries.values() for word in query.words], dtype=np.int64)
-        self._partners.renew(distinct(self._words.carriers(distinct(asked))[0]))
+        carriers = self._words.carriers(distinct(asked))
+        self._partners.renew(distinct(carriers[0]))
         numbers = np.array(list(queries), dtype=np.int64)
-        found = self._results(self._standing(numbers))
+        found = self._results(self._standing(numbers, two, carriers))
         mine = self._by_query.among(found.query, numbers)
         return found if mine.all() else found.taken(mine)
 
@@ -209,30 +210,30 @@ class DeltaJoins:
     def _trees(self) -> TreeJoins:
         return TreeJoins(self._live, self._words, self._sets, self._width)
 
-    def _standing(self, numbers: Ints) -> Iterator[Partials]:
-        """At least the live results of new queries: from the tuples with one of their words, or from all."""
+    def _standing(self, numbers: Ints, two: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
+        """At least the live results of new queries: from the tuples with one of their words, or from all.
+
+        ``two``: as of ``_pairs_of``. ``carriers``: the live tuples with their words, and these.
+        """
         live = np.arange(len(self._live), dtype=np.int64)
-        words = np.array(
-            [self._queries[n].pair for n in numbers.tolist() if not self._queries[n].branching],
-            dtype=np.int64,
-        )
-        first, second = words.reshape(-1, 2).T
+        _, first, second = two
         rarest = distinct(self._sets.rarest(self._sets.among(self._by_query.flagged(numbers))))
-        slots = distinct(self._words.carriers(distinct(np.concatenate([first[second >= 0], rarest])))[0])
+        slots = _carrying(carriers, np.concatenate([first[second >= 0], rarest]))
         if 2 * len(slots) > len(live) or len(numbers) > len(live):
             yield from self._around(live)
             return
-        yield from self._alone(distinct(self._words.carriers(distinct(first))[0]))
-        yield from self._standing_paths(numbers, first[second >= 0], second[second >= 0])
+        yield from self._alone(_carrying(carriers, first))
+        if len(self._pairs):
+            ends = _carrying(carriers, first[second >= 0]), _carrying(carriers, second[second >= 0])
+            yield from self._standing_paths(numbers, *ends)
         if len(rarest):
-            yield from self._standing_trees(numbers, rarest)
+            yield from self._standing_trees(numbers, _carrying(carriers, rarest))
 
-    def _standing_paths(self, numbers: Ints, first: Ints, second: Ints) -> Iterator[Partials]:
-        """Those of queries for two words, from the tuples with the first one."""
-        slots = distinct(self._words.carriers(distinct(first))[0])
+    def _standing_paths(self, numbers: Ints, slots: Ints, others: Ints) -> Iterator[Partials]:
+        """Those of queries for two words, from the tuples with the first one to those with the other."""
         # Walks to the other tuples complete only queries that were there before.
         ending = np.zeros(len(self._live), dtype=bool)
-        ending[self._words.carriers(distinct(second))[0]] = True
+        ending[others] = True
         for begin in range(0, len(slots), 512):
             walks = self._walker.begun(slots[begin : begin + 512])
             owners = walks
@@ -248,9 +249,8 @@ class DeltaJoins:
                         Ends(ends.from_.taken(forward), ends.to.taken(forward), ends.entry.take(forward))
                     )
 
-    def _standing_trees(self, numbers: Ints, rarest: Ints) -> Iterator[Partials]:
+    def _standing_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
         """Those of queries for more, from the tuples with their rarest word."""
-        slots = distinct(self._words.carriers(rarest)[0])
         joins = self._trees
         for levels in self._walks.levels(slots, self._width, earlier=False):
             row, words = self._words.of(levels[0].ends)
@@ -285,7 +285,7 @@ class DeltaJoins:
     def _of_path(self, ends: Ends) -> Partials:
         """The results of complete entries: those that are minimal, of tuples that may take part."""
         one, other, entry = ends
-        near, far = self._pairs.words.take(entry), self._pairs.partners.take(entry)
+        near, far = self._pairs.words(entry)
         members = np.column_stack([one.members[:, ::-1], other.members[:, 1:]])
         walked = np.column_stack([one.edges[:, ::-1] ^ 1, other.edges])
         query = self._pairs.query(entry)
@@ -364,6 +364,18 @@ class DeltaJoins:
                 self.found.append(part)
         found, self.found = self.found, []
         return Partials.together(found)
+
+
+def _pairs_of(queries: Mapping[int, WordQuery]) -> Ints:
+    """The numbers of the queries for one or two words, with these: three columns, as rows."""
+    rows = [(n, *query.pair) for n, query in queries.items() if not query.branching]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
+
+
+def _carrying(carriers: tuple[Ints, Ints], words: Ints) -> Ints:
+    """Those of some tuples, each beside a word of its, that have one of ``words``."""
+    slots, found = carriers
+    return distinct(slots[np.isin(found, words)])
 
 
 class _ByQuery:

@@ -62,7 +62,7 @@ class Partners:
                 return
             flags = np.zeros((len(some), 1 << self._bits), dtype=bool)
             for pairs, of, entries in asked:
-                flags[position.take(of), self._bit(pairs.partners.take(entries))] = True
+                flags[position.take(of), self._bit(pairs.words(entries)[1])] = True
             self._matrix[some] = packed = np.packbits(flags, axis=1, bitorder="little")
             self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 

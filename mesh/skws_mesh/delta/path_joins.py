@@ -93,7 +93,7 @@ class PathJoins:
         found = [self._words.of(walks.ends) for walks in mine]
         there = distinct(np.concatenate([words for _, words in found]))
         _, entries = self._pairs.from_words(there)
-        near, far = self._pairs.words.take(entries), self._pairs.partners.take(entries)
+        near, far = self._pairs.words(entries)
         known = np.flatnonzero((near < far) & (there.take(np.searchsorted(there, far), mode="clip") == far))
         entries, near, far = entries.take(known), near.take(known), far.take(known)
         if not len(entries):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, mixed, ranges
 from skws_mesh.columnar.hash_index import HashFilter
 
 _WORD = (1 << 32) - 1
+_FEW = 16
 
 
 class WordPairs:
@@ -26,15 +30,10 @@ class WordPairs:
         """The number of queries."""
         return len(self._codes) // 2 + len(self._single[0])
 
-    @property
-    def words(self) -> Ints:
-        """By entry: the word."""
-        return self._codes >> 32
-
-    @property
-    def partners(self) -> Ints:
-        """By entry: the other word."""
-        return self._codes & _WORD
+    def words(self, entries: Ints) -> tuple[Ints, Ints]:
+        """The word of each entry, and the other word of its query."""
+        codes = self._codes.take(entries)
+        return codes >> 32, codes & _WORD
 
     def query(self, entries: Ints) -> Ints:
         """The query of each entry."""
@@ -64,13 +63,13 @@ class WordPairs:
             kept = queries != query
             self._single = word[kept], queries[kept]
             return
-        gone = [
+        gone = sorted(
             begin + place
             for word, other in ((first, second), (second, first))
             for begin, end in [self._between(word << 32 | other)]
             for place in np.flatnonzero(self._queries[begin:end] >> 1 == query).tolist()
-        ]
-        self._codes, self._queries = np.delete(self._codes, gone), np.delete(self._queries, gone)
+        )
+        self._codes, self._queries = _deleted(self._codes, gone), _deleted(self._queries, gone)
 
     def singles(self, words: Ints) -> tuple[Ints, Ints]:
         """The queries for one of the words alone, as (position in ``words``, query)."""
@@ -121,4 +120,18 @@ def _merged(codes: Ints, values: Ints, new: Ints, its: Ints) -> tuple[Ints, Ints
     """Two sorted columns with new rows."""
     order = np.argsort(new, kind="stable")
     places = np.searchsorted(codes, new[order], side="right")
-    return np.insert(codes, places, new[order]), np.insert(values, places, its[order])
+    return _inserted(codes, places, new[order]), _inserted(values, places, its[order])
+
+
+def _inserted(column: Ints, places: Ints, new: Ints) -> Ints:
+    """As ``np.insert``, which copies by a mask, at several times the cost where little is new."""
+    if len(new) > _FEW:
+        return np.insert(column, places, new)
+    before, last = np.split(column, places)[:-1], column[places[-1] :] if len(new) else column
+    pieces = [piece for number, each in enumerate(before) for piece in (each, new[number : number + 1])]
+    return np.concatenate([*pieces, last])
+
+
+def _deleted(column: Ints, places: Sequence[int]) -> Ints:
+    """As ``np.delete``, for few places in order."""
+    return np.concatenate([column[a + 1 : b] for a, b in pairwise([-1, *places, len(column)])])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from typing import TypeAlias
 
 import numpy as np
@@ -22,26 +22,42 @@ Emitted: TypeAlias = tuple[int, int, list[int | StreamTuple]]
 
 
 class LiveResults:
-    """One table for each size that the largest network of a query may have."""
+    """One table for each size that the largest network of a query may have.
+
+    There may be millions, so the results of removed queries go when some are read next.
+    """
 
     def __init__(self) -> None:
-        self._stores: dict[int, PartialStore] = {}
+        self._by_width: dict[int, PartialStore] = {}
+        self._removed: set[int] = set()
 
     def __len__(self) -> int:
-        return sum(store.size for store in self._stores.values())
+        return sum(store.size for store in self._stores)
+
+    @property
+    def _stores(self) -> Collection[PartialStore]:
+        self._sweep()
+        return self._by_width.values()
+
+    def _sweep(self) -> None:
+        if self._removed:
+            removed = np.array(sorted(self._removed), dtype=np.int64)
+            self._removed.clear()
+            for store in self._by_width.values():
+                store.keep(~np.isin(store.partials.query, removed))
 
     def add(self, results: Partials) -> None:
         """Remember results."""
         width = results.members.shape[1]
-        self._stores.setdefault(width, PartialStore(width)).append(results.columns())
+        self._by_width.setdefault(width, PartialStore(width)).append(results.columns())
 
     def held(self) -> Iterator[Partials]:
         """All that are remembered; columns are as narrow as they are kept."""
-        return (store.partials for store in self._stores.values())
+        return (store.partials for store in self._stores)
 
     def end(self, slots: Ints, ends: Ints) -> Iterator[Partials]:
         """Results that end earlier with one of the tuples in ``slots``; ``ends`` are those of all tuples."""
-        for store in self._stores.values():
+        for store in self._stores:
             places = store.end(slots, ends)
             yield store.taken(places)
 
@@ -52,7 +68,7 @@ class LiveResults:
 
     def take(self, slots: Ints) -> Iterator[Partials]:
         """Results that contain one of the tuples; they are forgotten."""
-        for store in self._stores.values():
+        for store in self._stores:
             touched: Flags = np.isin(store.partials.members, slots).any(axis=1)  # type: ignore[assignment]
             if touched.any():
                 yield store.taken(touched)
@@ -60,7 +76,7 @@ class LiveResults:
 
     def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
         """Results that are due, with their ticks; they are forgotten. ``due`` gives FOREVER for others."""
-        for store in self._stores.values():
+        for store in self._stores:
             ticks = due(store.taken(slice(None)))
             over: Flags = ticks < FOREVER
             if over.any():
@@ -69,22 +85,21 @@ class LiveResults:
 
     def alive(self, horizon: int) -> Iterator[Partials]:
         """Results that end after ``horizon``."""
-        for store in self._stores.values():
+        for store in self._stores:
             yield store.taken(store.partials.end > horizon)
 
     def remove(self, *queries: int) -> None:
-        """Forget the results of queries."""
-        for store in self._stores.values():
-            store.keep(~np.isin(store.partials.query, queries))
+        """Forget the results of queries, whose numbers are not used again."""
+        self._removed.update(queries)
 
     def mark(self, horizon: int, referred: Flags) -> None:
         """Flag the tuples, by slot, of results that end after ``horizon``."""
-        for store in self._stores.values():
+        for store in self._stores:
             store.mark(horizon, referred)
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Forget what ended at or before ``horizon``, tuples having got new slots."""
-        for store in self._stores.values():
+        for store in self._stores:
             store.compact(horizon, slots)
 
 
@@ -153,6 +168,7 @@ class EmittedResults(LiveResults):
             mine = np.isin(results.query, list(queries))
             given |= set(map(_members, results.taken(mine).rows()))
         self.remove(*queries)
+        self._sweep()
         mine = np.isin(found.query, list(queries))
         theirs = found.taken(mine)
         self.add(theirs.taken(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))

@@ -161,12 +161,12 @@ class Input:
             self._lag = (text, now)
         return text
 
-    def close(self, address: str, *, resumable: bool) -> None:
-        """Close the feed. A run that cannot be resumed leaves nothing at ``address``."""
+    def close(self, *, resumable: bool) -> None:
+        """Close the feed. A run that cannot be resumed leaves nothing at the source."""
         if self._feed is not None:
             self._feed.close()
             if self.opened and not resumable:
-                leave_nothing(address, self._log)
+                leave_nothing(self.source, self._log)
 
     def _awaited(self, attempt: Callable[[], T]) -> T | None:
         """The result of ``attempt``, repeated while the source is away; None if the job was stopped."""

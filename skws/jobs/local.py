@@ -83,7 +83,9 @@ class LocalWatch:
         self.turns = Turns()
         self._lasting = lasting
         folder = None if request.checkpoint is None else request.checkpoint / "source"
-        source = source or parse_source(request.source, folder=folder, clock=self.control.pace)
+        source = source or parse_source(
+            request.source, folder=folder, clock=self.control.pace, resumable=folder is not None
+        )
         self._input = Input(source, self.control, log)
         if request.checkpoint is not None and source.local_only:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
@@ -392,7 +394,7 @@ class LocalWatch:
                 self._out.close(failed=failed and self._journal_synced())
             if self._listener is not None:
                 self._listener.close()
-            self._input.close(self.request.source, resumable=self._checkpoint is not None)
+            self._input.close(resumable=self._checkpoint is not None)
             if self._checkpoint is not None:
                 self._checkpoint.close()
 

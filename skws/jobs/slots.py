@@ -6,7 +6,7 @@ from pathlib import Path
 
 from skws.jobs.log import Log
 from skws.sources.addresses import is_postgres, parse_source
-from skws.sources.feed import redacted
+from skws.sources.feed import Source, redacted
 from skws_schema.errors import SourceError, UsageError
 
 
@@ -21,24 +21,14 @@ def drop(source: str, folder: Path | None = None) -> str:
 
     database = parse_source(source, folder=folder)
     assert isinstance(database, PostgresSource)  # noqa: S101 - by its address
-    dropped = database.drop_slot()
-    said = "dropped the slot" if dropped.slot else "there is no slot"
-    kept = f"; its publication stays: {', '.join(dropped.readers)} may read it" if dropped.readers else ""
-    return f"{said} {database.address.slot!r} in {database.name}{kept}"
+    return database.drop_slot().told(database.address)
 
 
-def leave_nothing(source: str, notes: Log) -> None:
-    """Drop the slot of a run that cannot be resumed, and log it.
-
-    With ``snapshot=no`` a run resumes from the slot itself, so the slot stays.
-    """
-    if not is_postgres(source):
-        return
-    from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
-
-    if Address.of(source).snapshot:
-        try:
-            line = drop(source)
-        except SourceError as error:
-            line = str(error)
+def leave_nothing(source: Source, notes: Log) -> None:
+    """Drop the slot of a run that cannot be resumed, and log it."""
+    try:
+        line = source.leave_nothing()
+    except SourceError as error:
+        line = str(error)
+    if line:
         notes.info("source", line)

@@ -22,17 +22,20 @@ _SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file", "sqlite"
 _REPLAY: Final = "replay:"
 
 
-def parse_source(text: str, *, folder: Path | None = None, clock: Clock | None = None) -> Source:
+def parse_source(
+    text: str, *, folder: Path | None = None, clock: Clock | None = None, resumable: bool = True
+) -> Source:
     """The source that ``text`` names; nothing is opened yet.
 
     ``folder``: where a database's snapshot is kept while it is read; that of
-    the run's offsets, if there is one. Raises UsageError for an invalid
+    the run's offsets, if there is one. ``resumable``: False for a run without offsets, which leaves
+    nothing at the source. Raises UsageError for an invalid
     address, SourceError if a library for the source is missing.
     """
     if text == "-":
         return StdinSource()
     if text.startswith(POSTGRES) or is_sqlite(text):
-        return _database(text, folder, clock or SystemClock())
+        return _database(text, folder, clock or SystemClock(), resumable)
     if text.startswith(KAFKA):
         return _kafka(text, clock or SystemClock())
     if text.startswith(_REPLAY):
@@ -81,7 +84,7 @@ def is_address(text: str) -> bool:
     return scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
 
 
-def _database(text: str, folder: Path | None, clock: Clock) -> Source:
+def _database(text: str, folder: Path | None, clock: Clock, resumable: bool) -> Source:
     if is_sqlite(text):
         from skws.sources.snapshot import SnapshotSource  # noqa: PLC0415 - for SQLite only
 
@@ -89,7 +92,8 @@ def _database(text: str, folder: Path | None, clock: Clock) -> Source:
     with installed():
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
-    return PostgresSource(Address.of(text), folder, clock)
+    address = Address.of(text)
+    return PostgresSource(address if resumable else address.of_one_run(), folder, clock)
 
 
 def _kafka(text: str, clock: Clock) -> Source:

@@ -136,6 +136,13 @@ class Source(Protocol):
     def open(self, schema: Schema) -> Feed:
         """Raises SourceError if the source is not there or does not fit the schema."""
 
+    def leave_nothing(self) -> str:
+        """Remove what a run that cannot be resumed has made there; a line for the user, or an empty text.
+
+        Raises SourceError.
+        """
+        return ""
+
 
 def static_relations(schema: Schema) -> frozenset[int]:
     """The positions of the static tables of ``schema``."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from skws.jobs.local import LocalWatch
+from skws.sources.postgres.address import slots_of_this_host
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from skws_windows.window import TimeWindow
@@ -84,7 +88,7 @@ def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Data
     database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
     notes = Notes()
     with pytest.raises(SourceError, match="the slot 'skws' exists already"):
-        LocalWatch(request(database.uri()), [Collected()], notes.log).run()
+        LocalWatch(request(database.uri(slot="skws")), [Collected()], notes.log).run()
     assert slots(database) == [("skws", False)]
     database.run("SELECT pg_drop_replication_slot('skws')")
 
@@ -97,6 +101,33 @@ def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) ->
         LocalWatch(request(database.uri(), limit=1), [sink], Notes().log).run()
         assert sink.told() == [("+", QUERY)]
         assert slots(database) == []
+
+
+def test_runs_without_a_checkpoint_follow_a_database_at_the_same_time(database: Database) -> None:
+    database.run(*TABLES)
+    sinks = Collected(), Collected()
+    runs = [opened(request(database.uri()), sink) for sink in sinks]
+    database.run(LAMP)
+    for run, sink in zip(runs, sinks, strict=True):
+        until(lambda: sink.results, run.step)  # noqa: B023 - called at once
+    for run in runs:
+        run.close()
+    assert database.ask("SELECT 1 FROM pg_publication UNION ALL SELECT 1 FROM pg_replication_slots") == []
+
+
+def test_a_run_drops_what_killed_ones_on_its_machine_left(database: Database) -> None:
+    """Theirs alone: others read their slots, or go on from them."""
+    database.run(*TABLES, LAMP)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    dead = f"{slots_of_this_host()}{process.pid}_1"
+    others = [f"{slots_of_this_host()}{os.getppid()}_7", "skws_run_elsewhere_1_1", "skws"]
+    for name in (dead, *others):
+        database.run(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
+    LocalWatch(request(database.uri(), limit=1), [Collected()], Notes().log).run()
+    assert sorted(name for name, _ in slots(database)) == sorted(others)
+    for name in others:
+        database.run(f"SELECT pg_drop_replication_slot('{name}')")
 
 
 def test_a_second_run_leaves_the_first_one_its_changes(

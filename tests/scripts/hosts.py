@@ -16,7 +16,7 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch as Past
 from skws.replay_search import Search
 from skws.results.model import LiveResult
-from skws.sources.feed import Batch, Feed, Offset
+from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -100,7 +100,7 @@ class ScriptFeed:
 
 
 @dataclass
-class ScriptSource:
+class ScriptSource(Source):
     """Opens the same feed again."""
 
     feed: ScriptFeed

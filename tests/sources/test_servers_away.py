@@ -12,7 +12,7 @@ import pytest
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import Item
-from skws.sources.feed import Batch, Feed, Offset
+from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.sources.postgres.address import Address
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
 from skws_schema.errors import NotYetError, SourceError
@@ -142,7 +142,7 @@ def test_waiting_does_not_last_for_ever() -> None:
     assert GIVE_UP <= clock.micros <= GIVE_UP + 11_000_000
 
 
-class Late:
+class Late(Source):
     """A source, and its feed, that is not there at the first tries."""
 
     name = "late"

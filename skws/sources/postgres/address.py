@@ -6,12 +6,16 @@ representations. Only modules of this package load psycopg2.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
+from socket import gethostname
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
+from zlib import crc32
 
 import psycopg2
 from psycopg2.extensions import connection, parse_dsn
@@ -30,6 +34,7 @@ _AWAY: Final = re.compile(
     "|No route to host|unreachable|Host is down|closed the connection|Connection reset|SSL SYSCALL error"
     "|could not (receive|send)|the database system is|terminating connection|too many|connection slots"
 )
+_RUNS: Final = count(1)
 OWN: Final = ("slot", "publication", "snapshot")
 # Makes texts of values independent of the server's settings.
 _SETTINGS: Final = (
@@ -56,7 +61,8 @@ class Address:
     """A database's location, and the names of the slot and publication that skws makes there.
 
     ``shown``: the URI without passwords. ``publication``: None for the one of
-    the slot. ``snapshot``: whether a new run begins with the present rows.
+    the slot. ``snapshot``: whether a new run begins with the present rows. ``named``: whether the URI names
+    the slot.
     """
 
     shown: str
@@ -64,6 +70,7 @@ class Address:
     slot: str = "skws"
     publication: str | None = None
     snapshot: bool = True
+    named: bool = False
 
     @classmethod
     def of(cls, uri: str) -> Address:
@@ -84,7 +91,17 @@ class Address:
             _name(own.get("slot", "skws"), "slot"),
             _name(own["publication"], "publication") if "publication" in own else None,
             _yes(own.get("snapshot", "yes")),
+            "slot" in own,
         )
+
+    def of_one_run(self) -> Address:
+        """With a slot for this process alone, unless the URI names one or a run is to go on from it.
+
+        Several runs may follow a database at the same time, and what a killed one leaves is told by its name.
+        """
+        if self.named or not self.snapshot:
+            return self
+        return replace(self, slot=f"{slots_of_this_host()}{os.getpid()}_{next(_RUNS)}")
 
     def failure(self, error: psycopg2.Error) -> SourceError:
         """The error for users, without passwords; NotYetError if it is transient."""
@@ -157,6 +174,25 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
         known = "invalid URI query parameter" in str(error)
         what = str(error).strip() if known and "password" not in str(error) else "cannot be understood"
         raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
+
+
+def slots_of_this_host() -> str:
+    """What the slots begin with that are made by runs on this machine that cannot be resumed."""
+    return f"skws_run_{crc32(gethostname().encode()):08x}_"
+
+
+def is_abandoned(slot: str) -> bool:
+    """True for a slot of a run on this machine that cannot be resumed and whose process is gone."""
+    process = slot.removeprefix(slots_of_this_host()).partition("_")[0]
+    if not slot.startswith(slots_of_this_host()) or not process.isdigit():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # it is another user's
+    return False
 
 
 def _name(text: str, what: str) -> str:

@@ -18,7 +18,7 @@ from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 from skws.data.batch import Chunk
 from skws.data.record import Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock
-from skws.sources.postgres.address import Address
+from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.locking import check_files, lock_tables
@@ -214,6 +214,12 @@ class Dropped:
     slot: bool
     readers: tuple[str, ...]
 
+    def told(self, address: Address) -> str:
+        """A line for the user."""
+        said = "dropped the slot" if self.slot else "there is no slot"
+        kept = f"; its publication stays: {', '.join(self.readers)} may read it" if self.readers else ""
+        return f"{said} {address.slot!r} in {address.shown}{kept}"
+
 
 @dataclass(frozen=True)
 class PostgresSource(Source):
@@ -233,6 +239,10 @@ class PostgresSource(Source):
 
     def open(self, schema: Schema) -> Feed:
         return PostgresFeed(self.address, schema, self.folder, self.clock)
+
+    def leave_nothing(self) -> str:
+        """With ``snapshot=no`` a run resumes from the slot itself, so the slot stays."""
+        return self.drop_slot().told(self.address) if self.address.snapshot else ""
 
     def drop_slot(self) -> Dropped:
         """Drops the slot, the snapshot, and the publication if skws made it and no other slot needs it.
@@ -254,6 +264,7 @@ def _begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spoo
     """
     with address.sql() as connected:
         _check_level(connected)
+        _drop_abandoned(connected, address)
         with connected.cursor() as cursor:
             state = slot_state(cursor, address.slot)
         if state is not None and not _half_made(state, spool):
@@ -270,6 +281,20 @@ def _begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spoo
             with suppress(SkwsError), address.sql() as left:
                 drop_publication(left, address)
             raise
+
+
+def _drop_abandoned(connected: connection, address: Address) -> None:
+    """Drop what killed runs on this machine have left behind: it would fill the server's disk."""
+    with connected.cursor() as cursor:
+        cursor.execute(
+            "SELECT slot_name::text FROM pg_replication_slots"
+            " WHERE database = current_database() AND NOT active AND starts_with(slot_name, %s)",
+            (slots_of_this_host(),),
+        )
+        left = [name for (name,) in cursor.fetchall() if is_abandoned(name)]
+    for name in left:
+        with suppress(SourceError):  # another run drops it, too
+            PostgresSource(replace(address, slot=name)).drop_slot()
 
 
 def _create(address: Address, schema: Schema, matched: MatchedTables, spool: Spool, time: int) -> Position:

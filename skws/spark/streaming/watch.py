@@ -188,7 +188,7 @@ class SparkWatch:
         if not self._begun(place, job.layout):
             return
         if self.request.checkpoint is None:
-            stack.callback(leave_nothing, self.request.source, self._log)
+            stack.callback(leave_nothing, self._source, self._log)
         if self._onlooker is not None:
             self._onlooker.load_tables(list(place.checkpoint.tables()))
         command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)

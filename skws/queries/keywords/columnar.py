@@ -160,6 +160,10 @@ class ColumnarEngine(MeshEngine):
         words.catch_up(self.live_tuples, most)
         return words.behind(self.live_tuples)
 
+    def know(self, slots: Ints) -> None:
+        """Learn words for searches of some live tuples alone: no other has any that is searched for."""
+        self._operator.searches.words.know(slots, self.live_tuples)
+
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """The most frequent words of live tuples that begin with a folded text. Raises TimeLimitError."""
         self.prepare_searches(_LEARNED)

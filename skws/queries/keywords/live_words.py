@@ -97,8 +97,15 @@ class LiveWords:
         while self.covered < end:
             check()
             until = min(end, self.covered + _PIECE)
-            self._learn(self.covered, until)
+            self._learn(np.arange(self.covered, until))
             self.covered = until
+
+    def know(self, slots: Ints, size: int) -> None:
+        """Learn some of the first ``size`` rows alone: no other has a word of what is searched."""
+        for first in range(0, len(slots), _PIECE):
+            check()
+            self._learn(slots[first : first + _PIECE])
+        self.covered = size
 
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; those with negative ones are gone."""
@@ -149,11 +156,9 @@ class LiveWords:
 
     def label(self, query: int, matcher: Matcher, size: int) -> Labelled | None:
         """The tuples with keywords of a query; None if it asks for more than words and phrases."""
-        alternatives = list(matcher.alternatives())
-        if any(not _known(each) for _, each in alternatives) or any(
-            map(matcher.named, range(self._relations))
-        ):
+        if not indexed(matcher):
             return None
+        alternatives = list(matcher.alternatives())
         labels = np.zeros(size, dtype=np.int64)
         found: dict[Place, list[tuple[int, _Standing]]] = {}
         for bit, alternative in alternatives:
@@ -166,10 +171,6 @@ class LiveWords:
         carrying = np.flatnonzero(labels)
         bitmaps = KeywordBitmaps(carrying, np.full(len(carrying), query, dtype=np.int64), labels[carrying])
         return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
-
-    @property
-    def _relations(self) -> int:
-        return len(self._schema.relations)
 
     def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
         """The tuples that satisfy a word or a phrase, by place."""
@@ -202,17 +203,17 @@ class LiveWords:
         there = np.array([contains(stems(text), phrase) for text in texts], dtype=bool)
         return slots.compress(there)
 
-    def _learn(self, first: int, until: int) -> None:
+    def _learn(self, new: Ints) -> None:
         slots: list[int] = []
         lengths: list[int] = []
         begun = len(self._slots)
-        for block, mine, at in self._known.rows.taken(slice(first, until)).by_block():
+        for block, mine, at in self._known.rows.taken(new).by_block():
             for column in self._schema.relations[block.relation].search_columns:
                 rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
                 values = block.values(column)
                 analyzer = self._analyzer(block.relation, column)
                 terms = self._terms.setdefault(analyzer, _Terms(analyzer))
-                for slot, place in zip((mine + first).tolist(), at.tolist(), strict=True):
+                for slot, place in zip(new[mine].tolist(), at.tolist(), strict=True):
                     value = values[place]
                     if value is None:
                         continue
@@ -266,6 +267,12 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
 
 def _numbers() -> array[int]:
     return array("q")
+
+
+def indexed(matcher: Matcher) -> bool:
+    """Whether a query asks for words and phrases alone, none of them in the name of a relation."""
+    named = any(map(matcher.named, range(len(matcher.schema.relations))))
+    return not named and all(_known(each) for _, each in matcher.alternatives())
 
 
 def _known(alternative: Alternative) -> bool:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skws.index.table import TableIndex
-from skws.keywords.highlight import occurrences
 from skws.keywords.match import EXCLUDED
+from skws.keywords.occurrences import OccurrenceCounts
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition
 from skws.ranking.rankings import Match, keyword_weight
@@ -46,7 +46,12 @@ class KeywordRows:
         self._counted: dict[tuple[int, int], tuple[_Counted, ...]] = {}
         self._containing: dict[tuple[int, int, int], int] = defaultdict(int)
         self._weights: dict[tuple[int, int], tuple[float, ...]] = {}
+        self._occurrences = OccurrenceCounts(plan.query.slots)
         self._find()
+
+    def labelled(self, relation: int) -> Collection[int]:
+        """The rows that contain words of the query."""
+        return self._labels[relation].keys()
 
     def usual(self, relation: int) -> int:
         """The bitmap of rows without words of the query: keywords in the relation's name."""
@@ -192,19 +197,18 @@ class KeywordRows:
         return zip(numbers, self._tables[relation].each(wanted), strict=True)
 
     def _count(self, relation: int, number: int, row: Row) -> None:
+        texts = {
+            column: str(row[column])
+            for column in self.plan.schema.relations[relation].search_columns
+            if row[column] is not None
+        }
+        counts = {column: self._occurrences.of(relation, column, text) for column, text in texts.items()}
         counted = []
         for slot in range(len(self.plan.keywords)):
             if self.usual(relation) >> slot & 1:
                 counted.append(_Counted(slot, None, 1, 0))
-            for column in self.plan.schema.relations[relation].search_columns:
-                count = self._occurrences(relation, column, row, slot)
-                if count:
+            for column, text in texts.items():
+                if count := counts[column][slot]:
                     self._containing[relation, column, slot] += 1
-                    counted.append(_Counted(slot, column, count, len(str(row[column]))))
+                    counted.append(_Counted(slot, column, count, len(text)))
         self._counted[relation, number] = tuple(counted)
-
-    def _occurrences(self, relation: int, column: int, row: Row, slot: int) -> int:
-        value = row[column]
-        if value is None:
-            return 0
-        return occurrences(self.plan.query.slots[slot], relation, column, str(value))

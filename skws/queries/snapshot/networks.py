@@ -117,10 +117,24 @@ class _Grown:
     rows: list[Held]
 
 
-class NetworkResults:
-    """The results of a query in tables, without those that ``bounds`` prunes."""
+class TooManyRowsError(Exception):
+    """More rows were joined than it takes to load all."""
 
-    def __init__(self, keyword_rows: KeywordRows, tables: Sequence[TableIndex], bounds: Bounds) -> None:
+
+class NetworkResults:
+    """The results of a query in tables, without those that ``bounds`` prunes.
+
+    ``most``: rows that may be joined.
+    """
+
+    def __init__(
+        self,
+        keyword_rows: KeywordRows,
+        tables: Sequence[TableIndex],
+        bounds: Bounds,
+        most: float,
+    ) -> None:
+        self._left = most
         self._keyword_rows = keyword_rows
         self._bounds = bounds
         self._schema = keyword_rows.plan.schema
@@ -130,7 +144,7 @@ class NetworkResults:
         self._probes = Probes(self._schema, tables)
 
     def of_size(self, size: int) -> Iterator[tuple[Tree, Held]]:
-        """Results of ``size`` tuples: networks, each with the rows of its nodes."""
+        """Results of ``size`` tuples: networks, each with the rows of its nodes. Raises TooManyRowsError."""
         generator = self._generator(size)
         extensions = cache(generator.extensions)
         waiting: list[tuple[float, int, _Grown]] = []
@@ -159,6 +173,9 @@ class NetworkResults:
                 if complete and len(new.relations) < size:
                     continue
                 found = self._extended(new, some, size)
+                self._left -= len(some) + len(found)
+                if self._left < 0:
+                    raise TooManyRowsError
                 if complete:
                     yield from ((new, held) for held in self._scored(new, found, size))
                 elif found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from math import inf
@@ -11,23 +11,31 @@ from math import inf
 import numpy as np
 from msgspec.structs import replace
 
+from skws.data.record import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import why_apart
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.live_words import indexed
 from skws.queries.snapshot.bounds import Bounds
 from skws.queries.snapshot.keyword_rows import KeywordRows
-from skws.queries.snapshot.networks import Held, NetworkResults
+from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
 from skws.results.assemble import Assembler
 from skws.results.model import Place, Result
 from skws.results.names import TupleNames
 from skws.results.score import Score
+from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws.spec.ranking import RankingChoice
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
+from skws_schema.model import sourced
 from skws_windows.window import FOREVER
 
 _WORDS = 200_000
+_LOADED = 1_000_000
+"""Rows that are loaded at most: half a gigabyte."""
+_WORTH = 1.0
 
 
 def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableIndex]) -> list[str]:
@@ -58,10 +66,13 @@ class SnapshotSearch:
     Networks are searched by size. A result is given once no larger result can
     be better (Hristidis, Gravano and Papakonstantinou, VLDB 2003, "Sparse"), and
     rows that cannot lead to one of the best are pruned before their last join
-    (``Bounds``).
+    (``Bounds``). Once that has joined as many rows as it takes to load all tables
+    into memory, the search goes on there, as one of live tuples (``worth``: so many
+    rows are joined at the cost of one that is loaded).
     """
 
-    def __init__(self, plan: Plan, tables: Sequence[TableIndex]) -> None:
+    def __init__(self, plan: Plan, tables: Sequence[TableIndex], worth: float = _WORTH) -> None:
+        self._per_row = worth
         self.effort = Effort()
         self._plan = plan
         choice = plan.ranking or RankingChoice()
@@ -69,7 +80,6 @@ class SnapshotSearch:
         self._tables = tables
         self._keyword_rows = KeywordRows(plan, tables)
         self._bounds = Bounds(plan, self._keyword_rows, self._ranking)
-        self._networks = NetworkResults(self._keyword_rows, tables, self._bounds)
         self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, per_position=None)
 
@@ -79,16 +89,50 @@ class SnapshotSearch:
 
     def results(self, most: int | None = None) -> Iterator[Result]:
         """The ``most`` best results, best first; of equal scores the smaller id first."""
+        rank = 0
+        try:
+            for result in self._joined(most, self._budget if most is not None else inf):
+                rank += 1
+                yield result
+        except TooManyRowsError:
+            yield from self._in_memory(most or 0)[rank:]
+
+    @property
+    def _budget(self) -> float:
+        """Rows that may be joined before all are loaded, if the live search is quick and there is room."""
+        rows = sum(map(len, self._tables))
+        small = rows <= _LOADED and self._plan.max_size <= DEFAULT_MAX_SIZE  # it joins all results
+        fits = small and not sourced(self._plan.schema) and indexed(self._plan.matcher)
+        return rows * self._per_row if fits else inf
+
+    def _in_memory(self, most: int) -> list[Result]:
+        """The best results as a search of live tuples finds them: the same ones."""
+        engine = ColumnarEngine(self._plan.schema, self._plan.window)
+        begun, carrying = 0, []
+        for relation, table in enumerate(self._tables):
+            numbers = table.every()
+            list(engine.load_tables(Record(relation, 0, row) for row in table.each(numbers)))
+            labelled = np.array(sorted(self._keyword_rows.labelled(relation)), dtype=np.int64)
+            carrying.append(np.searchsorted(numbers, labelled) + begun)
+            begun += len(numbers)
+        engine.know(np.concatenate(carrying))
+        found = engine.search(self._plan, most)
+        self.effort = Effort(found.size, found.found)
+        return [replace(each, tick=None, expires=None) for each in found.results]
+
+    def _joined(self, most: int | None, budget: float) -> Iterator[Result]:
+        """The results as ``results`` gives them. Raises TooManyRowsError."""
         waiting: list[tuple[float, float, str, Result]] = []
         rank = 0
         self._bounds.want(most)
+        networks = NetworkResults(self._keyword_rows, self._tables, self._bounds, budget)
         for size in range(1, self._plan.max_size + 1):
             self.effort.size = size
-            for tree, held in self._networks.of_size(size):
-                if held.bound < self._bounds.least or not self._networks.joined(tree, held):
+            for tree, held in networks.of_size(size):
+                if held.bound < self._bounds.least or not networks.joined(tree, held):
                     continue
                 self.effort.found += 1
-                judged = self._judged(tree, held)
+                judged = self._judged(tree, held, networks.fans(tree, held))
                 self._bounds.found(self._worth(judged[3]))
                 heappush(waiting, judged)
                 if most is not None and len(waiting) > 2 * most + 1024:
@@ -106,7 +150,9 @@ class SnapshotSearch:
         assert result.score is not None  # noqa: S101 - all have one
         return result.score.value
 
-    def _judged(self, tree: Tree, held: Held) -> tuple[float, float, str, Result]:
+    def _judged(
+        self, tree: Tree, held: Held, joins: Iterable[tuple[str, int]]
+    ) -> tuple[float, float, str, Result]:
         names = []
         matches: list[tuple[int, Match]] = []
         for node, number in enumerate(held.numbers):
@@ -120,7 +166,7 @@ class SnapshotSearch:
                     for each in self._keyword_rows.matches(relation, number, names[-1].id)
                 )
         ordered = sorted(matches, key=lambda pair: (pair[0], pair[1].tuple))
-        fans = tuple(JoinFan(*each) for each in sorted(self._networks.fans(tree, held)))
+        fans = tuple(JoinFan(*each) for each in sorted(joins))
         evidence = Evidence(tuple(match for _, match in ordered), len(held.numbers), (), fans, None)
         score = Score(self._ranking.parts(evidence), explained=self._explain)
         result = self._assembler.result("+", tree, names, None, FOREVER, snapshot=True)

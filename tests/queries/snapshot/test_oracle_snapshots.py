@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,7 +45,7 @@ def _longer(record: Record, length: int) -> Record:
     return record._replace(row=(f"{text}{' pad' * length}", *values))
 
 
-def in_store(plan: Plan, records: list[Record], most: int | None = None) -> list[Result]:
+def in_store(plan: Plan, records: list[Record], most: int | None = None, worth: float = inf) -> list[Result]:
     schema = plan.schema
 
     def rows(relation: Relation) -> Iterator[Row]:
@@ -54,7 +55,7 @@ def in_store(plan: Plan, records: list[Record], most: int | None = None) -> list
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, rows)
-        return list(SnapshotSearch(plan, all_relations(IndexFile(path), schema)).results(most))
+        return list(SnapshotSearch(plan, all_relations(IndexFile(path), schema), worth).results(most))
 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
@@ -70,10 +71,17 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     st.booleans(),
     st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]),
     st.integers(1, 8),
+    st.sampled_from([0, 0, 0.5, 2]),
 )
 @examples(80)
 def test_all_results_in_order_of_score(
-    rank: str, case: tuple[Schema, int, list[Record]], max_size: int, names: bool, more: str, most: int
+    rank: str,
+    case: tuple[Schema, int, list[Record]],
+    max_size: int,
+    names: bool,
+    more: str,
+    most: int,
+    worth: float,
 ) -> None:
     schema, words, records = case
     text = " ".join([*WORDS[:words], *(["r0"] if names else [])]) + more
@@ -86,14 +94,29 @@ def test_all_results_in_order_of_score(
     assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
     plainly = [replace(each, place=None) for each in found]
     assert plainly == [replace(each, tick=None, expires=None) for each in expected]
+    # From the index alone, or with all rows in memory from some time on.
     assert in_store(plan, records, most) == found[:most]
+    assert in_store(plan, records, most, worth) == found[:most]
 
 
 @pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
-@given(snapshots(), query_texts(3), st.integers(1, 4), st.booleans(), st.integers(1, 8))
+@given(
+    snapshots(),
+    query_texts(3),
+    st.integers(1, 4),
+    st.booleans(),
+    st.integers(1, 8),
+    st.sampled_from([0, 0, 0.5, 2]),
+)
 @examples(100)
 def test_all_that_queries_have(
-    rank: str, case: tuple[Schema, int, list[Record]], text: str, max_size: int, names: bool, most: int
+    rank: str,
+    case: tuple[Schema, int, list[Record]],
+    text: str,
+    max_size: int,
+    names: bool,
+    most: int,
+    worth: float,
 ) -> None:
     schema, _, records = case
     try:
@@ -105,7 +128,9 @@ def test_all_that_queries_have(
     found = in_store(plan, records)
     plainly = [replace(each, place=None) for each in found]
     assert plainly == [replace(each, tick=None, expires=None) for each in expected]
+    # From the index alone, or with all rows in memory from some time on.
     assert in_store(plan, records, most) == found[:most]
+    assert in_store(plan, records, most, worth) == found[:most]
 
 
 def test_search_stops_early() -> None:

@@ -16,9 +16,41 @@ from typing import NamedTuple, TypeAlias
 from skws_mesh.order import NodeOrder
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import DEPTH, Tree, neighbours
-from skws_schema.expanded_schema import expanded_nodes, subsets
 from skws_schema.graph import Edge, edges_from
 from skws_schema.model import Schema
+
+
+class ExpandedNode(NamedTuple):
+    """``R{K}``: the tuples of relation ``relation`` that contain exactly the keywords of the bitmap.
+
+    Ordered by relation, then by bitmap: the paper's *nid* (Section 3.2). The
+    node is free if the bitmap is 0.
+    """
+
+    relation: int
+    keywords: int
+
+
+def expanded_nodes(searchable: Sequence[int]) -> Iterator[ExpandedNode]:
+    """All nodes, ascending.
+
+    ``searchable[r]`` is the bitmap of the keywords that tuples of relation
+    ``r`` can contain; nodes outside it are empty in every stream and left out.
+    """
+    for relation, bitmap in enumerate(searchable):
+        for keywords in subsets(bitmap):
+            yield ExpandedNode(relation, keywords)
+
+
+def subsets(bitmap: int) -> Iterator[int]:
+    """All bitmaps contained in ``bitmap``, ascending, from 0 to itself."""
+    subset = 0
+    while True:
+        yield subset
+        if subset == bitmap:
+            return
+        subset = (subset - bitmap) & bitmap
+
 
 UNREACHABLE = 1 << 20
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic
 
-from skws_purging.eager import purge_upwards
-from skws_purging.policy import Op
+from skws_purging.policy import Op, purge_upwards
 from skws_purging.tuples import StreamTuple
 
 
@@ -43,7 +42,3 @@ class NegativeTuples(Generic[Op]):
         if expunged and not operator.out.entries:
             self._dries_up(operator)
         return expunged
-
-    def forget_relations(self, relations: Iterable[int]) -> None:
-        """Drop the tuples of relations that have been removed."""
-        self._ended = {ended for ended in self._ended if ended.relation not in relations}

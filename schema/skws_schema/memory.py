@@ -11,12 +11,38 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from mmap import mmap
+from time import monotonic
 from typing import Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
-from skws_schema.deadline import check_time
-from skws_schema.errors import MemoryBudgetError
+from skws_schema.errors import MemoryBudgetError, SkwsError
+
+_ends: Final[ContextVar[float | None]] = ContextVar("deadline", default=None)
+
+
+class TimeLimitError(SkwsError):
+    """Work was given up, since it takes longer than it may."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Work inside raises TimeLimitError once it has taken so long; an outer limit that ends sooner holds."""
+    end, outer = monotonic() + seconds, _ends.get()
+    token = _ends.set(end if outer is None else min(end, outer))
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+def check_time() -> None:
+    """Raises TimeLimitError if this thread has used up the time it has."""
+    end = _ends.get()
+    if end is not None and monotonic() > end:
+        raise TimeLimitError("it takes longer than the time limit")
+
 
 HELP: Final = (
     "What would help: fewer or rarer keywords, a smaller --max-size, a shorter window, --limit N, "

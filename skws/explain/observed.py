@@ -14,7 +14,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws_mesh.networks import Prefix, node_text, prefix_of
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.full import DemandDrivenMesh
+from skws_mesh.paper.meshes import DemandDrivenMesh
 from skws_mesh.paper.operator import JoinOperator, Producer, tree_gen
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import UsageError

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from skws_schema.deadline import TimeLimitError
+from skws_schema.memory import TimeLimitError
 
 
 class Turns:

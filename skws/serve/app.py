@@ -43,8 +43,8 @@ from skws.serve.saved import SavedSearch
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, completed, corrected
 from skws.spec.ranking import RankingChoice
-from skws_schema.deadline import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
+from skws_schema.memory import TimeLimitError
 from skws_schema.yaml.write import to_yaml
 from skws_windows.window import parse_duration
 

@@ -28,8 +28,8 @@ from skws.spec.job import Job
 from skws.spec.query import Query, ranking_options
 from skws.spec.ranking import RankingChoice
 from skws.spec.stream import Stream
-from skws_schema.deadline import within
 from skws_schema.errors import SkwsError, UsageError
+from skws_schema.memory import within
 from skws_schema.model import Schema
 
 _EVENTS: Final = "events"

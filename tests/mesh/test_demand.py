@@ -13,11 +13,10 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.demand import Demand, Event, State
-from skws_mesh.paper.full import DemandDrivenMesh
+from skws_mesh.paper.meshes import DemandDrivenMesh
 from skws_mesh.paper.operator import JoinOperator
-from skws_purging.lazy import LazyPurging
+from skws_purging.policy import LazyPurging
 from skws_purging.tuples import ALWAYS, Members, StreamTuple
-from skws_schema.evolution import SchemaChange
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import FOREVER, TimeWindow
 from tests.strategies import examples
@@ -167,22 +166,6 @@ def agree(mesh: DemandDrivenMesh) -> None:
         assert (join in join.left.awake.values()) == join.running
         assert not (join.running and join in policy.queue)
         assert join.running or not join.out.entries or join in policy.queue
-
-
-@given(arrivals(), st.sampled_from([3, 4]))
-@examples(30)
-def test_states_agree_after_changes_of_the_schema(stream: list[Arrival], size: int) -> None:
-    mesh, now, schema = star_mesh(size), 1, STAR
-    for number, (relation, keywords, value, gap) in enumerate(stream):
-        now += gap
-        mesh.purge(now)
-        if number % 8 == 7:
-            kept = STAR.joins if schema.evolution.removed_joins else STAR.joins[1:]
-            schema = SchemaChange.between(schema, Schema("star", STAR.relations, kept)).after
-            mesh.change_schema(CNGen(schema, 2, size), now)
-            agree(mesh)
-        mesh.insert(tuple_of(relation, keywords, now, value))
-        agree(mesh)
 
 
 class Recording(DemandDrivenMesh):

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from skws_mesh.cngen import CNGen
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
-from skws_mesh.paper.execution import Found, PaperMesh
+from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.operator import Buffer
-from skws_purging.lazy import LazyPurging
 from skws_purging.tuples import StreamTuple, end_of
-from skws_schema.evolution import SchemaChange
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import TimeWindow
 from tests.strategies import examples
@@ -130,47 +128,3 @@ def test_a_running_operator_is_cleaned_window_after_window() -> None:
         mesh.insert(tuple_of(now % 2, 1 - now % 2, start=now))
         assert all(m.end + 2 * LENGTH > now for members in partials(mesh) for m in members)
     assert partials(mesh)
-
-
-@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
-def test_what_a_change_removes_is_gone_altogether(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
-    mesh = mesh_of(kind, purge, demand)
-    for relation, keywords in ((0, 1), (1, 0), (2, 2), (0, 2), (2, 1)):
-        mesh.insert(tuple_of(relation, keywords, start=1))
-    change = SchemaChange.between(CHAIN, Schema("shorter", (B, C), (BC,)))
-    before = {join for source in mesh.sources.values() for join in source.above()}
-    changed = mesh.change_schema(CNGen(change.after, 2, 3), 2)
-    assert changed.retracted
-    assert mesh.live_tuples == 3
-    assert all(known.relation for known in mesh._present)
-    assert not any(tree.uses_any(*change.removed) for tree in mesh._networks)
-    kept = {join for source in mesh.sources.values() for join in source.above()}
-    assert all(not join.linked and not join.running for join in before - kept)
-    if isinstance(mesh._policy, LazyPurging):
-        assert set(mesh._policy.queue.drain()) <= kept
-    mesh.purge(1 + LENGTH)
-    assert {node[0] for node in mesh.sources} <= {1, 2}
-
-
-@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
-def test_what_goes_and_returns_is_retracted_and_found_once(
-    kind: MeshKind, purge: PurgeKind, demand: bool
-) -> None:
-    mesh = mesh_of(kind, purge, demand)
-    came = [(0, 1), (1, 0), (2, 2), (1, 2), (0, 3)]
-    found = [result for node in came for result in mesh.insert(tuple_of(*node, start=1))]
-    over_ab = [result for result in found if result[0].uses_any(frozenset(), frozenset([0]))]
-    # a{x} - b{y}, and a{x} - b{} - c{y}: networks of different heights.
-    assert {len(members) for _, members in over_ab} == {2, 3}
-    operators = mesh.operators
-    change = SchemaChange.between(CHAIN, Schema("apart", CHAIN.relations, (BC,)))
-    changed = mesh.change_schema(CNGen(change.after, 2, 3), 2)
-    assert (_told(changed.retracted), changed.found) == (_told(over_ab), [])
-    change = SchemaChange.between(change.after, CHAIN)
-    changed = mesh.change_schema(CNGen(change.after, 2, 3), 3)
-    assert (changed.retracted, _told(changed.found)) == ([], _told(over_ab))
-    assert mesh.operators == operators
-
-
-def _told(results: list[Found]) -> list[tuple[str, list[int]]]:
-    return sorted((str(network), sorted(map(id, members))) for network, members in results)

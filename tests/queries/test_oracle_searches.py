@@ -12,8 +12,8 @@ from skws.queries.session import Session
 from skws.results.model import LiveResult, Result
 from skws.spec.query import RANK, Query
 from skws.spec.stream import Stream
-from skws_schema.deadline import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
+from skws_schema.memory import TimeLimitError, within
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
 from tests.strategies import seeds

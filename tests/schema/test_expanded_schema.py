@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.expanded_schema import ExpandedNode, expanded_nodes, subsets
+from skws_mesh.cngen import ExpandedNode, expanded_nodes, subsets
 
 
 @given(st.integers(0, 1 << 10))

@@ -9,12 +9,9 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.full import DemandDrivenMesh, Forest, FullMesh
+from skws_mesh.paper.meshes import DemandDrivenMesh, Forest, FullMesh, PartialMesh
 from skws_mesh.paper.operator import Producer
-from skws_mesh.paper.partial import PartialMesh
-from skws_purging.eager import EagerPurging
-from skws_purging.lazy import LazyPurging
-from skws_purging.policy import PurgePolicy
+from skws_purging.policy import EagerPurging, LazyPurging, PurgePolicy
 from skws_schema.errors import UsageError
 from skws_windows.window import Window
 

@@ -7,29 +7,20 @@ operator that wakes up finds what it has missed, whatever the tuples' starts.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, compatibility, tree_gen
-from skws_mesh.paper.removal import Removal
 from skws_mesh.tree import Tree
-from skws_purging.expiry import ExpiryQueue
+from skws_purging.lifespans import ExpiryQueue
 from skws_purging.negative_tuples import NegativeTuples
 from skws_purging.policy import PurgePolicy
 from skws_purging.tuples import ALWAYS, Members, StreamTuple, end_of
-from skws_schema.evolution import SchemaChange
 from skws_schema.graph import edges
 from skws_windows.window import FOREVER, Window
 
 Found: TypeAlias = tuple[Tree, Members]
 """A result: its candidate network, and its tuples in the order of the network's nodes."""
-
-
-class Changed(NamedTuple):
-    """Results that a change of the schema retracts, and those that it adds, among tuples alive then."""
-
-    retracted: list[Found]
-    found: list[Found]
 
 
 class PaperMesh:
@@ -51,7 +42,11 @@ class PaperMesh:
         self._found: list[Found] = []
         self._arrivals = 0
         self._horizon = self._now = ALWAYS
-        self._use(generator)
+        self.generator = generator
+        self._compatible = compatibility(generator.sequence)
+        self._edges = edges(generator.schema)
+        self._roots = frozenset(generator.roots)
+        policy.use(tables=any(relation.table for relation in generator.schema.relations))
         self._grow()
 
     @property
@@ -131,38 +126,10 @@ class PaperMesh:
         if not self._present:
             self._policy.nothing_lives()
 
-    def change_schema(self, generator: CNGen, tick: int) -> Changed:
-        """Go on with the candidate networks of a changed schema (Section 4.4).
-
-        The schema keeps the positions of the former one (``skws_schema.evolution``).
-        Operators over what is gone are removed, then those over what is new are
-        added, with what is in the buffers below them; all others stay. Results
-        over a new join among the tuples alive at ``tick`` are found: the join is
-        the last to arrive.
-        """
-        change = SchemaChange(self.generator.schema, generator.schema)
-        removal = Removal(change, self._compatible)
-        retracted = [
-            (self._network(operator), members)
-            for operator, members in removal.results(self.sources.values())
-            if end_of(members) > tick
-        ]
-        for join in removal.joins(self.sources.values()):
-            self._destroy_from(join)
-        self._forget_relations(change)
-        self._use(generator)
-        for join in (join for source in self.sources.values() for join in source.above()):
-            if join.out.entries:
-                self._policy.produces(join, self._due())
-        self._found = []
-        self._grow()
-        return Changed(retracted, [result for result in self._found if end_of(result[1]) > tick])
-
     # Differences between the meshes
 
     def _grow(self) -> None:
-        """Make the operators that are missing."""
-        raise NotImplementedError
+        """Make the operators that are there before the first tuple."""
 
     def _source_fills(self, source: Source) -> None:
         """A source is about to get its first tuple."""
@@ -257,21 +224,7 @@ class PaperMesh:
         if was_present and not source.out.entries:
             self._source_empties(source)
 
-    def _forget_relations(self, change: SchemaChange) -> None:
-        gone = change.removed_relations
-        self.sources = {node: source for node, source in self.sources.items() if node[0] not in gone}
-        self._present = {known for known in self._present if known.relation not in gone}
-        self._negative.forget_relations(gone)
-        self._networks = {t: t for t in self._networks if not t.uses_any(*change.removed)}
-
     # Operators
-
-    def _use(self, generator: CNGen) -> None:
-        self.generator = generator
-        self._compatible = compatibility(generator.sequence)
-        self._edges = edges(generator.schema)
-        self._roots = frozenset(generator.roots)
-        self._policy.use(tables=any(relation.table for relation in generator.schema.relations))
 
     def _source(self, relation: int, keywords: int) -> Source:
         known = self.sources.get((relation, keywords))
@@ -295,15 +248,6 @@ class PaperMesh:
         self._retire(join)
         self._policy.forgets(join)
         join.unlink()
-
-    def _destroy_from(self, join: JoinOperator) -> None:
-        """Take out a join, and below it those that are left without parents (the paper's list l_rem)."""
-        if not join.linked:
-            return
-        self._destroy(join)
-        below = join.left
-        if isinstance(below, JoinOperator) and not below.parents:
-            self._destroy_from(below)
 
     def _network(self, operator: Producer) -> Tree:
         """The candidate network of a complete operator: one object, even if the operator is made again."""

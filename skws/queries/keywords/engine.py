@@ -24,9 +24,8 @@ from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh
 from skws_purging.lifespans import Lifespans, static_tuples
 from skws_purging.tuples import ALWAYS, Members, StreamTuple
-from skws_schema.evolution import SchemaChange
 from skws_schema.memory import Held, check, memory_checked, register
-from skws_schema.model import Row, Schema
+from skws_schema.model import Row
 from skws_schema.plural import counted
 from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
 
@@ -56,8 +55,6 @@ class Engine:
         self._position = 0
         self._arrival = count()
         self._now = ALWAYS
-        # The positions of the relations of records in the schema; None until it changes.
-        self._positions: tuple[int, ...] | None = None
         register(self)
 
     def held(self) -> Held:
@@ -73,7 +70,7 @@ class Engine:
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, before the stream; gives the results of static tuples alone."""
         found: list[Found] = []
-        rows = ((self._place(r.relation), r.row) for r in with_sources(self.plan.schema, records))
+        rows = ((r.relation, r.row) for r in with_sources(self.plan.schema, records))
         for static in static_tuples(self.plan.schema, rows):
             self.counts.static += 1
             found += self._insert(static)
@@ -104,28 +101,6 @@ class Engine:
         self.mesh.purge(horizon)
         self._lifespans.forget(horizon)
 
-    def change_schema(self, schema: Schema, time: int) -> list[Result]:
-        """Go on with another schema from event time ``time``; records then refer to its relations.
-
-        Gives the retractions of live results over removed relations and joins,
-        then the results of new joins among live tuples. The tuples of removed
-        relations are dropped. ``load_tables`` gives the results of new tables.
-        Raises QueryError, and changes nothing, if the query cannot be read over
-        the new schema.
-        """
-        change = SchemaChange.between(self.plan.schema, schema)
-        plan = self.plan.over(change.after)
-        tick = before_arrival(self._position) if self.plan.by_count else time
-        self.expire(tick)
-        changed = self.mesh.change_schema(plan.generator(), tick)
-        results = list(self._retracted([(found, time) for found in changed.retracted]))
-        self.plan = plan
-        self._positions = change.positions
-        self._assembler = Assembler(plan.query, plan.schema)
-        self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
-        self._lifespans.change_schema(change.after)
-        return results + list(self._completed(changed.found))
-
     def _tick(self, record: Record) -> int:
         """The tick of the next record under a count window."""
         return before_arrival(self._position) if record.delete else at_arrival(self._position)
@@ -155,10 +130,7 @@ class Engine:
                 self.counts.deletions += 1
             else:
                 self.counts.tuples += 1
-            yield self._place(relation), row, delete, time, next(self._arrival)
-
-    def _place(self, relation: int) -> int:
-        return relation if self._positions is None else self._positions[relation]
+            yield relation, row, delete, time, next(self._arrival)
 
     def _insert(self, new: StreamTuple) -> list[Found]:
         new.keywords = self.plan.matcher.bitmap(new.relation, new.row)

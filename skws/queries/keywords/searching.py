@@ -30,8 +30,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
-from skws_schema.deadline import TimeLimitError
-from skws_schema.memory import check
+from skws_schema.memory import TimeLimitError, check
 from skws_schema.model import Schema
 from skws_windows.window import Window
 

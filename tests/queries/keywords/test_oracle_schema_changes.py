@@ -15,18 +15,17 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine, paper_mesh
 from skws.results.model import Result
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Network, Oracle, Shape, instants
-from tests.paper_modes import EVERY, MODES, SIZES, by_delta, every_engine, ops
+from tests.paper_modes import SIZES, by_delta, ops
 from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
 Phase = tuple[Schema, list[Record]]
-Make = Callable[[Plan], Engine | ColumnarEngine]
+Make = Callable[[Plan], ColumnarEngine]
 
 
 class ChangingOracle(Oracle):
@@ -112,7 +111,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 @examples(30)
 def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
     words, ((first, _), *_) = case
-    running = every_engine(first, words, window)
+    running = both(first, words, window)
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     length = window.length if isinstance(window, TimeWindow) else float("inf")
     time = 0
@@ -120,15 +119,15 @@ def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
         if number:
             time += 1
             expected = oracle.change(time, schema, words)
-            for engine, mode in zip(running, EVERY, strict=True):
+            for mode, engine in running.items():
                 results = engine.change_schema(schema, time)
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
         for time, records in instants(stream):
             expected = oracle.instant(time, records, length)
-            for engine, mode in zip(running, EVERY, strict=True):
+            for mode, engine in running.items():
                 results = list(engine.process(records))
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
-    for engine in running:
+    for engine in running.values():
         engine.expire(10**6)
         assert engine.idle or length == float("inf")
 
@@ -137,17 +136,17 @@ def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
 @examples(20)
 def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
     words, ((first, _), *_) = case
-    running = every_engine(first, words, CountWindow(size))
+    running = both(first, words, CountWindow(size))
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     for number, (schema, stream) in enumerate(case[1]):
         if number:
             expected = oracle.change(oracle.position - 1, schema, words)
-            for engine, mode in zip(running, EVERY, strict=True):
+            for mode, engine in running.items():
                 results = engine.change_schema(schema, 10**6)
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
         for record in stream:
             expected = oracle.record(record, size)
-            for engine, mode in zip(running, EVERY, strict=True):
+            for mode, engine in running.items():
                 results = list(engine.process([record]))
                 assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
 
@@ -158,7 +157,7 @@ def test_a_result_is_not_told_twice_unless_it_was_retracted(
     case: tuple[int, list[Phase]], window: Window
 ) -> None:
     words, ((first, _), *_) = case
-    for engine in every_engine(first, words, window):
+    for engine in both(first, words, window).values():
         alive: set[str] = set()
         last = 0
         for number, (schema, stream) in enumerate(case[1]):
@@ -180,14 +179,14 @@ def test_late_records_between_changes(
     streams = [
         [r._replace(time=100 * n + 2 * i) for i, r in enumerate(s)] for n, (_, s) in enumerate(case[1])
     ]
-    in_order = every_engine(first, words, window)[0]
+    in_order = both(first, words, window)["columnar"]
     spans = net(run(in_order, case[1], streams))
     shuffled = [data.draw(st.permutations(stream)) for stream in streams]
-    for engine, mode in zip(every_engine(first, words, window, lateness=10**6), EVERY, strict=True):
+    for mode, engine in both(first, words, window, lateness=10**6).items():
         assert (mode, net(run(engine, case[1], shuffled))) == (mode, spans)
 
 
-def run(engine: Engine | ColumnarEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
+def run(engine: ColumnarEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
     told: list[Result] = []
     for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):
         told += engine.change_schema(schema, 100 * number) if number else []
@@ -201,6 +200,12 @@ def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
     return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}
 
 
+def both(schema: Schema, words: int, window: Window, lateness: int = 0) -> dict[str, ColumnarEngine]:
+    """The engines that outlive a change: the default one, and delta joins."""
+    plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
+    return {"columnar": ColumnarEngine.of(plan), "delta": by_delta(plan)}
+
+
 def matcher(schema: Schema, words: int) -> Matcher:
     return Matcher(parse_query(" ".join(WORDS[:words]), schema), schema)
 
@@ -210,34 +215,7 @@ A, B, C = (Relation(name, TEXT, search=("t",)) for name in "abc")
 AB, BC = Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("x", "x"),))
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_old_operators_and_their_partial_results_stay(mode: tuple[str, str, bool]) -> None:
-    mesh, purge, demand = mode
-    two, three = Schema("s", (A, B), (AB,)), Schema("s", (A, B, C), (AB, BC))
-    query = parse_query("alpha beta", two)
-    engine = Engine(Plan(two, query, TimeWindow(100), mesh=mesh, purge=purge, demand=demand))
-    assert not list(engine.process([Record(0, 1, ("alpha", 7)), Record(1, 2, ("pad", 7))]))
-    assert not engine.change_schema(three, 3)
-    (result,) = engine.process([Record(2, 4, ("beta", 7))])
-    assert [t.relation for t in result.tuples] == ["a", "b", "c"]
-
-
-def test_operators_of_the_full_mesh_are_the_same_after_a_change() -> None:
-    # A key on both sides of ab: a{alpha} - b{} leads nowhere before there is c, and must go with it.
-    a, b = replace(A, key=("x",)), replace(B, key=("x",))
-    two, three = Schema("s", (a, b), (AB,)), Schema("s", (C, b, a), (BC, AB))
-    engine = Engine(Plan(two, parse_query("alpha beta", two), TimeWindow(100), mesh="full"))
-    sources = engine.mesh.sources
-    before = {id(join) for source in sources.values() for join in source.above()}
-    engine.change_schema(three, 1)
-    after = {id(join) for source in sources.values() for join in source.above()}
-    assert before < after
-    assert engine.mesh.operators == paper_mesh(replace(engine.plan, schema=three)).operators
-    engine.change_schema(two, 2)
-    assert {id(join) for source in sources.values() for join in source.above()} == before
-
-
-@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of, by_delta])
+@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta])
 def test_records_refer_to_the_schema_in_force(make: Make) -> None:
     three, two = Schema("s", (A, B, C), (AB, BC)), Schema("s", (C, B), (BC,))
     engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
@@ -247,7 +225,7 @@ def test_records_refer_to_the_schema_in_force(make: Make) -> None:
     assert [t.relation for t in result.tuples] == ["b", "c"]
 
 
-@pytest.mark.parametrize("make", [Engine, ColumnarEngine.of, by_delta])
+@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta])
 def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
     two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
     engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))

@@ -1,18 +1,11 @@
-"""The full mesh and the forest: all operators are made beforehand (S-KWS paper, Sections 3.3 and 4.1).
-
-With demand, the joins of a full mesh sleep while they cannot contribute to a
-result.
-"""
+"""The paper's meshes: forest, full mesh and partial mesh (S-KWS paper, Sections 3.3, 4.1 and 4.2)."""
 
 from __future__ import annotations
 
-from skws_mesh.cngen import CNGen
 from skws_mesh.paper.demand import HALTS, WAKES, Event
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source
+from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, tree_gen
 from skws_mesh.tree import Tree
-from skws_purging.policy import PurgePolicy
-from skws_windows.window import Window
 
 
 class FullMesh(PaperMesh):
@@ -32,7 +25,7 @@ class FullMesh(PaperMesh):
 
 
 class DemandDrivenMesh(FullMesh):
-    """The full mesh with demand-driven operator execution (Section 4.1)."""
+    """The full mesh, whose joins sleep while they cannot contribute to a result (Section 4.1)."""
 
     def _source_fills(self, source: Source) -> None:
         for join in tuple(source.fed):
@@ -82,14 +75,40 @@ class Forest(FullMesh):
     Trees share the sources, but no join and no join's output.
     """
 
-    def __init__(self, generator: CNGen, window: Window, policy: PurgePolicy[Producer]) -> None:
-        self._planted: set[Tree] = set()
-        self._next = 0
-        super().__init__(generator, window, policy)
-
     def _grow(self) -> None:
-        wanted = set(self.generator.networks())
-        for tree in wanted - self._planted:
-            self._weave(tree, self._next)
-            self._next += 1
-        self._planted = wanted
+        for number, tree in enumerate(self.generator.networks()):
+            self._weave(tree, number)
+
+
+class PartialMesh(PaperMesh):
+    """A mesh that grows and shrinks with its tuples (Section 4.2).
+
+    Operators exist while they have left input. An operator makes its parents before its first output, by TreeGen and one step of CNGen, and destroys
+    them, with all above, when it has lost its last output. So there are also operators from which no network
+    can be reached.
+    """
+
+    def _source_fills(self, source: Source) -> None:
+        if (source.relation, source.keywords) in self._roots:
+            self._make_parents(source)
+
+    def _source_empties(self, source: Source) -> None:
+        self._destroy_parents(source)
+
+    def _output_begins(self, operator: JoinOperator) -> None:
+        self._make_parents(operator)
+
+    def _output_dries_up(self, operator: Producer) -> None:
+        self._destroy_parents(operator)
+
+    def _make_parents(self, operator: Producer) -> None:
+        if operator.complete:
+            return
+        for tree, complete in self.generator.extensions(tree_gen(operator, self.generator)):
+            slot = Slot(tree.parents[-1], tree.edges[-1], tree.keywords[-1])
+            if slot not in operator.parents:
+                self._join(operator, slot, complete)
+
+    def _destroy_parents(self, operator: Producer) -> None:
+        for parent in tuple(operator.parents.values()):
+            self._destroy(parent)

@@ -21,7 +21,7 @@ import orjson
 from bench.load import Load
 from bench.processes import peak
 from skws.data.batch import RecordBatch, together
-from skws.data.compressed import expanded
+from skws.data.packing import expanded
 from skws.formats import Replay
 from skws.formats.jsonl_columns import ChunkReader
 from skws.jobs.control import Command

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from textual.events import Key
 from textual.message import Message
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from skws.replay_search import Search
 from skws.results.model import Result
 from skws.spec.enums import EngineName

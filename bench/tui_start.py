@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from skws.cli.demo import PAPER_QUERY, movie_files
 from skws.formats.files import KEPT_SCHEMA
-from skws.movie_stream import PAPER_QUERY, movie_files
 
 _SIZE: Final = (36, 120)
 _MOST: Final = 180.0

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from docs.stepped_run import SteppedRun
-from skws.movie_stream import PAPER_QUERY, movie_files
+from skws.cli.demo import PAPER_QUERY, movie_files
 from skws.results.model import Result
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp

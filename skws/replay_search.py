@@ -17,7 +17,7 @@ from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
-from skws.keywords.frequencies import ordered_by_first
+from skws.keywords.keyword_matching import ordered_by_first
 from skws.keywords.plan import Plan
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts, matches

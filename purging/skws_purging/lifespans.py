@@ -4,6 +4,11 @@ One step takes the records of one instant together, since tuples with equal
 time are simultaneous: a tuple deleted or replaced in the instant of its
 insertion never lives. Steps may arrive out of order.
 
+Tuples with equal keys replace each other; equal rows without a key, or with a
+NULL in it, queue up, and a deletion ends the oldest live one. Each such group
+keeps its marks (insertions and deletions) in order of event time; lifespans
+follow from the marks alone, whatever the order of arrival.
+
 Lifespans of the last window can be rebuilt from the records of the last two,
 except in queues of equal rows: which of them a deletion ends depends on earlier
 deletions without end. The live rows of a queue are the latest ones inserted. So

@@ -1,4 +1,4 @@
-"""The memory budget of this process: it ends with a message before the system kills it without one.
+"""The memory budget of this process, which ends with a message before the system kills it, and time limits.
 
 A process has one budget. Code that makes many objects calls ``check`` between
 pieces, which costs some microseconds. The budget counts the pages of this

@@ -15,8 +15,8 @@ from skws.cli.data import engine_of, live_data, with_schema
 from skws.cli.live import FollowedFile, run_watch
 from skws.cli.terminal import tell
 from skws.jobs.alerts import read_alerts
+from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
-from skws.jobs.slots import drop
 from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineChoice, EvaluatorName, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, TOP, Query, ranking_options, top_options
@@ -113,7 +113,7 @@ def watch(
     data = live_data(query or [], source, replay)
     given |= {"source": data.address, "replay": data.replay}
     if drop_slot:
-        tell(drop(data.address, None if checkpoint is None else checkpoint / "source"))
+        tell(drop_slot_of(data.address, None if checkpoint is None else checkpoint / "source"))
         return
     best = read.top_choice(top, group=group, append_only=append_only)
     ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)

@@ -11,8 +11,7 @@ from skws.explain.branch import Branch
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.queries.keys import key_partitioning, why_not_by_key
-from skws.queries.keywords.bounded_networks import network_verdict
-from skws.queries.keywords.memory_guard import memory_in_words, memory_of, repairs
+from skws.queries.keywords.memory_guard import memory_in_words, memory_of, network_verdict, repairs
 from skws.queries.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
 from skws_bounds.repairs import WINDOW

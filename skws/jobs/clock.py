@@ -1,18 +1,20 @@
-"""The time of a job: a clock that stops with it, the pace of a replay, rests between polls, and signals."""
+"""The time of a job: a clock that stops with it, the pace of a replay, rests, signals, turns of threads."""
 
 from __future__ import annotations
 
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, current_thread, main_thread
+from threading import Event, Lock, current_thread, main_thread
 from types import FrameType
 from typing import Final
 
 from skws.sources.feed import Clock
 from skws.spec.job import Job
 from skws_schema.errors import UsageError
+from skws_schema.memory import TimeLimitError
 
 
 class StoppableClock:
@@ -147,3 +149,51 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+class Turns:
+    """A lock that is given in the order in which it was asked for: one thread at a time is inside ``turn``.
+
+    A job that always has work would take a plain lock again before another thread wakes up.
+    """
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._taken = False
+        self._waiting: deque[Lock] = deque()  # each locked until its thread has the turn
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for their turn."""
+        return len(self._waiting)
+
+    @contextmanager
+    def turn(self, seconds: float | None = None) -> Iterator[None]:
+        """Wait for the turn, at most so long. Raises TimeLimitError."""
+        self._take(-1 if seconds is None else max(0.0, seconds))
+        try:
+            yield
+        finally:
+            self._give()
+
+    def _take(self, seconds: float) -> None:
+        mine = Lock()
+        with self._guard:
+            if not self._taken:
+                self._taken = True
+                return
+            mine.acquire()
+            self._waiting.append(mine)
+        if mine.acquire(timeout=seconds):
+            return
+        with self._guard:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                raise TimeLimitError("the job is busy: no answer within the time limit")
+
+    def _give(self) -> None:
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False

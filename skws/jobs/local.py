@@ -14,7 +14,7 @@ from skws.data.record import Item, Record
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.clock import Rest, at_rate, ending_on_signals, paced
+from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BatchSizer, Input, Intake
@@ -23,7 +23,6 @@ from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
-from skws.jobs.turns import Turns
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
 from skws.memory import warn_by
 from skws.queries.keywords.collector import expect_long_lived_objects

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.alphabet import UNSPACED, fold
-from skws.keywords.analysis import Token, tokens
-from skws.keywords.languages import MEMORABLE
+from skws.keywords.analysis import MEMORABLE, Token, tokens
 from skws.keywords.likeness import WILD, literals
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard
 from skws.keywords.syntax import fault

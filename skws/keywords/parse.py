@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from skws.keywords import syntax
 from skws.keywords.alphabet import APOSTROPHES
 from skws.keywords.analysis import tokens
-from skws.keywords.comparison import compare, in_range
+from skws.keywords.conditions import compare, in_range
 from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
 from skws.keywords.scope import Compared, compared, left_out, resolve

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.texts import Column, Places, Texts
-from skws.keywords.analysis import analyse, chunks, stems
-from skws.keywords.languages import MEMORABLE
+from skws.keywords.analysis import MEMORABLE, analyse, chunks, stems
 from skws.keywords.prefilter import ASCII_JOINERS, condition, hopeless, substrings
 from skws.keywords.query import Alternative, Condition, Phrase
 from skws.keywords.words import WordPredicates

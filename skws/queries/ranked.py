@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from skws.data.record import Record
-from skws.keywords.frequencies import ordered_by_sample
+from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked, top_of

@@ -25,8 +25,7 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from skws.data.batch import RecordBatch
-from skws.data.compressed import compressed, expanded
-from skws.data.packing import packed, unpacked
+from skws.data.packing import compressed, expanded, packed, unpacked
 from skws.formats.files import Split
 from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
 from skws.memory import MemoryShare

@@ -12,9 +12,8 @@ from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine
-from skws.queries.keywords.bounded_networks import network_verdict
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.memory_guard import memory_of, refuse_unbounded, repairs
+from skws.queries.keywords.memory_guard import memory_of, network_verdict, refuse_unbounded, repairs
 from skws.results.model import Result
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import BadRecordsError, UsageError

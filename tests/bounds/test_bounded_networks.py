@@ -8,7 +8,7 @@ from skws.explain.branch import to_text
 from skws.explain.explanation import explain
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.bounded_networks import network_query, network_verdict
+from skws.queries.keywords.memory_guard import network_query, network_verdict
 from skws_bounds.modified import conjunctions, modified
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from skws.movie_stream import DEMO_QUERIES, write_demo
+from skws.cli.demo import DEMO_QUERIES, write_demo
 from tests.commands import Skws
 
 _LAST_DAY = datetime(2023, 10, 20, tzinfo=UTC).timestamp()

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from docs.record_demo import COLUMNS, MOST_BYTES, PICTURE, Output, frames, picture, write_cast
-from skws.movie_stream import DEMO_QUERIES
+from skws.cli.demo import DEMO_QUERIES
 
 _SVG = "{http://www.w3.org/2000/svg}"
 OUTPUTS = [

@@ -22,7 +22,7 @@ import skws.index.cache
 import skws.index.indexed_tables
 import skws.index.reach
 from skws.data.record import Record
-from skws.index.make import as_batches
+from skws.index.cache import as_batches
 from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

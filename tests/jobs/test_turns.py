@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from skws.jobs.turns import Turns
+from skws.jobs.clock import Turns
 from skws_schema.memory import TimeLimitError
 from tests.waiting import until
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
+from skws.index.cache import make_parts
 from skws.index.file import IndexFile, packed
-from skws.index.make import make_parts
 from skws.index.table import all_relations
+from skws.keywords.analysis import stem, stop_words
 from skws.keywords.highlight import highlight
 from skws.keywords.joint import JointMatcher
-from skws.keywords.languages import stem, stop_words
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError

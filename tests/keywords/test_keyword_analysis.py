@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords.alphabet import PIECE, fold
-from skws.keywords.analysis import analyse, stems, terms, tokens
-from skws.keywords.languages import MEMORABLE
+from skws.keywords.analysis import MEMORABLE, analyse, stems, terms, tokens
 from tests.keywords.texts_and_queries import texts
 
 

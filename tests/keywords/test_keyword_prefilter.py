@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.alphabet import PIECE, UNSPACED, fold
-from skws.keywords.languages import stem
+from skws.keywords.analysis import stem
 from skws.keywords.prefilter import _FOREIGN, _unstemmed, condition, hopeless
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from tests.strategies import examples

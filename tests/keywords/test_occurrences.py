@@ -12,9 +12,9 @@ from skws.data.batch import batched
 from skws.data.record import Record
 from skws.keywords.highlight import occurrences
 from skws.keywords.match import Matcher
-from skws.keywords.occurrences import OccurrenceCounts
 from skws.keywords.parse import parse_query
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.ranking.corpus import OccurrenceCounts
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Schema
 from skws_windows.window import Unbounded

@@ -9,7 +9,7 @@ from skws_patterns.automata.predicates import Compared, Equality, Unary
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.budget import OverBudgetError
 from skws_schema.comparison import Op
 from tests.oracles import run_trees

@@ -20,8 +20,7 @@ from skws_patterns.evaluation.runs import column_plan
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Pattern, parse_pattern
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import ConjunctiveQuery
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import ConjunctiveQuery, parse_conjunctive_query
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from skws_patterns.drawing import AutomatonDrawing
+from skws.queries.patterns.explain import AutomatonDrawing
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import parse_conjunctive_query
 from tests.patterns.paper_examples import Q0, SCHEMA
 from tests.patterns.test_pattern_language import FULL, automaton
 from tests.patterns.test_pattern_language import SCHEMA as BANK

@@ -20,7 +20,7 @@ from skws_patterns.automata.predicates import Equality, Unary
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.heap import Node, count, insert, valuations
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import by_label

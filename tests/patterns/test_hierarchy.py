@@ -11,9 +11,9 @@ from skws_patterns.queries.hcq import (
     is_acyclic,
     is_full,
     is_hierarchical,
+    parse_conjunctive_query,
     refuse_unless_hierarchical,
 )
-from skws_patterns.queries.parse import parse_conjunctive_query
 from skws_patterns.queries.qtree import FRESH, Inner, compact, drawing, qtree
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

@@ -12,8 +12,7 @@ from skws_patterns.automata.pcea import PCEA
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.heap import Valuation
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import ConjunctiveQuery, is_hierarchical
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import ConjunctiveQuery, is_hierarchical, parse_conjunctive_query
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import accepting_runs, by_label

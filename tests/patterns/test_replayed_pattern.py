@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.evaluator import OrderedBatch
-from skws.queries.patterns import replayed as replays
-from skws.queries.patterns.replayed import ReplayedPattern
+from skws.queries.patterns import kind as replays
+from skws.queries.patterns.kind import ReplayedPattern
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
 from skws_patterns.evaluation import columnar as by_columns

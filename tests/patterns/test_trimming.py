@@ -8,9 +8,9 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws.queries.patterns.explain import AutomatonDrawing
 from skws_patterns.automata.pcea import PCEA, Source, State, Transition
 from skws_patterns.automata.predicates import Equality, Unary
-from skws_patterns.drawing import AutomatonDrawing
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.runs import column_plan
 from skws_schema.model import Row

@@ -13,8 +13,7 @@ from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import is_hierarchical
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import is_hierarchical, parse_conjunctive_query
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from tests.docs.blocks import blocks, files
 from tests.jobs.watching import append, customer, order
 from tests.places import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList, Static
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from skws_tui.app import SkwsApp
 from skws_tui.keys import ACTIONS
 from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen

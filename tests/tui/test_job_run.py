@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from skws.spec.enums import EngineName
 from skws_tui.entry import new_job
 from skws_tui.services.events import EventQueue

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from docs.stepped_run import SteppedRun
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError

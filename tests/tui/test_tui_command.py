@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from tests.commands import Skws
 
 SCHEMA = str(movie_files()[0])

@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from skws.cli.demo import movie_files
 from skws.hosts import LOOPBACK, asks_for, host_name
-from skws.movie_stream import movie_files
 from tests.browser import ESCAPES
 from tests.tui.ui import SPEED, free_port, scenario
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from tests.spark.streaming.test_killed_streaming import MARK, processes_of
 from tests.tui.ui import SPEED
 from tests.waiting import PATIENCE, until

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from skws.movie_stream import movie_files
+from skws.cli.demo import movie_files
 from tests.browser import CHROMIUM, SECONDS, browser
 from tests.tui.ui import SPEED, free_port, scenario
 

@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from docs.stepped_run import SteppedRun
+from skws.cli.demo import movie_files
 from skws.jobs.metrics import Metrics
-from skws.movie_stream import movie_files
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.entry import new_job

@@ -83,9 +83,9 @@ class Forest(FullMesh):
 class PartialMesh(PaperMesh):
     """A mesh that grows and shrinks with its tuples (Section 4.2).
 
-    Operators exist while they have left input. An operator makes its parents before its first output, by TreeGen and one step of CNGen, and destroys
-    them, with all above, when it has lost its last output. So there are also operators from which no network
-    can be reached.
+    Operators exist while they have left input. An operator makes its parents before its first output, by
+    TreeGen and one step of CNGen, and destroys them, with all above, when it has lost its last output. So
+    there are also operators from which no network can be reached.
     """
 
     def _source_fills(self, source: Source) -> None:

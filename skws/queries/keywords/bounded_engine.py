@@ -22,9 +22,8 @@ import orjson
 from skws.data.batch import RecordBatch, together
 from skws.data.record import OnLate, Record, unheard
 from skws.keywords.plan import Plan
-from skws.queries.keywords.bounded_networks import lasting, lasts_by_key
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.memory_guard import FORCE, memory_of, refuse_unbounded
+from skws.queries.keywords.memory_guard import FORCE, lasting, lasts_by_key, memory_of, refuse_unbounded
 from skws.results.model import Result
 from skws_bounds.names import Promises
 from skws_mesh.columnar.columns import distinct

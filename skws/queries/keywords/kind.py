@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords.frequencies import ordered_by_sample
+from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked

@@ -21,8 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from skws.keywords.analysis import analyse, chunks, stems
-from skws.keywords.languages import MEMORABLE, stem, stop_words
+from skws.keywords.analysis import MEMORABLE, analyse, chunks, stem, stems, stop_words
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.query import Alternative, Phrase, Term
 from skws.keywords.suggest import Vocabulary

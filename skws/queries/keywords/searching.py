@@ -21,9 +21,9 @@ from skws.keywords.suggest import meant_for
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
-from skws.ranking.best import Candidate, candidate
 from skws.ranking.judging import Scorer
 from skws.ranking.rankings import Floats
+from skws.ranking.top import Candidate, candidate
 from skws.results.directory import TupleDirectory
 from skws.results.model import Place, Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

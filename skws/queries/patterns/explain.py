@@ -4,11 +4,96 @@ from __future__ import annotations
 
 from skws.queries.patterns.normal_form import memory_lines
 from skws.queries.patterns.text import read_query
-from skws_patterns.drawing import AutomatonDrawing
+from skws_patterns.automata.pcea import PCEA, Source, State, Transition
+from skws_patterns.automata.predicates import Compared, Contains, Equality, Test
 from skws_patterns.queries.hcq import ConjunctiveQuery
 from skws_patterns.queries.qtree import compact, drawing, qtree
-from skws_schema.model import Schema
+from skws_schema.drawing import Edge, Node, to_dot
+from skws_schema.model import Relation, Schema
 from skws_windows.window import Unbounded, Window, parse_window, window_text
+
+
+class AutomatonDrawing:
+    """Draws one automaton. States without a short name of their own are numbered in order of appearance."""
+
+    def __init__(self, pcea: PCEA, schema: Schema) -> None:
+        self._pcea = pcea
+        self._schema = schema
+        self._names: dict[State, str] = {}
+        for transition in pcea.transitions:
+            for state in (*(source.state for source in transition.sources), transition.target):
+                self._names.setdefault(state, self._name(state))
+
+    def text(self) -> str:
+        """One line for each transition: sources and comparisons, the tuple read and its labels, the target.
+
+        A bar separates the comparisons of different relations.
+        """
+        final = ", ".join(sorted(self._names[state] for state in self._pcea.final))
+        lines = [f"{len(self._names)} states, {len(self._pcea.transitions)} transitions, final: {final}"]
+        for transition in self._pcea.transitions:
+            gathered = " + ".join(self._source(source, transition) for source in transition.sources)
+            lines.append(
+                f"  {f'{gathered} ' if gathered else ''}--{self._read(transition)}--> "
+                f"{self._names[transition.target]}"
+            )
+        return "\n".join(lines)
+
+    def dot(self) -> str:
+        """A digraph; a point for each transition joins the states that it gathers."""
+        members: list[Node | Edge] = []
+        numbers = {state: number for number, state in enumerate(self._names)}
+        for state, name in self._names.items():
+            shape = "doublecircle" if state in self._pcea.final else "circle"
+            members.append(Node(f"s{numbers[state]}", name, f"shape={shape}"))
+        for number, transition in enumerate(self._pcea.transitions):
+            members.append(Node(f"t{number}", style="shape=point"))
+            for source in transition.sources:
+                label = self._equality(source.equality, transition)
+                members.append(Edge(f"s{numbers[source.state]}", f"t{number}", label, "arrowhead=none"))
+            members.append(Edge(f"t{number}", f"s{numbers[transition.target]}", self._read(transition)))
+        return to_dot("automaton", members)
+
+    def _name(self, state: State) -> str:
+        shown = str(state)
+        return shown if shown.isprintable() and len(shown) <= 20 else f"q{len(self._names)}"
+
+    def _source(self, source: Source, transition: Transition) -> str:
+        compared = self._equality(source.equality, transition)
+        return f"{self._names[source.state]}{f' [{compared}]' if compared else ''}"
+
+    def _equality(self, equality: Equality, transition: Transition) -> str:
+        later = self._relation(transition)
+        sides = []
+        for relation, columns in equality.left:
+            earlier = self._schema.relations[relation]
+            agree = [
+                f"{_attribute(earlier, left)} = {_attribute(later, right)}"
+                for left, right in zip(columns, equality.right, strict=True)
+            ]
+            sides.append(", ".join(agree))
+        return " | ".join(side for side in sides if side)
+
+    def _read(self, transition: Transition) -> str:
+        relation = self._relation(transition)
+        tests = "".join(f" {_test(test, relation)}" for test in transition.unary.tests)
+        return f"{relation.name}{tests} / {', '.join(sorted(transition.labels))}"
+
+    def _relation(self, transition: Transition) -> Relation:
+        return self._schema.relations[transition.unary.relation]
+
+
+def _attribute(relation: Relation, column: int) -> str:
+    return f"{relation.name}.{relation.attributes[column].name}"
+
+
+def _test(test: Test, relation: Relation) -> str:
+    if isinstance(test, Compared):
+        return f"[{relation.attributes[test.column].name} {test.operator} {test.value!r}]"
+    if isinstance(test, Contains):
+        return f"[:{test.text!r}]"
+    names = " = ".join(relation.attributes[column].name for column in test.columns)
+    return f"[{names}]" if len(test.columns) > 1 else f"[{names} not NULL]"
 
 
 def pattern_text(text: str, schema: Schema, window: Window | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations, product
 from typing import Final
 
-from skws.queries.keywords.bounded_networks import described_whole, ends, whole_tuples
+from skws.queries.keywords.memory_guard import described_whole, ends, whole_tuples
 from skws.queries.patterns.text import is_formal, text_match
 from skws_bounds.names import UnknownNameError, attribute_of, promises, resolve, stream_of
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Place, Query, Stream, Union
@@ -32,9 +32,8 @@ from skws_patterns.language.expression import (
 from skws_patterns.language.parse import Agreement, Condition, Filter, Pattern, Reference, parse_pattern
 from skws_patterns.language.resolve import Reading
 from skws_patterns.language.resolve import resolve as checked
-from skws_patterns.queries.hcq import ConjunctiveQuery, Variable
+from skws_patterns.queries.hcq import ConjunctiveQuery, Variable, parse_conjunctive_query
 from skws_patterns.queries.hcq import Constant as Value
-from skws_patterns.queries.parse import parse_conjunctive_query
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.model import Schema

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from skws.data.record import Record
 from skws.index import with_sources
 from skws.queries.evaluator import OrderedBatch, SynopsesEvaluator
-from skws.queries.keywords.bounded_networks import WHOLE, end_of, ends, whole_tuples
+from skws.queries.keywords.memory_guard import WHOLE, end_of, ends, whole_tuples
 from skws.queries.operator import SynopsesKind
 from skws.queries.partitioning import Part
 from skws.queries.patterns.normal_form import choices_of, pattern_query

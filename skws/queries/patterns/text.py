@@ -14,8 +14,12 @@ from skws_patterns.automata.pcea import PCEA
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
 from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
 from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import ConjunctiveQuery, refuse_unless_hierarchical, root_of_query
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import (
+    ConjunctiveQuery,
+    parse_conjunctive_query,
+    refuse_unless_hierarchical,
+    root_of_query,
+)
 from skws_patterns.root import RootKey
 from skws_schema.errors import PatternError
 from skws_schema.model import Row, Schema

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from skws.queries.evaluator import Load, OrderedBatch, SynopsesEvaluator
-from skws.queries.keywords.bounded_networks import ends, lasting
-from skws.queries.keywords.memory_guard import FORCE
+from skws.queries.keywords.memory_guard import FORCE, ends, lasting
 from skws.queries.patterns.history import History, formed, marks_of
 from skws.queries.patterns.normal_form import choices_of, pattern_query, pattern_verdict
 from skws.queries.patterns.result import PatternResult
@@ -24,7 +23,7 @@ from skws.queries.sql.report import reasons
 from skws.spec.stream import Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check
-from skws_patterns.queries.parse import parse_conjunctive_query
+from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema

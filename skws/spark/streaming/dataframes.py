@@ -19,8 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from skws.data.batch import RecordBatch, together
-from skws.data.compressed import expanded
-from skws.data.packing import packed, unpacked
+from skws.data.packing import expanded, packed, unpacked
 from skws.formats.pieces import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries

@@ -10,8 +10,7 @@ from typing import Any, Final
 import orjson
 
 from skws.data.batch import NO_RECORDS, RecordBatch
-from skws.data.compressed import expanded
-from skws.data.packing import rejoined, unpacked
+from skws.data.packing import expanded, rejoined, unpacked
 from skws.jobs.control import Command, JobListener
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log

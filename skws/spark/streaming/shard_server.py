@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import orjson
 
-from skws.data.compressed import compressed
+from skws.data.packing import compressed
 from skws.memory import use
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.partitioning import Part

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from skws.jobs.clock import at_rate, ending_on_signals, paced
 from skws.jobs.control import Command, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
+from skws.jobs.intake import leave_nothing
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
-from skws.jobs.slots import leave_nothing
 from skws.jobs.standing import Inbox
 from skws.memory import warn_by
 from skws.queries.evaluator import Load

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from skws.results.followed import FollowedTuples
+from skws.results.directory import FollowedTuples
 from skws_purging.tuples import StreamTuple
 
 

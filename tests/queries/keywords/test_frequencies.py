@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.keywords.frequencies import ordered_by_first, ordered_by_sample
+from skws.keywords.keyword_matching import ordered_by_first, ordered_by_sample
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skws.data.record import Record
+from skws.index.cache import make_parts
 from skws.index.file import IndexFile, packed
-from skws.index.make import make_parts
 from skws.index.table import all_relations
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skws.data.batch import RecordBatch
-from skws.data.compressed import expanded
+from skws.data.packing import expanded
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker

@@ -290,7 +290,7 @@ def _best_first(found: list[ListedResult]) -> list[ListedResult]:
 
 
 def _order(row: ListedResult) -> tuple[bool, int, float, str]:
-    """As ``skws.ranking.best`` orders candidates; results without a score come last."""
+    """As ``skws.ranking.top`` orders candidates; results without a score come last."""
     score = row.result.score if isinstance(row.result, Result) else None
     tier, value = (-1, 0.0) if score is None else score.rank
     return row.ending is not None, -tier, -value, row.result.id

@@ -310,5 +310,4 @@ class CaseRun:
 
     @property
     def entries(self) -> int:
-        """Entries in all synopses."""
         return sum(node.synopsis.entries for node in self.nodes)

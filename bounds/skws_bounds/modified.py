@@ -144,7 +144,6 @@ class Modified:
 
     @cached_property
     def nodes_of_class(self) -> tuple[frozenset[int], ...]:
-        """The nodes that have an attribute in each class."""
         return tuple(
             frozenset(
                 self.node_of[t.stream] for t in members if isinstance(t, Attr) and t.stream in self.node_of

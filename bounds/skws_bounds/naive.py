@@ -19,7 +19,6 @@ Bags = Mapping[str, Sequence[tuple[int, Row]]]
 
 
 def results(query: Query, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
-    """The bag of results of a query on the tuples of its streams."""
     found: Counter[tuple[Any, ...]] = Counter()
     _Join(query, schema, [bags[s.alias] for s in query.streams], found).run()
     return found

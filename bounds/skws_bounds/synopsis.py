@@ -223,7 +223,6 @@ class Synopsis:
         return [[probe, rest, value] for probe, group in self.past.items() for rest, value in group.items()]
 
     def restore(self, entries: Iterable[Any]) -> None:
-        """Restore the entries from ``snapshot()``."""
         self.new.clear()
         self.past.clear()
         self.entries = 0

@@ -95,7 +95,6 @@ class Wording:
 def _step_text(
     connectors: Sequence[str], walked: Sequence[Edge], node: Callable[[int, int], str], edge: int, bitmap: int
 ) -> str:
-    """A connector, and the node that it leads to."""
     return f"{connectors[edge]} {node(walked[edge].target, bitmap)}"
 
 
@@ -126,7 +125,6 @@ def node_text(schema: Schema, relation: int, bitmap: int, keywords: Sequence[str
 
 @lru_cache(maxsize=4096)
 def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
-    """The keywords of a bitmap."""
     return tuple(word for slot, word in enumerate(keywords) if bitmap >> slot & 1)
 
 

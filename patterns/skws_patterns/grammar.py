@@ -107,7 +107,6 @@ def _fault(text: str, error: UnexpectedInput) -> PatternError:
 
 
 def constant_value(token: Token) -> str | int | float | bool:
-    """The value of a constant's token."""
     match token.type:
         case "STRING":
             return unquoted(token)

@@ -41,15 +41,11 @@ QueryFile = Annotated[
 
 
 class VerdictFormat(StrEnum):
-    """Formats of a verdict."""
-
     TEXT = "text"
     JSON = "json"
 
 
 class AddedFormat(StrEnum):
-    """Formats of results."""
-
     JSONL = "jsonl"
 
 

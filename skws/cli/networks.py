@@ -28,8 +28,6 @@ from skws_windows.window import ExpressionWindow, Unbounded, Window, parse_windo
 
 
 class NetworksFormat(StrEnum):
-    """Formats of networks."""
-
     TEXT = "text"
     JSON = "json"
     COUNT = "count"

@@ -22,8 +22,6 @@ app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=Tru
 
 
 class ListFormat(StrEnum):
-    """Formats of a list of queries."""
-
     TEXT = "text"
     JSONL = "jsonl"
 

@@ -35,8 +35,6 @@ SchemaPath = Annotated[
 
 
 class SchemaFormat(StrEnum):
-    """Formats of a schema."""
-
     TEXT = "text"
     DOT = "dot"
     YAML = "yaml"

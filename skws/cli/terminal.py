@@ -80,7 +80,6 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def report(self, progress: Progress) -> None:
-        """Show the progress."""
         if not self.shown:
             return
         bars = self._bars or self._start(progress.unit)

@@ -152,7 +152,6 @@ class RecordBatch:
         return cls(relation, np.array(times, dtype=np.int64), Rows.of(relation, rows), delete)
 
     def taken(self, places: Ints | Flags | slice) -> RecordBatch:
-        """The records at some places, in their order."""
         delete = None if self.delete is None else self.delete[places]
         return RecordBatch(self.relation[places], self.time[places], self.rows.taken(places), delete)
 
@@ -215,7 +214,6 @@ class Chunk:
         yield from self.records.records()
 
     def without(self, relations: Collection[int]) -> Chunk:
-        """The chunk without the records of some relations."""
         if not relations:
             return self
         kept = ~np.isin(self.records.relation, list(relations))

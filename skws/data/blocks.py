@@ -76,8 +76,6 @@ class _OfValues:
 
 
 class RowBlock(_OfValues):
-    """Rows as tuples."""
-
     __slots__ = ("_rows", "relation")
 
     def __init__(self, relation: int, rows: Sequence[Row]) -> None:
@@ -225,7 +223,6 @@ class ArrowBlock:
         return len(self._columns[0])
 
     def slice(self, first: int, end: int) -> ArrowBlock:
-        """Some of the rows."""
         return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
 
     def moved(self, relation: int) -> ArrowBlock:

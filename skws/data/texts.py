@@ -66,7 +66,6 @@ class Texts:
         return cls(b"".join([part.data for part in parts]), np.concatenate(offsets))
 
     def at(self, places: Places) -> list[str]:
-        """Some of the texts."""
         data, begins, ends = self.data, self.offsets[places].tolist(), self.offsets[1:][places].tolist()
         try:
             return [data[first:end].decode() for first, end in zip(begins, ends, strict=True)]
@@ -74,7 +73,6 @@ class Texts:
             return [data[first:end].decode("utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
     def tolist(self) -> list[str]:
-        """All of them."""
         return self.at(np.arange(len(self)))
 
     @classmethod

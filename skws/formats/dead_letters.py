@@ -201,7 +201,6 @@ def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
 
 
 def late_letters(late: Sequence[Late], schema: Schema, lateness: int) -> list[BadRecord]:
-    """Late records as dead letters."""
     return [late_record(one.record, schema, lateness) for one in late]
 
 

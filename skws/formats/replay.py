@@ -229,7 +229,6 @@ class Replay:
             yield self._of((split,))
 
     def since(self, part: int) -> Replay:
-        """The parts from one on."""
         return self._of(self.splits[part:]) if part else self
 
     def _of(self, splits: Sequence[Split]) -> Replay:

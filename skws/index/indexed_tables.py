@@ -74,7 +74,6 @@ class IndexedTables:
         self._leads_here[list(self._by_edge)] = True
 
     def __len__(self) -> int:
-        """Rows of all tables."""
         return sum(map(len, self.tables.values()))
 
     @property

@@ -150,7 +150,6 @@ class Postings:
             yield self._chunk_rows[ranges(begins[some], counts[some])].astype(np.int64)
 
     def _chunks_with(self, alternative: WordAlternative) -> Ints:
-        """The chunks of text with a word."""
         match alternative:
             case Term(stem=stem):
                 letters = f"{_mark(alternative.analyzer, 's')}{stem}".encode()

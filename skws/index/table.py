@@ -187,7 +187,6 @@ class TableIndex:
         return self._rows.taken(numbers)
 
     def each(self, numbers: Ints) -> list[Row]:
-        """Some rows as tuples."""
         return self._rows.each(numbers)
 
     def every(self) -> Ints:

@@ -74,19 +74,16 @@ class Command:
 
     @property
     def asked(self) -> Query:
-        """The query to add."""
         return Query(self.query, self.max_size, self.kind, self.options, tag=self.tag)
 
     @classmethod
     def new(cls, name: str, query: Query) -> Command:
-        """The command that adds a query."""
         return cls(
             "add", name, query.text, query.max_size, kind=query.kind, options=query.options, tag=query.tag
         )
 
     @classmethod
     def adding(cls, one: Query) -> Command:
-        """The command that adds a standing query."""
         return cls.new(one.name, one)
 
     @classmethod

@@ -120,7 +120,6 @@ class Segment:
         return orjson.dumps(fields)
 
     def count(self, entry: Entry, size: int) -> None:
-        """Count an entry that was appended."""
         if len(entry.records):
             latest = int(entry.records.time.max())
             self.latest = latest if self.latest is None else max(self.latest, latest)

@@ -16,8 +16,6 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class LogFormat(StrEnum):
-    """Formats of the log."""
-
     TEXT = "text"
     JSON = "json"
 

@@ -91,7 +91,6 @@ class _Collected:
 
 
 def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    """A counter with a value per label."""
     family = CounterMetricFamily(f"skws_{name}", about, labels=(label,))
     for key, value in values.items():
         family.add_metric((_shown(key),), value)

@@ -66,7 +66,6 @@ class StandingQueries:
         return len(self._standing)
 
     def known(self, name: str) -> Query:
-        """The standing query of a name."""
         return self._standing[name]
 
     def shown(self) -> tuple[Query, ...]:

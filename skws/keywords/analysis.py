@@ -155,7 +155,6 @@ def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Chunk:
 
 
 def _untouched(text: str) -> Chunk:
-    """A text as one word."""
     token = Token(0, len(text), 0, 1, text, text, whole=False, searchable=True)
     return Chunk((token,), (text,), (text,)) if text else Chunk((), (), ())
 

@@ -28,7 +28,6 @@ class KeywordMatching:
 
     @classmethod
     def only(cls, query: int, matcher: Matcher) -> KeywordMatching:
-        """Of one query alone."""
         matching = cls()
         matching.add(query, matcher)
         return matching

@@ -26,8 +26,6 @@ FEW: Final = 8
 
 
 class WordMatching:
-    """The words of rows."""
-
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._unscoped = PredicateTable()

@@ -25,7 +25,6 @@ class WordPredicates:
         self._forms: list[tuple[str, int]] = []
 
     def add(self, alternative: WordAlternative, predicate: int) -> None:
-        """A word that satisfies the alternative satisfies the predicate."""
         match alternative:
             case Term(stem=stem):
                 self._stems[stem].append(predicate)

@@ -56,7 +56,6 @@ class Spool:
         return place
 
     def read(self, place: int, size: int) -> bytes:
-        """What was written at a place."""
         parts = []
         while size > 0 and (part := os.pread(self.number, size, place)):
             parts.append(part)

@@ -42,7 +42,6 @@ class KeyPartitioning:
     columns: tuple[tuple[int, ...] | None, ...]
 
     def divided(self, batch: RecordBatch, parts: int) -> list[RecordBatch]:
-        """The records of each part, in their order."""
         return [batch.taken(places) for places in self.places(batch, parts)]
 
     def places(self, batch: RecordBatch, parts: int) -> list[Ints]:

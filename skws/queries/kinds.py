@@ -112,5 +112,4 @@ def plan_of(query: Query, stream: Stream) -> Plan | None:
 
 
 def window_of(query: Query, stream: Stream) -> Window:
-    """The window that holds for a query."""
     return kind_of(query.kind).window(query, stream)

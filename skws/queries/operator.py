@@ -106,7 +106,6 @@ class Operator(ABC):
         """For metrics."""
 
     def counts(self) -> list[Counts]:
-        """The counts of each engine."""
         return []
 
     def window_spans(self) -> list[WindowSpan]:

@@ -167,7 +167,6 @@ def _counting(batch: RecordBatch, position: int) -> OrderedBatch:
 
 
 def insertions(batch: RecordBatch) -> int:
-    """The number of insertions in a batch."""
     return len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))
 
 

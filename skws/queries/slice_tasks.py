@@ -41,7 +41,6 @@ class Lines:
     times: npt.NDArray[np.float64]
 
     def timed(self) -> Iterator[tuple[float, bytes]]:
-        """The lines with their times."""
         return zip(self.times.tolist(), self.text.split(b"\n"), strict=True)
 
 

@@ -226,7 +226,6 @@ class Corpus:
             sums.forget(tick)
 
     def at(self, place: Place, tick: int) -> Texts:
-        """What is alive at a tick."""
         return Texts(*self._sums[place].at(np.array([tick]))[0].tolist())
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
@@ -262,7 +261,6 @@ class Keywords:
         self._remembered: dict[tuple[int, int, str], tuple[int, ...]] = {}
 
     def add(self, found: Iterator[tuple[int, Row]], start: Ints, end: Ints) -> None:
-        """Tuples with keywords, each by relation and row."""
         self._each(found, lambda sums, mine, values: sums.add(start[mine], end[mine], values))
 
     def add_flags(self, place: Place, start: Ints, end: Ints, flags: Ints) -> None:

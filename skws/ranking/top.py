@@ -72,7 +72,6 @@ class Best:
         return iter(self._alive.values())
 
     def offer(self, new: Candidate) -> None:
-        """Add a candidate."""
         if new.id in self._alive:
             self.withdraw(new.id)
         self._alive[new.id] = new

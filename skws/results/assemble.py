@@ -58,7 +58,6 @@ class Outlines:
         self._outlines: dict[int, Outline] = {}
 
     def of(self, tree: Tree) -> Outline:
-        """The outline of a network."""
         return self._outlines.get(id(tree)) or self._read(tree)
 
     def _read(self, tree: Tree) -> Outline:
@@ -184,7 +183,6 @@ class ShownQueries:
         return len(self._known)
 
     def places(self, queries: Ints) -> Ints:
-        """The places of some queries."""
         if int(queries.max(initial=-1)) >= len(self._places):
             more = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
             self._places = written(more, 0, self._places)
@@ -205,7 +203,6 @@ class ShownQueries:
         return self._meshes.columns()[0].take(places)
 
     def texts(self, places: Ints) -> list[str]:
-        """Their texts."""
         found: list[str] = self._texts.take(places).tolist()
         return found
 

@@ -46,12 +46,10 @@ class FollowedTuples:
         return self._slots.item(self._numbers[known])
 
     def at(self, slot: int) -> StreamTuple | None:
-        """The tuple in a slot, if it is followed."""
         number = self._at.item(slot) if slot < len(self._at) else _NONE
         return None if number == _NONE else self._tuples[number]
 
     def among(self, slots: Ints) -> list[int]:
-        """Those of some slots whose tuples are followed."""
         within = slots[slots < len(self._at)]
         found: list[int] = within[self._at.take(within) != _NONE].tolist()
         return found
@@ -61,7 +59,6 @@ class FollowedTuples:
         return ((self[known], known) for known in self._numbers)
 
     def set(self, known: StreamTuple, slot: int) -> None:
-        """Follow the tuple of a slot."""
         if self._free:
             number = self._free.pop()
             self._tuples[number] = known
@@ -246,7 +243,6 @@ class TupleDirectory:
         return list(map(named.__getitem__, asked))
 
     def member(self, slot: int) -> StreamTuple:
-        """The tuple in a slot."""
         known = self.slots.at(slot)
         if known is not None:
             return known

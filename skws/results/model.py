@@ -212,7 +212,6 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def joins(self) -> Joins:
-        """Its joins."""
         return self._made()[2]
 
     def _made(self) -> Made:

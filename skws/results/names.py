@@ -112,11 +112,9 @@ class TupleNames:
     def name(
         self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
     ) -> Named:
-        """A tuple by what its name is made of."""
         return self.relations[relation].of(row, start, occurrence, successor)
 
     def of(self, member: StreamTuple) -> Named:
-        """The name of a tuple that is known as one."""
         return self.name(
             member.relation, member.row, member.start, member.occurrence, successor=member.successor
         )

@@ -112,7 +112,6 @@ class Statements:
         )
 
     def progress_key(self, run: str) -> str:
-        """The key of a run's progress."""
         return f"{run} {self._table.name}"
 
     def of(self, results: Sequence[LiveResult]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:

@@ -76,7 +76,6 @@ class Retry:
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def succeeded(self) -> None:
-        """The server is there."""
         if self._since is not None:
             self._notices.append(f"{self._shown}: connected again, continuing")
         self._since, self._wait = None, FIRST_WAIT

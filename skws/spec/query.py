@@ -173,7 +173,6 @@ def corrected(text: str, meant: Mapping[str, str]) -> str:
 
 
 def ranking_options(ranking: RankingChoice) -> dict[str, str]:
-    """A ranking as options of a query."""
     chosen = {RANK: ranking.name}
     if ranking.half_life is not None:
         chosen[HALF_LIFE] = f"{ranking.half_life} us"

@@ -69,7 +69,6 @@ class LiveBitmaps:
         self._set(places[order], np.concatenate([self._bitmaps, new.bitmap])[order], slots)
 
     def of(self, query: Ints, slots: Ints) -> Ints:
-        """The bitmap of each (query, tuple)."""
         found = np.zeros(len(slots), dtype=np.int64)
         if len(slots) and slots.max() >= len(self._some):  # free tuples that came later
             self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
@@ -90,11 +89,9 @@ class LiveBitmaps:
         return of, KeywordBitmaps(slots[of], self._places[found] & _QUERY, self._bitmaps[found])
 
     def all(self) -> KeywordBitmaps:
-        """All that is bitmaps."""
         return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
 
     def forget(self, query: int) -> None:
-        """Drop all bitmaps for one query."""
         kept = self._places & _QUERY != query
         self._set(self._places[kept], self._bitmaps[kept], len(self._some))
 
@@ -145,7 +142,6 @@ class SleepingQueries:
             self._carried = np.concatenate([self._carried, np.zeros(more, dtype=np.int64)])
 
     def forget(self, query: int) -> None:
-        """Remove a query."""
         self._awake[query], self._carried[query] = False, 0
 
     def carried(self, query: int) -> int:

@@ -209,7 +209,6 @@ def _leading(hashes: Hashes, bits: int) -> Ints:
 
 
 def together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
-    """The pairs of all parts."""
     if len(parts) == 1:
         return parts[0]
     first, second = zip(*parts, strict=True) if parts else ((NOTHING,), (NOTHING,))

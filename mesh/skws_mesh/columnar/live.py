@@ -71,7 +71,6 @@ class LiveTuples:
         return self._store.three(slot)
 
     def insert(self, batch: TupleColumns) -> InsertedTuples:
-        """Add tuples."""
         first = self._store.append(batch.columns())
         place, hashes = self._entries(batch.relation, batch.keys)
         slots = place + first

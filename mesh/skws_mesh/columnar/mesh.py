@@ -208,7 +208,6 @@ class ColumnarMesh:
         return self._grow(iter([self._woken(bitmaps)]))
 
     def remove(self, query: int) -> None:
-        """Remove a query with its partials."""
         self._bitmaps.forget(query)
         self._sleep.forget(query)
         self._drop_partials_of_sleepers()

@@ -129,7 +129,6 @@ class OperatorTable:
         return self._passing.take(groups)
 
     def edge(self, groups: Ints) -> Ints:
-        """The edge by which each group joins."""
         return self._edge.take(groups)
 
     def next(self, groups: Ints, keywords: Ints) -> Ints:

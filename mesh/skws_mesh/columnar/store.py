@@ -163,7 +163,6 @@ class PartialStore(Table):
         return Partials(*self.columns())
 
     def taken(self, chosen: Ints | Flags | slice) -> Partials:
-        """Some rows."""
         return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), chosen)))
 
     def mark(self, horizon: int, referred: Flags) -> None:

@@ -167,7 +167,6 @@ class Batch:
         return found
 
     def _reading(self, transition: Transition) -> Ints:
-        """The tuples of the batch that a transition reads."""
         reading = self._of_relation[transition.unary.relation]
         holds = holds_function(transition.unary)
         if holds is None:

@@ -158,7 +158,6 @@ def canonical(expression: Expression) -> str:
 
 @lru_cache(_REMEMBERED)
 def letters(expression: Expression) -> frozenset[Letter]:
-    """The letters that occur."""
     match expression:
         case Read(letter):
             return frozenset({letter})

@@ -33,13 +33,11 @@ class Alphabet:
         self._coincide: dict[tuple[int, int], bool] = {}
 
     def letters(self, expression: Expression) -> int:
-        """The letters of an expression."""
         if expression not in self._letters:
             self._letters[expression] = sum(self._bit[letter] for letter in letters(expression))
         return self._letters[expression]
 
     def classes(self, expression: Expression) -> int:
-        """The classes of the letters of an expression."""
         if expression not in self._classes:
             found = (self._readings[letter].classes for letter in letters(expression))
             self._classes[expression] = sum(1 << number for number in frozenset[int]().union(*found))
@@ -53,7 +51,6 @@ class Alphabet:
         return self._coincide[pair]
 
     def variables(self, found: int) -> list[str]:
-        """The variables of some letters."""
         return sorted({self._order[number].variable for number in _bits(found)})
 
 

@@ -67,7 +67,6 @@ def attribute_text(attribute: Attribute) -> str:
 
 
 def join_lines(join: Join) -> list[str]:
-    """An item of the list of joins."""
     conditions = [f"{join.left}.{left} = {join.right}.{right}" for left, right in join.on]
     written = [scalar(condition) for condition in conditions]
     on = written[0] if len(written) == 1 else f"[{', '.join(written)}]"

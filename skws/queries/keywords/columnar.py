@@ -85,7 +85,6 @@ class ColumnarEngine(MeshEngine):
 
     @classmethod
     def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
-        """An engine with one query."""
         engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness)
         engine.add(plan)
         return engine

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 
 class KeywordKind(QueryKind):
-    """Keywords."""
-
     def check(self, query: Query, stream: Stream) -> str:
         refuse_unasked(self.plan(query, stream), stream)
         return ""

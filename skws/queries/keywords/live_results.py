@@ -47,7 +47,6 @@ class LiveResults:
                 store.keep(~np.isin(store.partials.query, removed))
 
     def add(self, results: Partials) -> None:
-        """Remember results."""
         width = results.members.shape[1]
         self._by_width.setdefault(width, PartialStore(width)).append(results.columns())
 

@@ -56,7 +56,6 @@ class _Standing(NamedTuple):
     exact: bool
 
     def among(self, slots: Ints) -> _Standing:
-        """Those with some slots."""
         there = np.isin(self.slots, slots)
         return _Standing(
             self.slots.compress(there), self.often.compress(there), self.lengths.compress(there), exact=False

@@ -100,8 +100,6 @@ def coded_by(mesh: ColumnarMesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
 
 @dataclass
 class MeshedQuery:
-    """A query with its mesh."""
-
     mesh: ColumnarMesh
     plan: Plan
     automata: NetworkAutomata | None = None
@@ -166,7 +164,6 @@ class Meshes:
             self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
 
     def coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """Labels in the codes of their meshes."""
         excluded = bitmaps.bitmap == EXCLUDED
         if not excluded.any():
             return bitmaps
@@ -175,7 +172,6 @@ class Meshes:
         return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
 
     def labels(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[ColumnarMesh, KeywordBitmaps]]:
-        """Each mesh with the labels for its queries."""
         if len(self._meshes) == 1:
             yield next(iter(self)), bitmaps
             return

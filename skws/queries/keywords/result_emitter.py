@@ -95,7 +95,6 @@ def retracted(tick: int, time: int, result: Result) -> Event:
 
 
 def one_by_one(output: Iterable[Output]) -> Iterator[Event]:
-    """The output as events."""
     for each in output:
         if isinstance(each, Completed):
             yield from map(completed, each.ticks, each.results)
@@ -270,7 +269,6 @@ class ResultEmitter:
         return self._natural(members)[0]
 
     def tree(self, row: tuple[int, int, list[int]]) -> Tree:
-        """The network that a result is of."""
         return self._queries(row[0]).mesh.network(row[1])
 
     def _natural(self, members: Ints) -> tuple[Ints, Ints]:

@@ -254,7 +254,6 @@ def none_better(scoring: Scorer, query: int, best: list[Candidate], most: int, s
 
 
 def ranked(best: list[Candidate]) -> list[Result]:
-    """Results with their ranks."""
     return [_placed(each.result, rank) for rank, each in enumerate(best, 1)]
 
 

@@ -112,7 +112,6 @@ class History:
         return seen.time, seen.tick
 
     def shown(self, position: int, labels: frozenset[str]) -> PatternTuple:
-        """The tuple at a position, with its labels in a result."""
         seen = self._tuples[position]
         if seen.shown is None:
             seen.shown = {}

@@ -178,7 +178,6 @@ class PatternKind(SeparateKind):
 
 
 def _read(query: Query, stream: Stream) -> tuple[PatternQuery, Window]:
-    """A pattern, and the window that holds for it."""
     pattern = read_query(query.text, nameable(stream.schema))
     return pattern, stream.window if stream.overrides else pattern.window or stream.window
 

@@ -29,8 +29,6 @@ from skws_windows.window import (
 
 
 class ReadTuple(NamedTuple):
-    """A tuple that a pattern reads."""
-
     position: int
     relation: int
     row: Row
@@ -69,7 +67,6 @@ class PatternStream(Evaluator):
         register(self)
 
     def held(self) -> Held:
-        """The memory of the pattern."""
         holds = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
         return Held(self.entries(), f"pattern {self.query.text!r} holds {holds}")
 

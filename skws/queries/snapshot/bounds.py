@@ -81,7 +81,6 @@ class Bounds:
         self._left_out += left_out
 
     def found(self, score: float) -> None:
-        """Note the score of a result."""
         if not self._most:
             return
         if len(self._scores) < self._most:

@@ -114,7 +114,6 @@ class KeywordRows:
         self._others.update(((relation, n), row) for n, row in self._read(relation, absent))
 
     def row(self, relation: int, number: int) -> Row:
-        """A row, with or without keywords."""
         place = relation, number
         if place in self._rows:
             return self._rows[place]
@@ -143,7 +142,6 @@ class KeywordRows:
             )
 
     def weights(self, relation: int, number: int) -> tuple[float, ...]:
-        """The weight of each keyword in a row."""
         # Rows with keywords in their relation's name alone are alike.
         place = (relation, number) if (relation, number) in self._counted else (relation, -1)
         known = self._weights.get(place)

@@ -35,7 +35,6 @@ def to_json(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> dict[s
 
 
 def to_text(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> str:
-    """The verdict in lines."""
     return "".join(f"{line}\n" for line in _lines(union, verdict, repairs))
 
 

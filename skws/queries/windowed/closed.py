@@ -126,7 +126,6 @@ class Contents:
         return found
 
     def slots(self, window: int) -> Ints:
-        """The tuples of a window."""
         first, last = self._closed.first[window], self._closed.last[window]
         lower, upper = np.searchsorted(self._tuples.start, [first, last + 1])
         parts = [np.arange(self._static)]

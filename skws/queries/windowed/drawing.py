@@ -28,7 +28,6 @@ _STYLE: Final = (
 
 
 def automata(expression: WindowExpression) -> Iterator[tuple[str, LookbackAutomaton]]:
-    """Each automaton with its title."""
     for number, pair in enumerate(expression.pairs, start=1):
         of = f" {number}" if len(expression.pairs) > 1 else ""
         yield f"before the window{of}", pair.before

@@ -197,7 +197,6 @@ class Members:
         return np.array(list(ends), dtype=np.int64), np.array(list(ends.values()), dtype=np.int64)
 
     def _slot(self, position: int) -> int | None:
-        """The slot of the tuple at a position."""
         starts = self._operator.live.tuples.start
         slot = int(np.searchsorted(starts, position))
         return slot if slot < len(starts) and starts[slot] == position else None

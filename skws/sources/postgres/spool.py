@@ -83,7 +83,6 @@ class Spool:
 
     @property
     def rows(self) -> Path:
-        """The rows of streams."""
         return self.folder / f"{self.slot}-rows.jsonl"
 
     @property

@@ -48,31 +48,23 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """Not."""
-
     formula: Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """And."""
-
     left: Formula
     right: Formula
 
 
 @dataclass(frozen=True, slots=True)
 class SomePosition:
-    """There is a position."""
-
     variable: str
     formula: Formula
 
 
 @dataclass(frozen=True, slots=True)
 class SomeSet:
-    """There is a set of positions."""
-
     variable: str
     formula: Formula
 

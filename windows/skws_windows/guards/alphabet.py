@@ -149,7 +149,6 @@ def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
 
 
 def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: FieldInfo | None) -> FieldInfo:
-    """The field of one relation, by its qualified name."""
     columns = tuple(r.columns[name] if r is relation else ABSENT for r in relations)
     qualified = f"{relation.name}.{name}"
     variable = qualified if shared is None else name

@@ -67,8 +67,6 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Rows in memory."""
-
     relation: Ints
     time: Ints
     rows: Sequence[Row]

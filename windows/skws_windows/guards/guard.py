@@ -113,8 +113,6 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Negation."""
-
     guard: Guard
 
     def __str__(self) -> str:
@@ -192,7 +190,6 @@ def atoms(guard: Guard) -> Iterator[Atom]:
 
 
 def fields(atom: Atom) -> Iterator[Field]:
-    """The fields that an atom reads."""
     match atom:
         case Compare(_, left, right):
             for term in (left, right):
@@ -227,7 +224,6 @@ def shifted(guard: Guard, by: int) -> Guard:
 
 
 def mapped(guard: Guard, change: Callable[[Atom], Guard]) -> Guard:
-    """The guard with its atoms replaced."""
     match guard:
         case Not(inner):
             return negation(mapped(inner, change))

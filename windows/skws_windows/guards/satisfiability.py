@@ -247,7 +247,6 @@ class _Encoding:
         return self._values[key]
 
     def _there(self, field: g.Field) -> Any:
-        """That a field is not NULL."""
         info = self._alphabet.fields[field.name]
         self._value(info, field.back)
         if info.columns[0] == TIME_COLUMN:

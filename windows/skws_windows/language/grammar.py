@@ -23,7 +23,6 @@ def taken(node: Node) -> tuple[str, list[Node]]:
 
 
 def tree(node: object) -> Tree[Token]:
-    """The node, which is a tree by the grammar."""
     from lark import Tree as LarkTree  # noqa: PLC0415 - only window expressions need it
 
     assert isinstance(node, LarkTree)  # noqa: S101 - tokens are taken where the grammar has them

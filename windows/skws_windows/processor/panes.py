@@ -104,7 +104,6 @@ def monoid(name: str) -> Monoid:
 
 
 def names() -> list[str]:
-    """The names of all aggregates."""
     return [*PREFIXED, *EXTREME, *_REGISTERED]
 
 

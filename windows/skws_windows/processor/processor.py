@@ -76,7 +76,6 @@ class Streams:
         return [(key, list(map(tuple, records))) for key, records in self._last.items()]
 
     def restore(self, state: list[Any]) -> None:
-        """Restore the state from ``state()``."""
         self._last = {
             tuple(key): [StreamRecord(relation, time, tuple(row)) for relation, time, row in records]
             for key, records in state
@@ -217,7 +216,6 @@ class Processor:
         return {"records": self.records, "streams": self._streams.state(), "runs": runs}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from ``state()``."""
         self.records = state["records"]
         self._streams.restore(state["streams"])
         self._runs = {}

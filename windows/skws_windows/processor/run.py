@@ -122,7 +122,6 @@ class Run:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from ``state()``."""
         slots = [(pair, mask) for pair, mask in state["slots"]]
         self._configuration, order = self._shared.read(state["before"], slots)
         groups = [[Start(position, time, ()) for position, time in group] for group in state["groups"]]

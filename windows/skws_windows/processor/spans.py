@@ -89,14 +89,12 @@ class Tracker:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from ``state()``."""
         self.position = state["position"]
         self._processor.restore(state["processor"])
         self._places = {tuple(key): _Places(first, places) for key, (first, places) in state["places"]}
         self._open = {tuple(key): start for key, start in state["open"]}
 
     def values(self, key: Ints) -> list[list[Value]]:
-        """The values of keys given by code."""
         known = [list(codes) for codes in self._codes]
         return [[values[code] for values, code in zip(known, row, strict=True)] for row in key.tolist()]
 

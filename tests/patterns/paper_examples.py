@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from skws_patterns.automata.ccea import CCEA, Link
 from skws_patterns.automata.pcea import PCEA, Source, Transition
 from skws_patterns.automata.predicates import Equality, Unary
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
@@ -37,11 +36,12 @@ T_BEFORE_S: Final = Equality(((T, (0,)),), (0,))
 S_BEFORE_R: Final = Equality(((S, (0, 1)),), (0, 1))
 T_BEFORE_R: Final = Equality(((T, (0,)),), (0,))
 
-C0: Final = CCEA(
-    (("q0", Unary(T), DOT),),
+# A chain complex event automaton: every transition has at most one source.
+C0: Final = PCEA(
     (
-        Link("q0", Unary(S), T_BEFORE_S, DOT, "q1"),
-        Link("q1", Unary(R), S_BEFORE_R, DOT, "q2"),
+        Transition((), Unary(T), DOT, "q0"),
+        Transition((Source("q0", T_BEFORE_S),), Unary(S), DOT, "q1"),
+        Transition((Source("q1", S_BEFORE_R),), Unary(R), DOT, "q2"),
     ),
     frozenset({"q2"}),
 )

@@ -22,7 +22,7 @@ ANY = Equality(((T, ()), (S, ())), ())
 
 def test_the_automata_of_the_paper_are_unambiguous() -> None:
     assert find_ambiguity(P0, 5) is None
-    assert find_ambiguity(C0.pcea(), 5) is None
+    assert find_ambiguity(C0, 5) is None
     assert find_ambiguity(automaton_of(parse_conjunctive_query(Q0, SCHEMA)), 5) is None
 
 

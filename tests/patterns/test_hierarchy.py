@@ -8,7 +8,6 @@ from skws_patterns.automata.pcea import PCEA
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import (
     ConjunctiveQuery,
-    is_acyclic,
     is_full,
     is_hierarchical,
     parse_conjunctive_query,
@@ -42,8 +41,6 @@ def states(pcea: PCEA) -> set[str]:
 def test_q0_is_hierarchical_and_q1_is_not() -> None:
     assert is_hierarchical(parsed(Q0))
     assert not is_hierarchical(parsed(Q1))
-    assert is_acyclic(parsed(Q0))
-    assert is_acyclic(parsed(Q1))
 
 
 def test_qtree_of_q0() -> None:
@@ -126,12 +123,6 @@ def test_a_query_that_is_not_full_is_refused() -> None:
     with pytest.raises(PatternError, match="not full: y must be in the head"):
         refuse_unless_hierarchical(query, NAMES)
     refuse_unless_hierarchical(parsed("Q(x) <- T(x), R(x, _)"), NAMES)
-
-
-def test_cyclic_queries() -> None:
-    assert not is_acyclic(parsed("Q(x, y, z) <- R(x, y), S(y, z), R(z, x)"))
-    assert is_acyclic(parsed("Q(x, y, z) <- R(x, y), S(y, z)"))
-    assert is_acyclic(parsed("Q(x, y) <- T(x), R(y, y)"))
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]
 
 
 def test_chain_of_example_2_1() -> None:
-    assert defined(C0.pcea(), 5) == [{1, 3, 5}]
-    assert [len(found) for found in evaluated(C0.pcea(), Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
+    assert defined(C0, 5) == [{1, 3, 5}]
+    assert [len(found) for found in evaluated(C0, Unbounded())] == [0, 0, 0, 0, 0, 1, 0, 0]
 
 
 def test_parallel_automaton_of_example_3_3() -> None:

@@ -12,9 +12,7 @@ from skws_windows.automata import regular as r
 from skws_windows.automata.closure import (
     clean,
     complement,
-    concatenated,
     determinised,
-    iterated,
     product,
     trimmed,
     union,
@@ -62,17 +60,6 @@ def test_closure_under_boolean_operations(case: Case) -> None:
         assert accepted(any_of, word) == (in_a or in_b)
         assert accepted(none, word) == (not in_a)
         assert not accepted(none, word[: k - 1] if k else word) or not k
-
-
-@SOME
-@given(cases())
-def test_closure_under_concatenation_and_iteration(case: Case) -> None:
-    k, left, right, some = case
-    a, b = to_automaton(left, k), to_automaton(right, k)
-    joined, repeated = concatenated(a, b), iterated(a)
-    for word in some:
-        assert accepted(joined, word) == matches(r.Then(left, right), word, k)
-        assert accepted(repeated, word) == matches(r.Star(left), word, k)
 
 
 @SOME

@@ -10,14 +10,13 @@ from skws_schema.budget import OverBudgetError
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
 from skws_windows.automata import smso_automata
-from skws_windows.automata.smso import formula_of
 from skws_windows.automata.smso_automata import window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import WindowExpression, expression
 from skws_windows.processor.processor import Processor
-from tests.oracles.formulas import satisfied
+from tests.oracles.formulas import formula_of, satisfied
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, simple_guards, windows_by_definition, words
 

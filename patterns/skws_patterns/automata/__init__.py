@@ -1,1 +1,1 @@
-"""Automata over streams of tuples: CCEA, PCEA and, without data, PFA."""
+"""Automata over streams of tuples: PCEA."""

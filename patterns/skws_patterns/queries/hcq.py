@@ -117,22 +117,6 @@ def breaking_pair(query: ConjunctiveQuery) -> tuple[str, str] | None:
     return None
 
 
-def is_acyclic(query: ConjunctiveQuery) -> bool:
-    """There is a join tree: removing ears leaves nothing (Graham, Yu and Ozsoyoglu)."""
-    edges = [set(atom.variables) for atom in query.atoms]
-    while True:
-        for edge in edges:
-            edge -= {v for v in edge if sum(v in other for other in edges) == 1}
-        ear = next((i for i, e in enumerate(edges) if _in_another(edges, i, e)), None)
-        if ear is None:
-            return len(edges) <= 1
-        del edges[ear]
-
-
-def _in_another(edges: list[set[str]], place: int, edge: set[str]) -> bool:
-    return any(edge <= other for i, other in enumerate(edges) if i != place)
-
-
 def refuse_unless_hierarchical(query: ConjunctiveQuery, relation_names: tuple[str, ...]) -> None:
     """Raises PatternError that names the offending variables and the alternative."""
     missing = [v for v in query.variables if v not in query.head]

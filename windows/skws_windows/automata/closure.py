@@ -110,27 +110,6 @@ def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomato
     return trimmed(automaton(left.k, new + 1, new, final, [*beside, *beginning]))
 
 
-def concatenated(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
-    """k-concatenation (Lemma 4): the second automaton may begin wherever the first can end."""
-    _same(left, right)
-    shift = left.states
-    crossing = [
-        (f, guard, q + shift) for f in left.final for guard, q in right.outgoing.get(right.initial, ())
-    ]
-    final = {f + shift for f in right.final} | (left.final if right.accepts_identity else frozenset())
-    transitions = [*_beside(left, right), *crossing]
-    return trimmed(automaton(left.k, shift + right.states, left.initial, final, transitions))
-
-
-def iterated(given: LookbackAutomaton) -> LookbackAutomaton:
-    """Iteration: any number of words, k-concatenated; no word at all gives the words of length k."""
-    new = given.states
-    again = given.outgoing.get(given.initial, ())
-    back = [(f, guard, q) for f in (*given.final, new) for guard, q in again]
-    transitions = [*given.transitions, *back]
-    return trimmed(automaton(given.k, new + 1, new, {*given.final, new}, transitions))
-
-
 def _beside(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
     moved = [(p + left.states, guard, q + left.states) for p, guard, q in right.transitions]
     return [*left.transitions, *moved]

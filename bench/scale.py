@@ -40,7 +40,7 @@ from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Piece, read_pieces
 from skws.queries.kinds import window_of
 from skws.queries.partitioning import Partitioning
-from skws.queries.ranges import SliceRanges, blocks_of
+from skws.queries.slice_tasks import SliceRanges, blocks_of
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
 from skws.spec.job import Job
 from skws_schema.show import to_yaml

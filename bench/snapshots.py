@@ -25,7 +25,7 @@ from skws.keywords.plan import Plan
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sources.databases import all_tables
 from skws.sources.sqlite import SqliteDatabase
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import RankingChoice
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded

@@ -14,8 +14,8 @@ from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
 from skws_bounds.naive import added
 from skws_bounds.names import Promises
 from skws_bounds.normal_form import Constant, Domain, Kind, Query, Stream, Union
-from skws_schema.budget import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
+from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import Row, Schema
 
 

@@ -1,4 +1,4 @@
-"""The memory budget of this process, which ends with a message before the system kills it, and time limits.
+"""The budgets of this process: memory, so that it ends before the system kills it, time, and steps.
 
 A process has one budget. Code that makes many objects calls ``check`` between
 pieces, which costs some microseconds. The budget counts the pages of this
@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from mmap import mmap
 from time import monotonic
-from typing import Final, NamedTuple, Protocol, TypeVar
+from types import TracebackType
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from skws_schema.errors import MemoryBudgetError, SkwsError
@@ -182,3 +183,60 @@ def _peak() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+# Called with a budget every now and then while it is spent, and with None when its work is done.
+Watch: TypeAlias = "Callable[[StepBudget | None], None]"
+
+_STEPS: Final = 1_024
+"""Steps between two reports."""
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+class OverBudgetError(Exception):
+    """An analysis needs more steps than it may take."""
+
+
+class StepBudget:
+    """Steps of one analysis, which ``stage`` names; ``spent`` of ``limit`` are used.
+
+    A context: at its end the watch is called with None.
+    """
+
+    def __init__(self, limit: int, stage: str) -> None:
+        self.limit = limit
+        self.stage = stage
+        self.spent = 0
+        self._watch = _watch.get()
+        self._reported = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Raises OverBudgetError if nothing is left."""
+        self.spent += steps
+        if self.spent > self.limit:
+            raise OverBudgetError
+        if self._watch is not None and self.spent - self._reported >= _STEPS:
+            self._reported = self.spent
+            self._watch(self)
+
+    def __enter__(self) -> StepBudget:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._watch is not None and self._reported:
+            self._watch(None)
+
+
+@contextmanager
+def watch_steps(watch: Watch | None) -> Iterator[None]:
+    """Call ``watch`` with the budgets that are spent meanwhile in this thread; None: call nothing."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)

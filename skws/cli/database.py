@@ -16,8 +16,7 @@ from skws.sinks.formats import open_writer
 from skws.sources.databases import all_tables, database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import TOP, Query
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import TOP, Query, RankingChoice
 from skws_schema.plural import counted
 
 

@@ -99,7 +99,7 @@ def _day(line: str) -> str:
 
 
 def _movies() -> Path:
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package / "movies", package.parent / "examples" / "movies"):
         if (folder / "schema.yaml").is_file() and (folder / "replay.jsonl").is_file():
             return folder

@@ -14,8 +14,7 @@ from skws.keywords.scope import with_left_out
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import Query
-from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws.spec.query import DEFAULT, Query, RankingChoice, TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema

@@ -16,8 +16,8 @@ from skws.memory import DEFAULT, use
 from skws.sinks.destination import OutputClosedError
 from skws.sinks.text import visible, visible_lines
 from skws_schema import memory
-from skws_schema.budget import watch_steps
 from skws_schema.errors import SchemaError, SkwsError
+from skws_schema.memory import watch_steps
 
 INTERRUPTED = 130
 _OF_PYDANTIC = "Value error, "  # before the reasons of newer versions of typer

@@ -23,8 +23,7 @@ from skws.spec.enums import (
     Sort,
 )
 from skws.spec.job import Job
-from skws.spec.query import Query
-from skws.spec.ranking import DEFAULT
+from skws.spec.query import DEFAULT, Query
 from skws_schema.errors import UsageError
 
 _OF_STREAMS: Final = {

@@ -11,7 +11,7 @@ from skws.progress import Progress
 from skws.sinks.destination import destination
 from skws.sinks.text import visible, visible_lines
 from skws.spec.enums import OnError
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

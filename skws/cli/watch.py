@@ -19,8 +19,7 @@ from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
 from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineChoice, EvaluatorName, OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, TOP, Query, ranking_options, top_options
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import KEYWORDS, TOP, Query, RankingChoice, TopChoice, ranking_options, top_options
 from skws_schema.errors import UsageError
 
 

@@ -1,20 +1,208 @@
-"""Which arriving tuples carry keywords of which standing queries, and which keywords are rare."""
+"""Which arriving tuples carry keywords of which standing queries, and which keywords are rare.
+
+Each distinct predicate of all queries is looked for once. A text costs the look-up of its chunks,
+whatever the number of queries; what is found is then spread over the queries that asked for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
 
 from skws.data.batch import RecordBatch, Rows
+from skws.data.blocks import Block
 from skws.data.record import Record
-from skws.keywords.joint import JointMatcher
+from skws.keywords.analysis import analyse, chunks, stems
+from skws.keywords.conditions import satisfying
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.plan import Plan
+from skws.keywords.query import Alternative, Condition, Phrase
+from skws.keywords.table import ChunkMemory, contains
+from skws.keywords.words import WordPredicates
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
+from skws_schema.model import Analyzer, Schema
+
+_QUERY_BITS = 32
+
+
+class PredicateTable(ChunkMemory[tuple[int, ...]]):
+    """From chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
+
+    def __init__(self, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
+        super().__init__()
+        self._analyzer = analyzer
+        self._words = WordPredicates()
+        self._longest: defaultdict[str, list[int]] = defaultdict(list)
+        self._phrases: dict[int, tuple[str, ...]] = {}
+
+    def add(self, predicate: int, alternative: Alternative) -> None:
+        """``predicate`` is positive."""
+        self.clear()
+        if isinstance(alternative, Phrase):
+            self._longest[max(alternative.stems, key=len)].append(predicate)
+            self._phrases[predicate] = alternative.stems
+        elif not isinstance(alternative, Condition):
+            self._words.add(alternative, predicate)
+
+    def remove(self, predicate: int, alternative: Alternative) -> None:
+        self.clear()
+        if isinstance(alternative, Phrase):
+            self._longest[max(alternative.stems, key=len)].remove(predicate)
+            del self._phrases[predicate]
+        elif not isinstance(alternative, Condition):
+            self._words.remove(alternative, predicate)
+
+    def find(self, text: str) -> Sequence[int]:
+        """The predicates that a text satisfies, perhaps several times."""
+        found: tuple[int, ...] = ()
+        for chunk in chunks(text, self._analyzer):
+            hits = self[chunk]
+            if hits:
+                found += hits
+        return found if not found or min(found) > 0 else self._with_phrases(found, text)
+
+    def look_up(self, chunk: str) -> tuple[int, ...]:
+        return tuple(self._satisfied(chunk))
+
+    def _satisfied(self, chunk: str) -> Iterator[int]:
+        for token in analyse(chunk, self._analyzer).tokens:
+            yield from self._words.of(token)
+            if not token.whole:
+                yield from (-phrase for phrase in self._longest.get(token.stem, ()))
+
+    def _with_phrases(self, found: Sequence[int], text: str) -> list[int]:
+        words = stems(text, self._analyzer)
+        phrases = {-phrase for phrase in found if phrase < 0}
+        return [predicate for predicate in found if predicate > 0] + [
+            phrase for phrase in phrases if contains(words, self._phrases[phrase])
+        ]
+
+
+class JointMatcher:
+    """The bitmaps of all its queries; the same as those of a ``Matcher`` each."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._matchers: dict[int, Matcher] = {}
+        self._unscoped = PredicateTable()
+        self._scoped: dict[tuple[int, int], PredicateTable] = {}
+        self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
+        self._predicates: dict[Alternative, int] = {}
+        self._users: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._named: list[dict[int, int]] = [{} for _ in schema.relations]
+        self._excluding: Ints = np.zeros(1, dtype=np.int64)
+        self._torn: dict[int, Ints] = {}  # of queries with an order
+        self._spread: tuple[Ints, Ints, Ints] | None = None
+
+    def add(self, query: int, matcher: Matcher) -> None:
+        """Match a query, called by a number, from now on."""
+        self._matchers[query] = matcher
+        self._spread = None
+        if matcher.torn:
+            self._torn[query] = np.array(list(matcher.torn), dtype=np.int64)
+        for relation, named in enumerate(self._named):
+            if matcher.named(relation):
+                named[query] = matcher.named(relation)
+        for bit, alternative in matcher.alternatives():
+            predicate = self._predicates.get(alternative)
+            if predicate is None:
+                predicate = self._predicates[alternative] = len(self._predicates) + 1
+            if not self._users[predicate]:
+                if isinstance(alternative, Condition) and alternative.relation is not None:
+                    self._conditions[alternative.relation][alternative] = predicate
+                for table in self._tables(alternative):
+                    table.add(predicate, alternative)
+            self._users[predicate].append((query, bit))
+
+    def remove(self, query: int) -> None:
+        """Match a query no longer."""
+        self._spread = None
+        self._torn.pop(query, None)
+        for named in self._named:
+            named.pop(query, None)
+        for bit, alternative in self._matchers.pop(query).alternatives():
+            predicate = self._predicates[alternative]
+            self._users[predicate].remove((query, bit))
+            if not self._users[predicate]:
+                if isinstance(alternative, Condition) and alternative.relation is not None:
+                    del self._conditions[alternative.relation][alternative]
+                for table in self._tables(alternative):
+                    table.remove(predicate, alternative)
+
+    def bitmaps(self, block: Block) -> KeywordBitmaps:
+        """The rows with keywords of some query."""
+        relation = block.relation
+        found: list[int] = []
+        row: list[int] = []
+        for column in self.schema.relations[relation].search_columns:
+            tables = [t for t in (self._unscoped, self._scoped.get((relation, column))) if t is not None]
+            for number, value in enumerate(block.values(column)):
+                if value is not None:
+                    text = value if value.__class__ is str else str(value)
+                    for table in tables:
+                        hits = table.find(text)
+                        found += hits
+                        row += [number] * len(hits)
+        rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
+        for condition, predicate in self._conditions[relation].items():
+            places = np.flatnonzero(satisfying(condition, block))
+            rows.append(places)
+            predicates.append(np.full(len(places), predicate, dtype=np.int64))
+        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(block))
+
+    def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
+        first, query, bit = self._spread or self._spread_out()
+        counts = first[predicate + 1] - first[predicate]
+        users = np.repeat(first[predicate] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        places = [np.repeat(row, counts) << _QUERY_BITS | query[users]]
+        bits = [bit[users]]
+        for named, its_bits in self._named[relation].items():
+            places.append(np.arange(rows, dtype=np.int64) << _QUERY_BITS | named)
+            bits.append(np.full(rows, its_bits, dtype=np.int64))
+        return self._reduced(np.concatenate(places), np.concatenate(bits))
+
+    def _reduced(self, places: Ints, bits: Ints) -> KeywordBitmaps:
+        if not len(places):
+            return KeywordBitmaps(places, places, bits)
+        order = np.argsort(places, kind="stable")
+        places, bits = places[order], bits[order]
+        first = np.flatnonzero(np.diff(places, prepend=-1))
+        places, bits = places[first], np.bitwise_or.reduceat(bits, first)
+        query = places & ((1 << _QUERY_BITS) - 1)
+        label = np.where(bits & self._excluding[query], EXCLUDED, bits)
+        for ordered, torn in self._torn.items():
+            label[(query == ordered) & np.isin(bits, torn)] = EXCLUDED
+        return KeywordBitmaps(places >> _QUERY_BITS, query, label)
+
+    def _spread_out(self) -> tuple[Ints, Ints, Ints]:
+        """By predicate: its first user, then all users' queries and bits."""
+        users = [self._users[predicate] for predicate in range(len(self._predicates) + 1)]
+        self._excluding = np.zeros(max(self._matchers, default=0) + 1, dtype=np.int64)
+        for number, matcher in self._matchers.items():
+            self._excluding[number] = matcher.excluding
+        first = np.cumsum([0, *map(len, users)])
+        query = np.array([query for some in users for query, _ in some], dtype=np.int64)
+        bit = np.array([bit for some in users for _, bit in some], dtype=np.int64)
+        self._spread = first, query, bit
+        return self._spread
+
+    def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
+        if alternative.everywhere:
+            yield self._unscoped
+            return
+        for relation, described in enumerate(self.schema.relations):
+            for column in described.search_columns:
+                if alternative.applies(relation, column):
+                    place = relation, column
+                    if place not in self._scoped:
+                        self._scoped[place] = PredicateTable(described.attributes[column].analyzer)
+                    yield self._scoped[place]
+
 
 FEW = 4  # queries; for more, joint matching pays
 

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from skws.keywords import syntax
 from skws.keywords.alphabet import UNSPACED, fold
 from skws.keywords.analysis import MEMORABLE, Token, tokens
-from skws.keywords.likeness import WILD, literals
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard
 from skws.keywords.syntax import fault
+from skws.keywords.words import WILD, literals
 from skws_schema.model import Analyzer, Schema
 from skws_schema.synonyms import Groups
 

@@ -11,7 +11,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import KeywordQuery
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen
 from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind

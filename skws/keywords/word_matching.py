@@ -12,8 +12,7 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.data.blocks import Block
-from skws.keywords.joint import PredicateTable
-from skws.keywords.keyword_matching import KeywordMatching
+from skws.keywords.keyword_matching import KeywordMatching, PredicateTable
 from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, KeywordQuery, Slot
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

@@ -28,8 +28,18 @@ from skws.parallel.workers import Spool, Task, Worker, Workers
 from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of
-from skws.queries.ranges import Blocks, SliceRanges, blocks_of, has_ranges
-from skws.queries.slice_tasks import Emitted, Lines, SlicedRun, Timed, search_pieces, search_range
+from skws.queries.slice_tasks import (
+    Blocks,
+    Emitted,
+    Lines,
+    SlicedRun,
+    SliceRanges,
+    Timed,
+    blocks_of,
+    has_ranges,
+    search_pieces,
+    search_range,
+)
 from skws.queries.slices import (
     SMALL,
     Slice,

@@ -12,6 +12,7 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.query import (
     ALLOWED,
     APPEND_ONLY,
+    DEFAULT,
     EXPLAIN,
     GROUP,
     HALF_LIFE,
@@ -20,8 +21,9 @@ from skws.spec.query import (
     SIZE,
     WINDOW,
     Query,
+    RankingChoice,
+    TopChoice,
 )
-from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import (

@@ -24,8 +24,9 @@ from skws.spec.query import (
     WINDOW,
     WINDOWED,
     Query,
+    RankingChoice,
+    TopChoice,
 )
-from skws.spec.ranking import RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import UsageError

@@ -11,9 +11,8 @@ from skws.data.batch import Rows
 from skws.keywords.analysis import chunks
 from skws.keywords.highlight import occurrences
 from skws.keywords.match import Matcher
-from skws.keywords.prefilter import hopeless
 from skws.keywords.query import Phrase, Slot
-from skws.keywords.table import ChunkMemory
+from skws.keywords.table import ChunkMemory, hopeless
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
 from skws_purging.tuples import ALWAYS

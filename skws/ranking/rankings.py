@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.results.score import FRESHNESS, Part
-from skws.spec.ranking import DEFAULT
+from skws.spec.query import DEFAULT
 from skws_schema.errors import UsageError, nearest
 
 

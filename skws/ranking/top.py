@@ -15,7 +15,7 @@ import orjson
 from msgspec.structs import replace
 
 from skws.results.model import Place, Result
-from skws.spec.ranking import TopChoice
+from skws.spec.query import TopChoice
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.model import Schema

@@ -41,8 +41,7 @@ from skws.serve.measures import Measures
 from skws.serve.page import add_page
 from skws.serve.saved import SavedSearch
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
-from skws.spec.query import KEYWORDS, TOP, WINDOWED, completed, corrected
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import KEYWORDS, TOP, WINDOWED, RankingChoice, completed, corrected
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
 from skws_schema.memory import TimeLimitError
 from skws_schema.yaml.write import to_yaml

@@ -25,8 +25,7 @@ from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.addresses import open_sinks
 from skws.spec.job import Job
-from skws.spec.query import Query, ranking_options
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import Query, RankingChoice, ranking_options
 from skws.spec.stream import Stream
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.memory import within

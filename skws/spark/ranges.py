@@ -22,8 +22,7 @@ from skws.formats.files import Split
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
 from skws.memory import MemoryShare
 from skws.queries.keywords.collector import freeze_loaded_objects
-from skws.queries.ranges import Blocks, SliceRanges, blocks_of
-from skws.queries.slice_tasks import Emitted, SlicedRun, search_range
+from skws.queries.slice_tasks import Blocks, Emitted, SlicedRun, SliceRanges, blocks_of, search_range
 from skws.queries.slices import Slicing
 from skws.spec.query import Query
 from skws.spec.stream import Stream

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from skws.formats import Replay
 from skws.progress import Progress, ReportProgress
 from skws.queries.kinds import window_of
-from skws.queries.ranges import has_ranges
-from skws.queries.slice_tasks import SlicedRun
+from skws.queries.slice_tasks import SlicedRun, has_ranges
 from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, replay_pieces
 from skws.spark.faults import plain_errors

@@ -13,7 +13,7 @@ from skws_bounds.naive import results
 from skws_bounds.normal_form import Union
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 
 SECOND = 1_000_000

@@ -15,8 +15,8 @@ from skws_bounds.maxref import Failure, unkeepable
 from skws_bounds.modified import Modified, conjunctions
 from skws_bounds.normal_form import Atom, Attr, Domain, Term
 from skws_bounds.verdict import lasting
-from skws_schema.budget import StepBudget
 from skws_schema.comparison import Op
+from skws_schema.memory import StepBudget
 from tests.bounds.bounds_queries import queries, sql, unlimited
 from tests.strategies import examples
 

@@ -9,7 +9,7 @@ import pytest
 
 from skws.cli import terminal
 from skws.cli.terminal import ProgressBar, StepsLine
-from skws_schema.budget import OverBudgetError, StepBudget, watch_steps
+from skws_schema.memory import OverBudgetError, StepBudget, watch_steps
 
 
 class Terminal(io.StringIO):

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import skws.data.batch
 import skws.index.cache
-import skws.index.indexed_tables
 import skws.index.reach
+import skws.queries.keywords.indexed_rows
 from skws.data.record import Record
 from skws.index.cache import as_batches
 from skws.index.table import arrow_schema
@@ -29,7 +29,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -107,8 +107,8 @@ def indexed(
 
 def let_go_after(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Let rows of tables go whenever more than so many have come."""
-    monkeypatch.setattr(skws.index.indexed_tables, "ROWS_KEPT", rows)
-    monkeypatch.setattr(skws.index.indexed_tables, "LOOKED_AT", 1 << 20)
+    monkeypatch.setattr(skws.queries.keywords.indexed_rows, "ROWS_KEPT", rows)
+    monkeypatch.setattr(skws.queries.keywords.indexed_rows, "LOOKED_AT", 1 << 20)
 
 
 KINDS = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))

@@ -15,7 +15,7 @@ from skws.index.file import IndexFile, packed
 from skws.index.table import all_relations
 from skws.keywords.analysis import stem, stop_words
 from skws.keywords.highlight import highlight
-from skws.keywords.joint import JointMatcher
+from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
-from skws.keywords.joint import JointMatcher
+from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError

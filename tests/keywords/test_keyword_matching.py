@@ -12,7 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock
-from skws.keywords.joint import JointMatcher
+from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import KeywordQuery

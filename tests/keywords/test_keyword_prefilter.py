@@ -15,8 +15,8 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.alphabet import PIECE, UNSPACED, fold
 from skws.keywords.analysis import stem
-from skws.keywords.prefilter import _FOREIGN, _unstemmed, condition, hopeless
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.table import _FOREIGN, _unstemmed, condition, hopeless
 from tests.strategies import examples
 
 _SUFFIXES = """

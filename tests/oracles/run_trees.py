@@ -17,8 +17,8 @@ from typing import Final, TypeAlias
 from skws_patterns.automata.pcea import PCEA, State, Transition
 from skws_patterns.automata.predicates import Compared, Equality, Key, Unary, key
 from skws_patterns.evaluation import heap
-from skws_schema.budget import StepBudget
 from skws_schema.comparison import Op
+from skws_schema.memory import StepBudget
 from skws_schema.model import Row, Value
 
 Valuation: TypeAlias = dict[str, frozenset[int]]

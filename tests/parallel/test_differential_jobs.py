@@ -30,8 +30,7 @@ from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import SQL, Query
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import SQL, Query, RankingChoice, TopChoice
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window

@@ -10,8 +10,8 @@ from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import parse_conjunctive_query
-from skws_schema.budget import OverBudgetError
 from skws_schema.comparison import Op
+from skws_schema.memory import OverBudgetError
 from tests.oracles import run_trees
 from tests.oracles.run_trees import find_ambiguity
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, S, T

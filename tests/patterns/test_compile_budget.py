@@ -16,8 +16,8 @@ from skws_patterns.language.resolve import resolve
 from skws_patterns.queries import automaton
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Variable
-from skws_schema.budget import OverBudgetError, StepBudget, watch_steps
 from skws_schema.errors import PatternError
+from skws_schema.memory import OverBudgetError, StepBudget, watch_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.texts import contains
 
@@ -81,7 +81,7 @@ def test_steps_are_the_same_in_every_process() -> None:
     code = (
         "from tests.patterns.test_compile_budget import *\n"
         "from skws_patterns.language.progress import Layout\n"
-        "from skws_patterns.language.parallel import Parallel\n"
+        "from skws_patterns.language.compile import Parallel\n"
         "pattern = parse_pattern('(* a OR * b)+ AND (* c OR (A d AND B e))', SCHEMA)\n"
         "layout = Layout(resolve(pattern, SCHEMA, contains))\n"
         "Parallel(layout).fragment(pattern.expression)\n"

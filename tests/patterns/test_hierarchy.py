@@ -7,13 +7,17 @@ import pytest
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import (
+    FRESH,
     ConjunctiveQuery,
+    Inner,
+    compact,
+    drawing,
     is_full,
     is_hierarchical,
     parse_conjunctive_query,
+    qtree,
     refuse_unless_hierarchical,
 )
-from skws_patterns.queries.qtree import FRESH, Inner, compact, drawing, qtree
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.paper_examples import Q0, Q1, SCHEMA

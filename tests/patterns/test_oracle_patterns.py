@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.evaluation.heap import Valuation
-from skws_patterns.language.compile import compile_pattern, parallel_automaton
-from skws_patterns.language.parallel import chain
+from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
 from skws_patterns.language.parse import Pattern, parse_pattern
 from skws_patterns.language.progress import Layout, NotExpressibleError
 from skws_patterns.language.resolve import Resolved, resolve

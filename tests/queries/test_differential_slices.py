@@ -18,8 +18,7 @@ from skws.queries.evaluator import Counts
 from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, merged, plan_slices
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Query
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import KEYWORDS, Query, RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

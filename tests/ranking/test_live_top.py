@@ -20,8 +20,7 @@ from skws.queries.stream_state import LoggedBatch
 from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import LiveResult, Result
 from skws.sinks.addresses import open_sinks
-from skws.spec.query import TOP, Query
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import TOP, Query, RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.jobs.watching import QUERY, append, customer, lines, order, request

@@ -14,7 +14,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result, ResultTuple
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import RankingChoice
 from skws_purging.tuples import ALWAYS
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Oracle, instants

@@ -14,7 +14,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.ranking.top import Top, event_time, group_namer, unknown
 from skws.results.model import Result, ResultTuple
 from skws.results.score import Part, Score
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import RankingChoice, TopChoice
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants

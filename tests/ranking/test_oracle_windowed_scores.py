@@ -18,7 +18,7 @@ from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import WindowPlan
 from skws.ranking.top import BestOfWindows, check_over_windows, group_namer
 from skws.results.model import Result
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import RankingChoice, TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import ExpressionWindow

@@ -17,7 +17,7 @@ from skws.replay_search import Search
 from skws.results.model import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.ranking import TopChoice
+from skws.spec.query import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.events import EventQueue, JobEvents

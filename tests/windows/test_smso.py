@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.budget import OverBudgetError
+from skws_schema.memory import OverBudgetError
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
 from skws_windows.automata import smso_automata

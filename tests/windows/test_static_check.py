@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.finite import Finite, finite

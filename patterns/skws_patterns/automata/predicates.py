@@ -4,6 +4,11 @@ An equality predicate is a pair of partial key functions: two tuples satisfy
 it if both keys are defined and equal. A key with a NULL in it is undefined,
 so a NULL joins nothing. ``typed`` checks the types of constants before
 predicates are built.
+
+The root of a pattern or query is a value that all tuples of a result share: that
+of a variable in every atom of a hierarchical query, or of an attribute of one
+class that all tuples of a pattern have. So each tuple can be sent to one shard by
+that value, and no result is lost.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
+from zlib import crc32
 
 from skws_schema.comparison import COMPARED, Op
 from skws_schema.instants import instant
@@ -146,3 +152,42 @@ def _microseconds(text: str, attribute: Attribute) -> int:
         raise ValueError(
             f"{attribute.name} is a time stamp: expected {_WANTED[attribute.type.family]}, not {text!r}"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class RootKey:
+    """``columns``: for each relation that is read, the columns whose values the tuples of a result share.
+
+    ``name``: the variables or attributes, for messages.
+    """
+
+    name: str
+    columns: tuple[tuple[int, Columns], ...]
+
+    def shard(self, relation: int, row: Row, shards: int) -> int | None:
+        """The shard of a tuple, the same in every process; None if the tuple is in no result."""
+        for known, columns in self.columns:
+            if known == relation:
+                values = key(columns, row)
+                return 0 if values is None else crc32(repr([*map(_plain, values)]).encode()) % shards
+        return None
+
+
+def root_key(candidates: list[tuple[str, set[tuple[int, int]]]]) -> RootKey | None:
+    """The root from named classes of (relation, column); None if there is none.
+
+    Classes with two columns in one relation are left out, because a tuple would belong to two shards.
+    """
+    chosen = [(name, at) for name, at in candidates if len({relation for relation, _ in at}) == len(at)]
+    if not chosen:
+        return None
+    by_relation: dict[int, Columns] = {}
+    for _, at in chosen:
+        for relation, column in sorted(at):
+            by_relation[relation] = (*by_relation.get(relation, ()), column)
+    return RootKey("; ".join(name for name, _ in chosen), tuple(sorted(by_relation.items())))
+
+
+def _plain(value: Value) -> Value:
+    """The value with whole floats as integers, since equal values must have one text."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

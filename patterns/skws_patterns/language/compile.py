@@ -2,37 +2,224 @@
 
 Both layouts give every result once. A pattern that neither can express is
 refused, with the reason.
+
+In parallel, each part of a conjunction is read by runs of its own. The last
+tuple to arrive completes one part and gathers the others. Parts that must agree
+in a value that this tuple does not carry, or whose tuples could be the same,
+are gathered among themselves first. This is the construction for hierarchical
+queries (PCEA paper, Theorem 4.1), with any expression in place of an atom. A
+result has one run: its letters distinguish its parts, and the stream determines
+which tuple is last, in all and in each group.
+
+``chain`` reads an expression one tuple after the other, by a deterministic
+automaton over letters. It works for every expression, conjunctions included,
+and never gives a result twice, however ambiguous the expression is: states are
+the rest of the expression, which depends on the word alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from itertools import combinations, product
+from typing import Final, TypeAlias
 
 from skws_patterns.automata.pcea import PCEA
+from skws_patterns.automata.predicates import RootKey, root_key
 from skws_patterns.language.expression import (
+    EMPTY,
+    Alternation,
     Conjunction,
     Expression,
+    Letter,
     Read,
+    Sequence,
     Star,
     canonical,
+    conjunction,
     letters,
     nullable,
+    sequence,
 )
-from skws_patterns.language.parallel import Parallel
 from skws_patterns.language.parse import Pattern
 from skws_patterns.language.progress import (
     MOST_TRANSITIONS,
+    End,
     Layout,
     NotExpressibleError,
+    Progress,
+    Sources,
+    Step,
     TooManyTransitionsError,
 )
 from skws_patterns.language.resolve import Resolved, TextMatch, resolve
-from skws_patterns.root import RootKey, root_key
-from skws_schema.budget import OverBudgetError
 from skws_schema.errors import PatternError
+from skws_schema.memory import OverBudgetError
 from skws_schema.model import Schema
+
+# The ways in which a first letter may gather the complete parts before it.
+Before: TypeAlias = Callable[[Letter], Iterable[Sources]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The layout of a part: the states in which it is complete, and the last steps that lead there."""
+
+    complete: tuple[Progress, ...]
+    ends: tuple[End, ...]
+
+
+def chain(layout: Layout, expression: Expression, part: Hashable, before: Before) -> Fragment:
+    """Lay out an expression so that each tuple follows the one before. Raises NotExpressibleError."""
+    complete: dict[Progress, None] = {}
+    ends: dict[End, None] = {}
+    waiting: list[Progress] = []
+    seen: set[Progress] = set()
+    steps: list[Step] = []
+
+    def read(sources: Sources, letter: Letter, left: Expression) -> None:
+        step = layout.step(sources, letter, part, left)
+        steps.append(step)
+        state = step.target
+        if nullable(left):
+            complete[state] = None
+            ends[sources, letter] = None
+        if state not in seen:
+            seen.add(state)
+            waiting.append(state)
+
+    for letter, left in layout.derivatives.of(expression).items():
+        for sources in before(letter):
+            read(sources, letter, left)
+    while waiting:
+        state = waiting.pop()
+        for letter, left in layout.derivatives.of(state.left).items():
+            read((state,), letter, left)
+    layout.settle(steps)
+    return Fragment(tuple(complete), tuple(ends))
+
+
+class Parallel:
+    """Lays out expressions with their conjunctions in parallel, each expression once.
+
+    A part that cannot be laid out so is read one tuple after the other.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._known: dict[Expression, Fragment] = {}
+
+    def fragment(self, expression: Expression) -> Fragment:
+        """The layout of an expression. Raises NotExpressibleError with all reasons if there is none."""
+        known = self._known.get(expression)
+        if known is None:
+            known = self._known[expression] = self._laid_out(expression)
+        return known
+
+    def _laid_out(self, expression: Expression) -> Fragment:
+        if not _has_conjunction(expression):
+            return self._in_turn(expression)
+        try:
+            return self._in_parallel(expression)
+        except NotExpressibleError as first:
+            try:
+                return self._in_turn(expression)
+            except NotExpressibleError as second:
+                if str(second) in str(first):
+                    raise first from None
+                raise NotExpressibleError(f"{first}; read one after the other, {second}") from None
+
+    def _in_turn(self, expression: Expression) -> Fragment:
+        return chain(self._layout, expression, ("in turn", expression), lambda _: [()])
+
+    def _in_parallel(self, expression: Expression) -> Fragment:
+        match expression:
+            case Conjunction(parts):
+                return self._conjunction(expression, parts)
+            case Sequence(parts):
+                return self._sequence(expression, parts[0], sequence(*parts[1:]))
+            case Alternation(options):
+                return self._alternation(sorted(options, key=canonical))
+            case _:
+                raise NotExpressibleError("a repetition is read one tuple after the other")
+
+    def _conjunction(self, whole: Expression, parts: tuple[Expression, ...]) -> Fragment:
+        if any(letters(one) & letters(other) for one, other in combinations(parts, 2)):
+            raise NotExpressibleError("parts of a conjunction have a variable in common")
+        ends: dict[End, None] = {}
+        for i, part in enumerate(parts):
+            others = parts[:i] + parts[i + 1 :]
+            for sources, letter in self.fragment(part).ends:
+                for gathered in self._gather(others, letter):
+                    ends[sources + gathered, letter] = None
+        steps = [self._layout.step(sources, letter, whole, EMPTY) for sources, letter in ends]
+        self._layout.settle(steps)
+        return Fragment(tuple(dict.fromkeys(step.target for step in steps)), tuple(ends))
+
+    def _sequence(self, whole: Expression, first: Expression, rest: Expression) -> Fragment:
+        if letters(first) & letters(rest):
+            raise NotExpressibleError("parts of a sequence have a variable in common")
+        if not _has_conjunction(first):
+            raise NotExpressibleError("what comes after another tuple is read one tuple after the other")
+        self.fragment(first)
+        return chain(self._layout, rest, whole, lambda letter: self._ways(first, letter))
+
+    def _alternation(self, options: list[Expression]) -> Fragment:
+        if any(self._layout.derivatives.in_common(*pair) for pair in combinations(options, 2)):
+            raise NotExpressibleError("alternatives have results in common")
+        fragments = [self.fragment(option) for option in options]
+        return Fragment(
+            tuple(state for fragment in fragments for state in fragment.complete),
+            tuple(end for fragment in fragments for end in fragment.ends),
+        )
+
+    def _ways(self, expression: Expression, letter: Letter) -> list[Sources]:
+        """The ways in which a letter can gather a complete expression."""
+        match expression:
+            case Conjunction(parts):
+                return self._gather(parts, letter)
+            case Alternation(options) if _has_conjunction(expression):
+                ordered = sorted(options, key=canonical)
+                return [way for option in ordered for way in self._ways(option, letter)]
+            case _:
+                return [(state,) for state in self.fragment(expression).complete]
+
+    def _gather(self, parts: tuple[Expression, ...], letter: Letter) -> list[Sources]:
+        """The ways in which a letter can gather several complete parts: each group of them as one run."""
+        choices = []
+        for group in self._groups(parts, letter):
+            if len(group) == 1:
+                choices.append(self._ways(group[0], letter))
+            else:
+                choices.append([(state,) for state in self.fragment(conjunction(*group)).complete])
+        return [
+            tuple(state for sources in chosen for state in sources)
+            for chosen in self._layout.counted(product(*choices))
+        ]
+
+    def _groups(self, parts: tuple[Expression, ...], letter: Letter) -> list[list[Expression]]:
+        """The parts in groups: those that a letter cannot gather separately are together."""
+        groups: list[list[Expression]] = []
+        for part in parts:
+            near = [group for group in groups if any(self._bound(part, other, letter) for other in group)]
+            groups = [group for group in groups if group not in near]
+            groups.append([*(member for group in near for member in group), part])
+        return groups
+
+    def _bound(self, one: Expression, other: Expression, letter: Letter) -> bool:
+        return not self._layout.shared(one, other, letter) or self._layout.may_coincide(one, other)
+
+
+def _has_conjunction(expression: Expression) -> bool:
+    match expression:
+        case Conjunction():
+            return True
+        case Read():
+            return False
+        case Star(body):
+            return _has_conjunction(body)
+        case _:
+            return any(map(_has_conjunction, expression.parts))
 
 
 def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | None:

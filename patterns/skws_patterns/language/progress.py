@@ -17,7 +17,7 @@ from skws_patterns.automata.pcea import PCEA, Source, Transition
 from skws_patterns.automata.predicates import Columns, Equality
 from skws_patterns.language.expression import Derivatives, Expression, Letter, Read, letters
 from skws_patterns.language.resolve import Reading, Resolved
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 
 
 class Alphabet:

@@ -22,11 +22,10 @@ from typing import Final
 
 from skws_patterns.automata.pcea import PCEA, Source, Transition
 from skws_patterns.automata.predicates import Columns, Compared, Equality, Same, Test, Unary
-from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Constant, Term
-from skws_patterns.queries.qtree import FRESH, Inner, compact, qtree
-from skws_schema.budget import OverBudgetError, StepBudget
+from skws_patterns.queries.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
+from skws_schema.memory import OverBudgetError, StepBudget
 
 # There are exponentially many sets of atoms, and so many states.
 MOST_OF_ONE_RELATION: Final = 10

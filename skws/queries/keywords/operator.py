@@ -16,11 +16,11 @@ import numpy as np
 
 from skws.data.batch import RecordBatch, batched
 from skws.data.record import Record
+from skws.index.values import JoinValues
 from skws.keywords.keyword_matching import FEW, KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
-from skws.queries.keywords.join_values import JoinValues
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import LiveSearch, Searched, best_of, ranked
@@ -48,8 +48,7 @@ from skws_schema.plural import counted
 from skws_windows.window import Window, ticks_per_position
 
 if TYPE_CHECKING:
-    from skws.index.indexed_tables import Taken
-    from skws.queries.keywords.indexed_rows import IndexedRows
+    from skws.queries.keywords.indexed_rows import IndexedRows, Taken
 
 
 _LOOKED_AT: Final = 10_000  # rows of each table: memory is short

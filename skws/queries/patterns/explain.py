@@ -6,8 +6,7 @@ from skws.queries.patterns.normal_form import memory_lines
 from skws.queries.patterns.text import read_query
 from skws_patterns.automata.pcea import PCEA, Source, State, Transition
 from skws_patterns.automata.predicates import Compared, Contains, Equality, Test
-from skws_patterns.queries.hcq import ConjunctiveQuery
-from skws_patterns.queries.qtree import compact, drawing, qtree
+from skws_patterns.queries.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_schema.drawing import Edge, Node, to_dot
 from skws_schema.model import Relation, Schema
 from skws_windows.window import Unbounded, Window, parse_window, window_text

@@ -11,6 +11,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import Alternative, Condition
 from skws_patterns.automata.pcea import PCEA
+from skws_patterns.automata.predicates import RootKey
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
 from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
 from skws_patterns.queries.automaton import automaton_of
@@ -20,7 +21,6 @@ from skws_patterns.queries.hcq import (
     refuse_unless_hierarchical,
     root_of_query,
 )
-from skws_patterns.root import RootKey
 from skws_schema.errors import PatternError
 from skws_schema.model import Row, Schema
 from skws_windows.window import Window

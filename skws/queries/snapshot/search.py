@@ -26,7 +26,7 @@ from skws.results.model import Place, Result
 from skws.results.names import TupleNames
 from skws.results.score import Score
 from skws.spec.enums import DEFAULT_MAX_SIZE
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import RankingChoice
 from skws_mesh.tree import Tree
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import sourced

@@ -25,8 +25,7 @@ from skws.queries.windowed.stream_windows import NOT_BEGUN
 from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.top import BestOfWindows, check_over_windows
 from skws.results.model import LiveResult, Result
-from skws.spec.query import ALLOWED, SIZE, WINDOW, Query
-from skws.spec.ranking import RankingChoice, TopChoice
+from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable

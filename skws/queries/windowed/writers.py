@@ -14,8 +14,7 @@ from skws.results.names import json_row
 from skws.sinks.encoders import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
 from skws_schema.model import AttributeType, Value
-from skws_windows.check.verdict import Verdict
-from skws_windows.check.witness import Witness
+from skws_windows.check.verdict import Verdict, Witness
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.language.expression import WindowExpression
 from skws_windows.processor.panes import Aggregate

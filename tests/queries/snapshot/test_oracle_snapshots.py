@@ -23,7 +23,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
 from skws.sources.databases import all_tables
-from skws.spec.ranking import RankingChoice
+from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded

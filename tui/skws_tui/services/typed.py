@@ -16,8 +16,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skws.spec.query import WINDOW, Query, corrected
-from skws.spec.ranking import DEFAULT, RankingChoice, TopChoice
+from skws.spec.query import DEFAULT, WINDOW, Query, RankingChoice, TopChoice, corrected
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 from skws_windows.automata.k_sla import LookbackAutomaton, Transition, automaton
 from skws_windows.guards import guard as g
 from skws_windows.guards.satisfiability import Satisfiability

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 from skws_windows.automata.k_sla import LookbackAutomaton
 from skws_windows.guards import guard as g
 

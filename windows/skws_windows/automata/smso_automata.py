@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import and_
 from typing import Final, TypeAlias
 
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 from skws_windows.automata.closure import closed, minterm, trimmed
 from skws_windows.automata.finite import Finite, explored
 from skws_windows.automata.k_sla import Transition, automaton

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from skws_schema.budget import StepBudget
+from skws_schema.memory import StepBudget
 from skws_windows.automata.finite import Branching
 from skws_windows.check.types import Edge, TypeGraph
 

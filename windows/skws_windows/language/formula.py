@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from skws_schema.budget import OverBudgetError
 from skws_schema.errors import UsageError, nearest
+from skws_schema.memory import OverBudgetError
 from skws_windows.automata import smso as m
 from skws_windows.automata.smso_automata import MOST_ENTRIES, MOST_LETTERS, window_expression
 from skws_windows.guards import guard as g

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, islice
 
+import pytest
 from hypothesis import event, given
+from hypothesis import strategies as st
 
+from skws_bounds import theorem1, theorem2
+from skws_bounds.lto import Criterion, compared, forests
+from skws_bounds.maxref import Failure, unkeepable
+from skws_bounds.modified import Modified, conjunctions
+from skws_bounds.normal_form import Atom, Attr, Domain, Term
 from skws_bounds.run import Run
-from skws_bounds.verdict import check
+from skws_bounds.verdict import check, lasting
+from skws_schema.comparison import Op
 from skws_schema.errors import UsageError
-from skws_schema.model import Row
-from tests.bounds.bounds_queries import STREAMS, Step, in_synopses, naively, queries, sql, steps, tables
+from skws_schema.memory import StepBudget
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from tests.bounds.bounds_queries import (
+    SECOND,
+    STREAMS,
+    Step,
+    in_synopses,
+    naively,
+    queries,
+    sql,
+    steps,
+    tables,
+    unlimited,
+)
 from tests.strategies import examples
 
 
@@ -49,3 +70,125 @@ def test_a_run_goes_on_from_its_snapshot(
         again.restore(json.loads(json.dumps(run.snapshot())))
         assert again.entries == run.entries
         run = again
+
+
+MOST_ORDERS = 100
+
+
+def total_orders(query: Modified) -> Iterator[Modified]:
+    """Every locally totally ordered query (Definition 6) that a query is split into."""
+    for one, other in _local_pairs(query):
+        if not query.closure.decided(one, other):
+            for op in (Op.LESS, Op.EQUAL, Op.GREATER):
+                refined = query.refined([Atom(one, op, other, case=True)])
+                if refined is not None:
+                    yield from total_orders(refined)
+            return
+    yield query
+
+
+def _local_pairs(query: Modified) -> Iterator[tuple[Term, Term]]:
+    own: dict[int, list[Term]] = defaultdict(list)
+    for term in compared(query):
+        if isinstance(term, Attr) and term.stream in query.node_of and term.domain is not Domain.TIME:
+            own[query.node_of[term.stream]].append(term)
+    fixed = [t for t in query.closure.class_of if not isinstance(t, Attr) and t.domain is Domain.INTEGER]
+    for attributes in own.values():
+        yield from ((a, b) for a, b in combinations([*attributes, *fixed], 2) if isinstance(a, Attr))
+
+
+def _synopses(query: Modified) -> tuple[Failure, ...]:
+    """Asked of what passes Theorem 2 alone; what fails it fails at once here."""
+    return theorem2.failures(query) or unkeepable(query, distinct=True)
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        pytest.param(theorem1.failures, id="theorem 1"),
+        pytest.param(theorem2.failures, id="theorem 2"),
+        pytest.param(_synopses, id="synopses"),
+    ],
+)
+@examples(40)
+@given(queries(most=3))
+def test_a_failing_order_is_found_if_there_is_one(criterion: Criterion, text: str) -> None:
+    for conjunction in islice(conjunctions(sql(text).queries[0], unlimited()), 3):
+        for query in forests(conjunction, StepBudget(1000, "orders")):
+            orders = list(islice(total_orders(query), MOST_ORDERS))
+            if len(orders) < MOST_ORDERS and not any(not f.joins for f in criterion(query)):
+                expected = any(map(criterion, orders))
+                event(f"fails: {expected}, at first: {bool(criterion(query))}")
+                assert bool(list(lasting(query, criterion, set(), StepBudget(5000, "orders")))) == expected
+
+
+def _typed(name: str, *, table: bool = False) -> Relation:
+    attributes = (
+        Attribute("k", AttributeType.INTEGER, None if table else 0, None if table else 3),
+        Attribute("x", AttributeType.TEXT),
+        Attribute("n", AttributeType.NUMBER),
+        Attribute("b", AttributeType.BOOLEAN),
+    )
+    times = () if table else (Attribute("at", AttributeType.TIMESTAMP),)
+    return Relation(name, (*attributes, *times), time=None if table else "at", table=table)
+
+
+SCHEMA = Schema("typed", (_typed("p"), _typed("q"), _typed("r", table=True)), ())
+_VALUES = st.tuples(
+    st.sampled_from([0, 1, 2, 3, None]),
+    st.sampled_from(["a", "b", "c", None]),
+    st.sampled_from([0.5, 1.0, 1.5, 7.25, None]),
+    st.sampled_from([True, False, None]),
+)
+_CONSTANTS = {"k": ["2", "1.5", "0"], "x": ["'b'"], "n": ["1.25", "1", "3"], "b": ["TRUE"]}
+_LIKE = {"k": "kn", "n": "nk", "x": "x", "b": "b"}
+"""What each column is compared with: integers and fractions with each other."""
+
+
+@st.composite
+def typed_queries(draw: st.DrawFn) -> str:
+    """SQL over two streams and a table, with comparisons of every type."""
+    names = draw(st.sampled_from([["p"], ["p", "q"], ["p", "r"], ["p", "q", "r"]]))
+    conditions = []
+    if "q" in names:
+        conditions += draw(st.sampled_from([[], ["p.at > q.at"], ["p.at >= q.at"], ["p.at <> q.at"]]))
+    for _ in range(draw(st.integers(0, 4))):
+        column = draw(st.sampled_from("kxnb"))
+        op = draw(st.sampled_from(["=", "<>"] if column in "xb" else ["=", "<>", "<", ">", "<=", ">="]))
+        one, other = draw(st.permutations([*names, ""]))[:2]
+        beside = draw(st.sampled_from(_LIKE[column]))
+        if one:
+            constant = draw(st.sampled_from(_CONSTANTS[column]))
+            conditions.append(f"{one}.{column} {op} {f'{other}.{beside}' if other else constant}")
+    columns = [f"{name}.{column}" for name in names for column in "kxnb"]
+    output = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3, unique=True))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return (
+        f"SELECT {draw(st.sampled_from(['', 'DISTINCT ']))}{', '.join(output)} FROM {', '.join(names)}{where}"
+    )
+
+
+@st.composite
+def typed_steps(draw: st.DrawFn) -> list[Step]:
+    made: list[Step] = []
+    for number in range(1, draw(st.integers(1, 6)) + 1):
+        time = number * SECOND
+        rows: dict[str, Sequence[Row]] = {
+            name: [(*values, time) for values in draw(st.lists(_VALUES, max_size=3))] for name in "pq"
+        }
+        made.append((time, rows))
+    return made
+
+
+@examples(150)
+@given(typed_queries(), typed_steps(), st.fixed_dictionaries({"r": st.lists(_VALUES, max_size=3)}))
+def test_every_type_of_value(text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]) -> None:
+    union = sql(text, SCHEMA)
+    verdict = check(union)
+    try:
+        shown = in_synopses(union, SCHEMA, arrivals, known)
+    except UsageError:
+        assert verdict.bounded is not True
+        return
+    event(f"{verdict.projection}: run")
+    assert shown == naively(union, SCHEMA, arrivals, known)

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_mesh.cngen import CNGen
+from bench.load import Load
+from skws_mesh import count
+from skws_mesh.cngen import CNGen, ExpandedNode, expanded_nodes, subsets
+from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.order import NodeOrder
+from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import Tree
 from skws_schema.graph import edges, edges_from
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -174,3 +178,62 @@ def is_network(schema: Schema, tree: Tree, everything: int) -> bool:
 
 def keywords_of(everything: int) -> int:
     return everything.bit_length()
+
+
+SEQUENCES: dict[int, list[tuple[int, ...]]] = {
+    1: [()],
+    2: [(), (0b01, 0b10)],
+    3: [(), (0b001, 0b110), (0b001, 0b010, 0b100), (0b101, 0b010)],
+}
+
+
+@given(schemas(max_relations=4), st.integers(1, 3), st.integers(1, 5), st.data())
+@examples(300)
+def test_equals_what_is_made(schema: Schema, keywords: int, size: int, data: st.DataObject) -> None:
+    bitmaps = st.integers(0, (1 << keywords) - 1)
+    several = len(schema.relations)
+    searchable = data.draw(st.lists(bitmaps, min_size=several, max_size=several))
+    groups = data.draw(st.sampled_from(SEQUENCES[keywords]))
+    if len(schema.joins) > 2:
+        size = min(size, 4)
+    without = data.draw(st.sets(st.integers(0, several - 1), max_size=several - 1))
+    order = KeywordSequence(groups)
+    generator = CNGen(schema, keywords, size, searchable, sequence=order, without=without)
+    made = [0] * size
+    for tree in generator.networks():
+        made[len(tree.relations) - 1] += 1
+    assert count_networks(generator) == tuple(made)
+
+
+def test_counts_more_than_could_be_made() -> None:
+    found = count_networks(CNGen(Load(relations=30).schema(), 8, 5))
+    assert sum(found) == 29_649_863_920_788
+
+
+def test_gives_up_where_nodes_differ_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count, "MOST_STEPS", 1_000)
+    schema = Load(relations=30).schema()
+    with pytest.raises(TooManyKindsError):
+        count_networks(CNGen(schema, 8, 5, [1 << n % 8 for n in range(30)]))
+
+
+@given(st.integers(0, 1 << 10))
+def test_subsets_are_all_bitmaps_contained_in_ascending_order(bitmap: int) -> None:
+    assert list(subsets(bitmap)) == [b for b in range(bitmap + 1) if not b & ~bitmap]
+
+
+def test_nodes_stay_within_what_a_relation_can_contain() -> None:
+    nodes = list(expanded_nodes([0b01, 0b11, 0]))
+    assert nodes == [ExpandedNode(r, k) for r, k in ((0, 0), (0, 1), *((1, b) for b in range(4)), (2, 0))]
+    assert nodes == sorted(nodes)
+
+
+@given(st.integers(0, 4), st.data())
+def test_every_node_of_a_query_is_in_and_no_other(slots: int, data: st.DataObject) -> None:
+    searchable = data.draw(st.lists(st.integers(0, (1 << slots) - 1), min_size=3, max_size=3))
+    expected = [ExpandedNode(r, k) for r in range(3) for k in range(1 << slots) if not k & ~searchable[r]]
+    assert list(expanded_nodes(searchable)) == expected
+
+
+def test_relations_that_can_contain_all_keywords_have_every_node() -> None:
+    assert len(list(expanded_nodes([0b111] * 3))) == 3 * 8

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from random import Random
+from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
+from skws.jobs.alerts import Limiter, Rate
+from skws.queries.partitioning import WHOLE, Part, Partitioning
+from skws.queries.patterns.result import PatternResult, PatternTuple
+from skws.queries.results import encoded, moment, written
 from skws.queries.session import Session
+from skws.queries.sql.result import SqlResult
 from skws.queries.windowed.kind import WindowedQueries
 from skws.queries.windowed.pattern import WindowedPatterns
-from skws.results.model import LiveResult
+from skws.results.encoded import parsed
+from skws.results.model import LiveResult, Place, Result, ResultTuple
+from skws.results.score import Score
+from skws.spec.enums import EvaluatorName
+from skws.spec.job import Job
 from skws.spec.query import PATTERN, TOP, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import ExpressionWindow, TimeWindow
+from skws_schema.yaml.write import to_yaml
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.jobs.watching import SCHEMA
+from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
 
 OVER = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = (
@@ -134,3 +150,117 @@ joins: [{on: sale.item = item.item}]
     results = before.take(sold)
     assert lines(results) == lines(after.take(sold))
     assert results
+
+
+WINDOWS: list[Window] = [TimeWindow(12), CountWindow(20)]
+SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES)]
+
+
+def told(evaluator: EvaluatorName, window: Window, share: Part) -> list[list[LiveResult]]:
+    """What each step gives: queries come and go in mid-stream, and one stands twice under two names."""
+    random = Random(0)
+    static, stream = tables(random), rows(random, 160, 3, [0, 0, 1, 2])
+    live = Session(Stream(DENSE, window, max_size=3, evaluator=evaluator), share)
+    live.load_tables(static)
+    steps = [live.add(Query("alpha beta").named("a", 3))]
+    for number in range(0, len(stream), 16):
+        steps.append(live.take(RecordBatch.of(stream[number : number + 16])))
+        if number == 48:
+            steps.append(live.add(Query("beta ; alpha gamma").named("b", 3)))
+            steps.append(live.add(Query("alpha beta").named("c", 3)))
+        if number == 96:
+            live.remove("a")
+            steps.append(live.change_schema(to_yaml(replace(DENSE, joins=DENSE.joins[1:]))))
+    return [*steps, live.take(RecordBatch.of(()), ended=True)]
+
+
+@pytest.mark.parametrize("share", SHARES, ids=["whole", "roots", "queries"])
+@pytest.mark.parametrize("window", WINDOWS, ids=["time", "count"])
+def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
+    by_mesh = told(EvaluatorName.MESH, window, share)
+    for evaluator in EvaluatorName:
+        found = told(evaluator, window, share)
+        assert [sorted(map(repr, step)) for step in found] == [sorted(map(repr, step)) for step in by_mesh]
+    assert sum(map(len, by_mesh)) > 20
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lateness": 5, "window": TimeWindow(9)}, "does not go with --lateness"),
+        ({"window": Unbounded()}, "needs a window of time or of tuples"),
+        ({"window": ExpressionWindow("true")}, "needs a window of time or of tuples"),
+    ],
+)
+def test_what_automata_cannot_do_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=f"--evaluator auto {message}"):
+        Job({}, DENSE, "x", evaluator=EvaluatorName.AUTO, **given)  # type: ignore[arg-type]
+
+
+TEXTS = st.text(max_size=20) | st.sampled_from(['a","id":"b', '{"op":"-"', '"unshown":', '"count":', "\\"])
+
+
+def network(query: str, op: Literal["+", "-"], text: str, place: Place | None, snapshot: bool) -> Result:
+    tuples = (ResultTuple.given("customer", "customer:1", (text,), {text: text, "n": 1}),)
+    made = Result(op, query, "abc", 1.5, 2.5, "customer{ada}", tuples, ((0, 0, text),), snapshot)
+    if place is None:
+        return made
+    score = Score((), found=1.5, half_life=None, at=None, explained=False, kept=(0, 0.5))
+    return Result(
+        op, query, "abc", 1.5, 2.5, "customer{ada}", tuples, (), tick=3, expires=9, place=place, score=score
+    )
+
+
+@given(
+    query=TEXTS,
+    op=st.sampled_from(["+", "-"]),
+    text=TEXTS,
+    place=st.none() | st.builds(Place, st.just("enter"), st.integers(1, 9), st.floats(0, 9)),
+    snapshot=st.booleans(),
+)
+def test_networks(query: str, op: Literal["+", "-"], text: str, place: Place | None, snapshot: bool) -> None:
+    alike(network(query, op, text, place, snapshot))
+
+
+@given(query=TEXTS, text=TEXTS, number=st.integers(0, 1 << 80))
+def test_matches_and_rows(query: str, text: str, number: int) -> None:
+    member = PatternTuple("plain", "plain:1", (text,), ("a",), 3, {text: text}, "")
+    alike(PatternResult(query, "abc", 1.5, None, (member,), snapshot=bool(number % 2)))
+    alike(SqlResult.of(query, 1.5, {text: text, "count": 7}, number))
+
+
+def alike(result: LiveResult) -> None:
+    found = encoded(written(result))
+    assert (found.op, found.query) == (result.op, result.query)
+    assert found.count == getattr(result, "count", 1)
+    assert found.to_json() == result.to_json()
+    assert (found.id, found.start, found.end, found.snapshot) == (
+        result.id,
+        result.start,
+        result.end,
+        result.snapshot,
+    )
+    assert found.to_dict() == result.to_dict()
+    assert list(found.tuples) == list(result.tuples)
+    assert parsed(found) == parsed(result) == result
+    assert moment(found) == moment(result)
+
+
+def test_nothing_is_parsed_for_a_file_of_lines() -> None:
+    line = written(network("ada", "-", "x", None, snapshot=False))
+
+    def refuse(_: bytes) -> LiveResult:
+        pytest.fail("parsed")
+
+    found = type(encoded(line))(line, refuse)
+    assert (found.op, found.query, found.count, found.to_json()) == ("-", "ada", 1, line)
+
+
+def test_a_limit_counts_those_held_back() -> None:
+    limiter = Limiter(Rate.of("1 per minute"))
+    lines = [written(network("ada", "+", str(number), None, snapshot=False)) for number in range(2)]
+    assert [limiter.let(encoded(line)) is None for line in lines] == [False, True]
+    later = Result("+", "ada", "other", 100.0, 110.0, "customer{ada}", (), ())
+    let = limiter.let(encoded(written(later)))
+    assert let is not None
+    assert let.to_dict()["held_back"] == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,8 +14,11 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
+from skws_mesh.delta import trees
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_windows.window import Unbounded
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records
+from tests.strategies import seeds
 
 KEY = Attribute("docket", AttributeType.INTEGER)
 TEXT = Attribute("t", AttributeType.TEXT)
@@ -84,3 +89,52 @@ def test_updates_of_a_hub(batch: int, size: int) -> None:
         snapshot = told(by_delta.add(delta[text]))
         by_mesh.remove(text)
         assert snapshot == told(by_mesh.add(plans[text]))
+
+
+WORDS = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*")
+LIMITS = ("", "", " -beta", " plain.x<3", " -link:")
+
+
+def lines(results: list[Result]) -> list[bytes]:
+    return sorted(result.to_json() for result in results)
+
+
+@pytest.mark.parametrize("window", [TimeWindow(30), CountWindow(15), Unbounded()])
+@pytest.mark.parametrize("at_once", [2, 1 << 14], ids=["in parts", "together"])
+@seeds(2, 12)
+def test_trees(window: Window, at_once: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(trees, "_AT_ONCE", at_once)
+    monkeypatch.setattr(trees, "_TABLE", at_once)
+    monkeypatch.setattr(trees, "_COLUMNS", rng.choice([1, 3, 64]))
+    most = rng.choice([1, 2, 3, 4, 5])
+    records = random_records(rng, 30 if isinstance(window, Unbounded) else 60, rng.choice([2, 4, 6]))
+    asked: dict[str, int] = {}
+    for _ in range(6):
+        words = rng.sample(WORDS, rng.choice([1, 2, 3, 3, 3, 4]))
+        limits = [each for each in LIMITS if each[2:] not in words]
+        asked[" ".join(words) + rng.choice(limits)] = rng.randrange(1, most + 1)
+    meshed = {text: Plan(SCHEMA, parse_query(text, SCHEMA), window, size) for text, size in asked.items()}
+    joined = {text: replace(plan, evaluated_by=EvaluatorName.DELTA) for text, plan in meshed.items()}
+    by_mesh, by_joins = (ColumnarEngine(SCHEMA, window) for _ in range(2))
+    step = rng.choice([1, 7, 30])
+    standing: set[str] = set()
+    for number, begin in enumerate(range(0, len(records), step)):
+        # Queries come one by one or together, go, and come back.
+        gone = [text for text in sorted(standing) if rng.random() < 0.1]
+        come = [text for text in asked if text not in standing and (not number or rng.random() < 0.3)]
+        standing = (standing - set(gone)) | set(come)
+        for text in gone:
+            by_mesh.remove(text)
+            by_joins.remove(text)
+        if rng.random() < 0.5:  # new words are then looked for in the index of the first live tuples
+            by_joins.prepare_searches(rng.choice([3, 1000]))
+        added = [
+            lines(engine.add_all({text: plans[text] for text in come}))
+            for engine, plans in ((by_mesh, meshed), (by_joins, joined))
+        ]
+        assert added[0] == added[1]
+        some = records[begin : begin + step]
+        assert lines(list(by_joins.process(some))) == lines(list(by_mesh.process(some)))
+    assert not by_joins._operator.queries
+    assert len(by_joins._operator._shared) == len(standing)

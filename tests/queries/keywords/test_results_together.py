@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from resource import RUSAGE_SELF, getrusage
+from time import process_time
 
 import numpy as np
+import orjson
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+import skws.queries.keywords.columnar
+import skws.queries.keywords.result_emitter
+import skws_mesh.columnar.hash_index
+import skws_mesh.columnar.mesh
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.result_emitter import Completed, _by_tick_and_id, in_order, retracted
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.result_emitter import Completed, _by_tick_and_id, in_order, in_ranges, retracted
 from skws.results.assemble import (
     Assembler,
     Outline,
@@ -23,11 +37,13 @@ from skws.results.assemble import (
     put_together,
     seconds,
 )
-from skws.results.ids import digest_of_join, lanes
+from skws.results.ids import digest, digest_of_join, id_of, ids, lanes
 from skws.results.model import Op, Result
 from skws.results.names import TupleNames
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_windows.window import FOREVER, TimeWindow
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window
+from tests.strategies import WORDS, examples, schemas, streams
 
 COLUMNS = (Attribute("words", AttributeType.TEXT), Attribute("a", AttributeType.INTEGER))
 SCHEMA = Schema(
@@ -161,3 +177,182 @@ def test_output_is_in_order_whether_it_comes_one_by_one_or_many_at_a_time() -> N
     shown = [(result.op, result.id) for result in in_order([more, gone, many])]
     assert shown == [("+", "c"), ("-", "c"), ("+", "a"), ("+", "aa"), ("+", "b"), ("+", "a")]
     assert in_order([]) == []
+
+
+Joins = list[tuple[int, int, str]]
+Drawn = tuple[list[bytes], Joins]
+NAMES = ("posted_by", "answers", "on")
+TUPLES = [f"tuple {number}".encode() for number in range(6)]
+
+
+@st.composite
+def results(draw: st.DrawFn) -> Drawn:
+    """Trees of distinct tuples."""
+    members = draw(st.lists(st.sampled_from(TUPLES), min_size=1, max_size=5, unique=True))
+    joins = []
+    for node in range(1, len(members)):
+        ends = (draw(st.integers(0, node - 1)), node)
+        joins.append((*(ends if draw(st.booleans()) else ends[::-1]), draw(st.sampled_from(NAMES))))
+    return list(map(digest, members)), joins
+
+
+def by_columns(alike: Sequence[Drawn]) -> list[str]:
+    """The ids of results of one size."""
+    known = sorted({member for members, _ in alike for member in members})
+    tuples = np.array([[known.index(member) for member in members] for members, _ in alike], dtype=np.int64)
+    joins = [[(left, right, NAMES.index(name)) for left, right, name in joins] for _, joins in alike]
+    ends = np.array(joins, dtype=np.int64).reshape(len(alike), -1, 3)
+    left, right, names = ends[:, :, 0], ends[:, :, 1], ends[:, :, 2]
+    return ids(lanes(known), tuples, lanes(map(digest_of_join, NAMES)), (left, right, names))[1]
+
+
+def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:
+    """What makes a result what it is."""
+    return frozenset(members), frozenset((members[left], members[right], name) for left, right, name in joins)
+
+
+@given(st.lists(results(), min_size=1, max_size=6))
+def test_ids_by_columns_are_those_one_by_one(drawn: list[Drawn]) -> None:
+    size = len(drawn[0][0])
+    alike = [result for result in drawn if len(result[0]) == size]
+    assert by_columns(alike) == [id_of(members, joins) for members, joins in alike]
+
+
+@given(results(), st.randoms())
+def test_an_id_does_not_depend_on_order(drawn: Drawn, random: object) -> None:
+    members, joins = drawn
+    order = list(range(len(members)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    moved = [members[place] for place in order]
+    there = {place: number for number, place in enumerate(order)}
+    renumbered = [(there[left], there[right], name) for left, right, name in reversed(joins)]
+    assert id_of(moved, renumbered) == id_of(members, joins)
+
+
+@given(results(), results())
+def test_other_results_have_other_ids(one: Drawn, other: Drawn) -> None:
+    assert (id_of(*one) == id_of(*other)) == (as_a_set(*one) == as_a_set(*other))
+
+
+def test_an_id_tells_left_from_right_and_joins_apart() -> None:
+    one, other = map(digest, TUPLES[:2])
+    made = [
+        id_of([one, other], [(0, 1, "on")]),
+        id_of([one, other], [(1, 0, "on")]),
+        id_of([one, other], [(0, 1, "answers")]),
+        id_of([one], []),
+        id_of([other], []),
+    ]
+    assert len(set(made)) == 5
+    assert {len(each) for each in made} == {24}
+
+
+def test_many_ids_are_spread_over_all_their_digits() -> None:
+    known = [digest(str(number).encode()) for number in range(2000)]
+    pairs = [([known[n], known[n + 1]], [(0, 1, "on")]) for n in range(1999)]
+    made = by_columns(pairs)
+    assert len(set(made)) == 1999
+    for place in range(24):
+        counts = [sum(each[place] == digit for each in made) for digit in "0123456789abcdef"]
+        assert min(counts) > 60  # 125 on average
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that is cut is cut to a few."""
+    for module in (skws_mesh.columnar.hash_index, skws_mesh.columnar.mesh):
+        monkeypatch.setattr(module, "PAIRS", 3)
+    monkeypatch.setattr(skws_mesh.columnar.mesh, "_FEW", 0)
+    monkeypatch.setattr(skws.queries.keywords.result_emitter, "MOST", 2)
+    monkeypatch.setattr(skws.queries.keywords.result_emitter.in_ranges, "__defaults__", (2,))
+    monkeypatch.setattr(skws.queries.keywords.columnar, "_FIRST", 2)
+    monkeypatch.setattr(skws.queries.keywords.columnar, "RESULTS", 4)
+
+
+def _told_pieces(plan: Plan, records: list[Record]) -> list[bytes]:
+    engine = ColumnarEngine.of(plan)
+    return [result.to_json() for result in engine.process_batches([RecordBatch.of(records)])]
+
+
+@given(data=st.data(), schema=schemas(), by_count=st.booleans())
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_results_are_those_without_pieces(
+    small_pieces: None, data: st.DataObject, schema: Schema, by_count: bool
+) -> None:
+    records = data.draw(streams(schema, 2, max_records=24))
+    window: Window = CountWindow(6) if by_count else TimeWindow(4)
+    plan = Plan(schema, parse_query(" ".join(WORDS[:2]), schema), window, 4)
+    cut = _told_pieces(plan, records)
+    with pytest.MonkeyPatch.context() as whole:
+        for module in (skws_mesh.columnar.hash_index, skws_mesh.columnar.mesh):
+            whole.setattr(module, "PAIRS", 1 << 18)
+        whole.setattr(skws_mesh.columnar.mesh, "_FEW", 1 << 12)
+        whole.setattr(skws.queries.keywords.result_emitter, "MOST", 1 << 15)
+        whole.setattr(skws.queries.keywords.columnar, "_FIRST", 2048)
+        assert _told_pieces(plan, records) == cut
+
+
+@given(
+    st.lists(st.lists(st.integers(-5, 5), max_size=12), min_size=1, max_size=3),
+    st.integers(1, 6),
+)
+def test_ranges_hold_all_keys_once_and_in_order(keys: list[list[int]], most: int) -> None:
+    arrays = [np.array(each, dtype=np.int64) for each in keys]
+    ranges = list(in_ranges(arrays, most))
+    for number, array in enumerate(arrays):
+        places = [place for part in ranges for place in part[number].tolist()]
+        assert sorted(places) == list(range(len(array)))
+    values = [
+        [int(arrays[n][place]) for n, part in enumerate(each) for place in part.tolist()] for each in ranges
+    ]
+    for each in values:
+        assert len(each) <= most or len(set(each)) == 1
+    filled = [each for each in values if each]
+    assert all(max(one) < min(other) for one, other in pairwise(filled))
+
+
+def _hot(number: int, instants: int) -> list[Record]:
+    rows: list[Row] = [("alpha", 1), ("beta", 1)]
+    return [Record(i % 2, i * instants // (2 * number), rows[i % 2], False) for i in range(2 * number)]
+
+
+_MEMORY = """
+import resource, sys
+from tests.queries.keywords.test_results_together import peak_of_hot
+print(peak_of_hot(int(sys.argv[1])))
+"""
+
+
+def peak_of_hot(instants: int) -> int:
+    """By how many bytes the peak of this process grows when 600 tuples meet 600 others; all is read."""
+    plan = hot_plan()
+    assert len(_told_pieces(plan, _hot(20, 1))) == 400
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    engine = ColumnarEngine.of(plan)
+    found = sum(1 for _ in engine.process_batches([RecordBatch.of(_hot(600, instants))]))
+    assert found == 360_000
+    return (getrusage(RUSAGE_SELF).ru_maxrss - before) * 1024
+
+
+def hot_plan() -> Plan:
+    relation = "{attributes: {t: text, k: integer}, search: [t]}"
+    text = f"window: 20 hours\nrelations: {{a: {relation}, b: {relation}}}\njoins: [a.k = b.k]\n"
+    schema = parse_schema(text, default_name="hot")
+    return Plan(schema, parse_query("alpha beta", schema), TimeWindow(10**9), 5)
+
+
+@pytest.mark.parametrize("instants", [1, 600])
+def test_a_hot_key_needs_memory_for_columns_not_for_all_results(instants: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _MEMORY, str(instants)], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) < 200 << 20, "360,000 results as objects take half a gigabyte"
+
+
+def test_equal_tuples_of_one_instant_are_told_apart_in_linear_time() -> None:
+    began = process_time()
+    plan = replace(hot_plan(), query=parse_query("alpha", hot_plan().schema))
+    records = [Record(0, 1, ("alpha", 1), False)] * 4_000
+    ids = {orjson.loads(line)["id"] for line in _told_pieces(plan, records)}
+    assert len(ids) == 4_000
+    assert process_time() - began < 5

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Rows
 from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock, integers_of
 from skws.data.texts import Texts
+from skws.results.directory import FollowedTuples
+from skws_purging.tuples import StreamTuple
 from skws_schema.model import Row
 
 values = st.one_of(st.integers(-5, 5), st.none(), st.sampled_from([2**63 - 1, -(2**63)]))
@@ -116,3 +121,39 @@ def test_searched_columns_take_half_of_the_memory() -> None:
 def test_what_are_no_integers_of_64_bits() -> None:
     for value in (1.0, "1", None, 2**63, -(2**63) - 1):
         assert integers_of([RowBlock(0, [(1,), (value,)])], 0) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_as_a_dictionary(seed: int) -> None:
+    rng = random.Random(seed)
+    followed, expected, size = FollowedTuples(), dict[StreamTuple, int](), 0
+    gone: list[StreamTuple] = []
+    for _ in range(60):
+        match rng.randrange(4):
+            case 0 | 1:
+                size += rng.randrange(1, 4)
+                slot = rng.randrange(size)
+                if slot not in expected.values():
+                    known = StreamTuple(0, (), 0, 1)
+                    followed.set(known, slot)
+                    expected[known] = slot
+            case 2 if expected:
+                known = rng.choice(list(expected))
+                assert followed.remove(known) == expected.pop(known)
+                gone.append(known)
+            case _:
+                kept = [rng.random() < 0.8 for _ in range(size)]
+                slots = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int64)
+                followed.renumber(slots)
+                gone += [known for known, slot in expected.items() if not kept[slot]]
+                expected = {known: int(slots[slot]) for known, slot in expected.items() if kept[slot]}
+                size = sum(kept)
+        assert len(followed) == len(expected)
+        assert {known: followed[known] for known in expected} == expected
+        assert {known: slot for slot, known in followed.items()} == expected
+        by_slot = {slot: known for known, slot in expected.items()}
+        assert [followed.at(slot) for slot in range(size + 3)] == [by_slot.get(s) for s in range(size + 3)]
+        assert followed.among(np.arange(size + 3)) == sorted(by_slot)
+        assert not any(known in followed for known in gone)
+    with pytest.raises(KeyError):
+        followed[StreamTuple(0, (), 0, 1)]

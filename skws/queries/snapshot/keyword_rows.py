@@ -12,9 +12,9 @@ import numpy as np
 
 from skws.index.table import TableIndex
 from skws.keywords.match import EXCLUDED
-from skws.keywords.occurrences import OccurrenceCounts
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition
+from skws.ranking.corpus import OccurrenceCounts
 from skws.ranking.rankings import Match, keyword_weight
 from skws_mesh.columnar.columns import Flags
 from skws_schema.model import Row

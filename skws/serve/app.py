@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response as StarletteResponse
+from starlette.routing import Match
 
 from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
@@ -31,6 +32,7 @@ from skws.serve.bodies import (
     Fault,
     SavedBodies,
     SavedBody,
+    SavedName,
     SearchBody,
     StrictRoute,
 )
@@ -53,6 +55,7 @@ _FAULTS: Final = {
     401: "The token of the server is missing.",
     403: "The request comes from a page of another origin.",
     404: "Nothing has this name.",
+    408: "The body did not arrive in time.",
     409: "The request conflicts with the current state.",
     413: "The body is too large.",
     415: "The body is not JSON.",
@@ -148,9 +151,13 @@ def _handle_errors(app: FastAPI) -> None:
         ]
         return Json({"error": "; ".join(told)}, 422)
 
-    async def http(_: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, StarletteHTTPException)  # noqa: S101 - as above
-        return Json({"error": str(error.detail)}, error.status_code, dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # the header names the methods of the first route alone
+            routes = [each for each in app.routes if each.matches(request.scope)[0] is not Match.NONE]
+            headers["Allow"] = ", ".join(sorted({m for each in routes for m in getattr(each, "methods", ())}))
+        return Json({"error": str(error.detail)}, error.status_code, headers)
 
     async def told(_: Request, error: Exception) -> Response:
         return Json(
@@ -206,10 +213,11 @@ def _searched(served: Served, body: SearchBody) -> bytes:
         shown = result.to_dict()
         text = orjson.dumps(shown if marks is None else marked(shown, marks))
         size += len(text)
-        if results and size > MOST_ANSWER:
+        if size > MOST_ANSWER:
             notes = (
                 *notes,
-                f"the answer has the best {len(results)}: all are more than {MOST_ANSWER:,} bytes",
+                f"the answer has the best {len(results):,}: with the next one it is more than"
+                f" {MOST_ANSWER:,} bytes",
             )
             break
         results.append(orjson.Fragment(text))
@@ -283,8 +291,12 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def shown(name: str) -> Response:
         return Json(_known(job, name).shown())
 
-    @app.put("/queries/{name}", summary="Save a search under a name, or replace it")
-    async def put(name: str, body: SavedBody) -> Response:
+    @app.put(
+        "/queries/{name}",
+        summary="Save a search under a name, or replace it",
+        responses={201: {"description": "It is new."}},
+    )
+    async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()
         new = name not in job.hub.saved
         saved = await served.threaded(partial(_checked, job, name, body))

@@ -124,10 +124,6 @@ class Guard:
         path = scope["path"]
         if self._access.token is not None and path not in _OPEN and not path.startswith(_PAGE):
             self._check_token(headers.get(b"authorization", b""))
-        if scope["method"] in {"POST", "PUT"}:
-            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if kind != b"application/json":
-                raise RefusedError(415, "expected a body of content type application/json")
 
     def _check_token(self, given: bytes) -> None:
         scheme, _, token = given.partition(b" ")

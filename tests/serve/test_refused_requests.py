@@ -75,6 +75,7 @@ def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
         ),
         ("OPTIONS /search HTTP/1.1\nHost: localhost:{port}\nOrigin: http://evil.example\n", 403),
         ("DELETE /search HTTP/1.1\nHost: localhost\n", 405),
+        ("PUT /search HTTP/1.1\nHost: localhost\n", 405),
         ("GET /nothing HTTP/1.1\nHost: localhost\n", 404),
         ("GET /page/../app.py HTTP/1.1\nHost: localhost\n", 404),
         ("GET /page/..%2Fapp.py HTTP/1.1\nHost: localhost\n", 404),
@@ -113,6 +114,20 @@ def test_bodies(served: Serving, headers: str, body: bytes, status: int) -> None
     assert told == status, answer
     if status >= 400:
         assert orjson.loads(answer)["error"]
+
+
+def test_all_methods_of_an_address_are_told(client: httpx.Client) -> None:
+    for path, allowed in (("/queries", "GET, PUT"), ("/queries/x", "DELETE, GET, PUT"), ("/search", "POST")):
+        assert client.patch(path).headers["allow"] == allowed
+
+
+def test_a_number_without_a_fraction_is_whole(client: httpx.Client) -> None:
+    """JSON has no integers of its own."""
+    assert client.post(
+        "/search", content=b'{"query":"ada","limit":3.0,"max_size":2.0}', headers=JSON
+    ).is_success
+    told = client.post("/search", content=b'{"query":"ada","max_size":2.5}', headers=JSON)
+    assert (told.status_code, told.json()["error"]) == (422, "max_size: Input should be a valid integer")
 
 
 def test_a_body_in_chunks_is_counted(served: Serving) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from skws.serve.bodies import MOST_ANSWER
 from tests.jobs.watching import append, customer, lines, order
 from tests.serve.serving import Serving, Stream, results, serving, shop
 from tests.waiting import until
@@ -96,6 +97,36 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
         {"query": "z", "most": 1},
     ):
         assert client.post("/complete", json=bad).status_code == 422
+
+
+def test_an_answer_ends_at_32_mb(tmp_path: Path) -> None:
+    """The best results that have room; alike with the places of keywords, which also take room."""
+    schema, stream = shop(tmp_path)
+    large = " " * 6_000_000
+    names = [*["ada"] * 7, "bob", "eve"]
+    append(
+        stream,
+        *(
+            customer(next(TIME), cid, name + (6 if name == "eve" else 1) * large)
+            for cid, name in enumerate(names)
+        ),
+    )
+    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as one, one.client() as client:
+        until(lambda: found(client, "eve")["found"])
+        for marks in (False, True):
+            answer = client.post("/search", json={"query": "ada", "limit": 1000, "marks": marks})
+            told = answer.json()
+            assert (told["found"], len(told["results"])) == (7, 5)
+            assert [result["rank"] for result in told["results"]] == [1, 2, 3, 4, 5]
+            assert told["notes"] == [
+                "the answer has the best 5: with the next one it is more than 33,554,432 bytes"
+            ]
+            assert len(answer.content) < MOST_ANSWER + 10_000
+            told = found(client, "bob", marks=marks)
+            assert (len(told["results"]), told["notes"]) == (1, [])
+            told = found(client, "eve", marks=marks)
+            assert (told["found"], told["results"]) == (1, [])
+            assert "the best 0" in told["notes"][0]
 
 
 def test_a_search_leaves_no_query_behind(client: httpx.Client) -> None:

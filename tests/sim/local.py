@@ -458,6 +458,7 @@ class LocalSimulation:
             self._work(2)
             self.world.micros += 1_100_000
         self._drain()
+        self._check_state()
         self._stop()  # a later process has no more than what the checkpoint keeps
         for relation, word in (("customer", "ada"), ("order", "lamp"), ("refund", "lamp")):
             self.upstream.publish(Event(relation, 0, (1, word)))

@@ -184,6 +184,12 @@ _mutant(
     ("skws_purging.retention:Retention._passed", "- 2 * (size + 1)", "- size // 2"),
 )
 _mutant(
+    "retention-for-ever",
+    "no segment of the journal is removed while a process runs",
+    (f"{_JOURNAL}.trim", "self.segments[0].first < first", "first < 0"),
+    host="local",
+)
+_mutant(
     "parquet-forgotten",
     "a run that resumes does not look which Parquet files there are",
     (f"{_SINKS}.files:ParquetSink._opened", "default=NONE)", "default=NONE) and NONE"),
@@ -490,6 +496,12 @@ _mutant(
     ("skws.jobs.fanout:Routing._route", "(before.query, before.limit) == (alert.query, alert.limit)", "True"),
 )
 _mutant(
+    "limit-carried-over",
+    "a limit that changes right after a restart takes over the state of an earlier one",
+    ("skws.jobs.fanout:Routing._restore", "name in self._resuming", "name in self._limiters"),
+    ("skws.jobs.fanout:Routing._restore", "self._resuming[name].restore", "self._limiters[name].restore"),
+)
+_mutant(
     "size-not-limited",
     "a query that a command adds has the size of the job, and not its own",
     ("skws.spec.query:Query.named", "self.max_size or max_size", "max_size"),
@@ -507,6 +519,16 @@ _mutant(
     "pattern-position",
     "a pattern that is rebuilt counts the tuples of its stream anew",
     ("skws.queries.patterns.stream:PatternStream.seek", "self.position = position", "pass"),
+    asks="all",
+)
+_mutant(
+    "pattern-behind-dropped",
+    "a pattern that is rebuilt does not count dropped records at the end of a micro-batch",
+    (
+        "skws.queries.patterns.stream:PatternStream.begin",
+        "map(self._placed, past)",
+        "(self._ordered(one) if n else self._placed(one) for n, one in enumerate(past))",
+    ),
     asks="all",
 )
 _mutant(
@@ -663,6 +685,12 @@ _mutant(
     source="files",
     window="time",
     asks="keywords",
+)
+_mutant(
+    "commands-not-checked",
+    "shards are divided anew though a damaged entry took the last commands with it",
+    ("skws.spark.streaming.run_directory:RunDirectory.check_commands", 'offset["commands"]', "0"),
+    host="spark",
 )
 _mutant(
     "zeros-before-answer",

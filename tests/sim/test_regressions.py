@@ -25,10 +25,12 @@ class Regression(NamedTuple):
     tries: Iterable[int]
     plan: Callable[[int], Sequence[Action]]
     hook: str = "no"
+    asks: str = "keywords"
 
     def run(self, at: int) -> None:
         """Raises what it finds."""
-        simulation(Options(self.host, self.source, hook=self.hook)).run(self.plan(at), expire=False)
+        options = Options(self.host, self.source, hook=self.hook, asks=self.asks)
+        simulation(options).run(self.plan(at), expire=False)
 
 
 _LAMP: Final = Event("order", 1_000_000, (1, "lamp"))
@@ -37,6 +39,7 @@ _RECORDS: Final = Action("publish", events=(_ADA, _LAMP))
 _IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"), delete=True), _LAMP) * 6))
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
+_BOB: Final = Action("publish", events=(Event("customer", 0, (4, "bob ada")),))
 _REFUND: Final = Action("publish", events=(Event("refund", 1_000_000, (1, "lamp")),))
 _REFUNDS: Final = tuple(
     Event(name, 0, (cid, text))
@@ -143,6 +146,16 @@ _REGRESSIONS: Final = {
     "torn-command": Regression(
         "local", "files", (1, 2), lambda n: (_RECORDS, _work(), _STOP, Action("add", n, draw=2), _work())
     ),
+    # The sync of an answer fails, and the next process answers too; when the power goes, only that is left.
+    "zeros-before-answer": Regression(
+        "local",
+        "files",
+        (2,),
+        lambda at: (
+            *(_RECORDS, _work(), Action("add", 1), _failing("error", at, at="sync", steps=4)),
+            *(Action("remove", 2), _work(4), _MORE, _work(4), _MORE, _failing("power", 6, steps=4)),
+        ),
+    ),
     "removal-escapes": Regression(
         "local",
         "files",
@@ -184,6 +197,37 @@ _REGRESSIONS: Final = {
             *(_RECORDS, _work(), Action("schema", 1), _work(), _STOP, _work()),
             *(Action("publish", events=_REFUNDS), _work(steps), Action("schema", 2), _work()),
         ),
+    ),
+    # A process ends before it keeps its new limit, and the next one is given the limit from before.
+    "limit-carried-over": Regression(
+        "local",
+        "files",
+        range(1, 8),
+        lambda at: (
+            *(_BOB, _work(), Action("limit", 1), _failing("kill", at, steps=4), _work(1)),
+            *(Action("limit", 3), Action("publish", events=(Event("customer", 0, (2, "bob ada")),)), _work()),
+        ),
+    ),
+    # The draws flip bits of the last command, which brought the refunds, and the next start has other shards.
+    "commands-not-checked": Regression(
+        "spark",
+        "files",
+        (31, 43, 57),
+        lambda draw: (
+            *(_work(3), Action("schema", 1), _REFUND, _failing("interrupt", 32, steps=3)),
+            Action("flip", draw=draw),
+        ),
+    ),
+    # The tries number a pattern and conjunctive queries, added behind records of relations that are gone.
+    "pattern-behind-dropped": Regression(
+        "local",
+        "files",
+        (4, 5, 6),
+        lambda number: (
+            *(_work(), Action("schema", 1), _RECORDS, _work(4), _REFUND, _work(4), _MORE, _work(4)),
+            *(Action("schema", 2), _work(), Action("add", number), _work()),
+        ),
+        asks="all",
     ),
     "folder-escapes": Regression(
         "spark", "files", range(6, 20), lambda at: (_RECORDS, _failing("full", at, part=0.9), _work())

@@ -18,7 +18,7 @@ import orjson
 
 from skws.jobs import journal as journals
 from skws.jobs import local
-from skws.jobs.alerts import Alert, Rate
+from skws.jobs.alerts import Alert, Rate, alert_of
 from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.fanout import Routing
 from skws.jobs.intake import BatchSizer
@@ -97,9 +97,9 @@ class LocalSimulation:
         self.upstream = self._upstream()
         self.schema = with_table(self.upstream.schema) if options.tables == "yes" else self.upstream.schema
         self.upstream.describe(self.schema)
-        self.asks = self._asks()
+        self.asks, self.given = self._asks()
         self.job = Job(
-            {"both": BOTH, "own": "bob"},
+            self.given,
             self.schema,
             self.upstream.address,
             window=_WINDOWS[options.window],
@@ -132,17 +132,25 @@ class LocalSimulation:
     def _upstream(self) -> Upstream:
         return _SOURCES[self.options.source](self.world)
 
-    def _asks(self) -> tuple[Query, ...]:
-        """The queries that commands add."""
+    def _asks(self) -> tuple[tuple[Query, ...], dict[str, str | Query]]:
+        """The queries that commands add, and those that the job is given."""
+        given: dict[str, str | Query] = {"both": BOTH, "own": "bob"}
         if self.options.asks == "keywords":
-            return ADDED
+            return ADDED, given
         rest = ", _" * (len(self.upstream.schema.relations[1].attributes) - 1)
         texts = (
             "customer c ; order o where c.cid = o.cid",
             "order a ; order b where a.cid = b.cid within 3 seconds",
             f"Q(x) <- customer(x, _), order(x{rest})",
         )
-        return *ADDED[:4], *(Query(text, kind=PATTERN) for text in texts)
+        others = (
+            alert_of({"query": "lamp ada", "top": 2}).query,
+            alert_of(
+                {"query": "chair ada", "window": "every match [customer] .* [order] at most 6 records"}
+            ).query,
+        )
+        added = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts), *others)
+        return added, {**given, "best": others[0], "within": others[1]}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -152,7 +160,7 @@ class LocalSimulation:
         def logged(journal: Journal, entry: Entry, before: Any) -> None:
             if self.damaged:  # an entry whose results no sink was sure of is cut off
                 self.model.undo(min(len(self.model.batches), entry.number - 1), seen=True)
-            self._logging = self.model.log(entry)
+            self._logging = self._log(entry)
             append(journal, entry, before)
             self.model.append(self._logging)
             self._logging = None
@@ -195,7 +203,7 @@ class LocalSimulation:
                 (self.watch.control.pause if action.do == "pause" else self.watch.control.resume)()
             case "given":
                 added = {"also": "eve"} if action.number % 2 else {}
-                self.job = replace(self.job, queries={"both": BOTH, "own": "bob", **added})
+                self.job = replace(self.job, queries={**self.given, **added})
                 self._attempt(action, self._stop)
             case "add" | "remove" | "schema":
                 self._command(action)
@@ -205,6 +213,10 @@ class LocalSimulation:
                 self._attempt(action, lambda: self._limit(Rate.of(RATES[action.number % len(RATES)])))
             case "refuse" if self.hook is not None:
                 self.hook.refuse(action.number, action.draw)
+
+    def _log(self, entry: Entry) -> Batch:
+        with self.world.calm():  # a session works it out, too
+            return self.model.log(entry)
 
     def _command(self, action: Action) -> None:
         """Send a command; some cannot be carried out, and are refused."""

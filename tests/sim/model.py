@@ -26,15 +26,17 @@ from skws.queries.stream_state import changed
 from skws.results.encoded import parsed
 from skws.results.model import LiveResult, Result
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, Query
+from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.instants import iso
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, TimeWindow
 from tests.oracles.oracle import Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape
+from tests.sim.twin import Told, Twin, told
 from tests.sim.world import Finding
 
 _PAST: Final = 60  # the most insertions that a window holds, and more
+_JUDGED: Final = (KEYWORDS, PATTERN)
 _INSTANT: Final = 1 << 40  # no other numbers are so large
 Line = tuple[str, str, str, bytes]
 """A result: operation, query, id, JSON."""
@@ -140,6 +142,7 @@ class State:
 class Batch:
     """A micro-batch: its entry, the state behind it, and what it must give.
 
+    ``others``: its results of queries that no oracle answers.
     ``alive``: with a lateness, which keyword results must hold behind it, by query; else None.
     ``lines``, ``held``: once written, its results, and those of keywords that hold by all so far: the
     end and the shape by query and id. ``letters``: its dead letters, once they were checked.
@@ -149,6 +152,7 @@ class Batch:
     state: State
     expected: Found
     late: list[Record]
+    others: Told
     alive: dict[str, Counter[Shape]] | None = None
     lines: list[Line] | None = None
     held: dict[tuple[str, str], tuple[float, Shape]] = field(default_factory=dict)
@@ -191,6 +195,7 @@ class Model:
         base = KeywordOracle(job.schema, Query("nothing at all"), 1)
         base.load((row.relation, row.row) for row in rows)
         self._first = State({}, base, job.stream, {}, {})
+        self._twin = Twin(job, rows, lambda kind: kind not in _JUDGED)
         self.batches: list[Batch] = []
         self.commands: set[str] = set()
 
@@ -212,7 +217,8 @@ class Model:
         self._consume(state, records, entry.letters, entry.bad)
         state.end = entry.end
         late = self._take(state, records, expected)
-        return Batch(entry, state, expected, late, self._alive(state) if self._lateness else None)
+        others = self._twin.results([batch.entry for batch in self.batches], entry)
+        return Batch(entry, state, expected, late, others, self._alive(state) if self._lateness else None)
 
     def append(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -234,10 +240,13 @@ class Model:
         kinds = self._kinds(batch)
         found: Found = Counter()
         keywords: list[Result] = []
+        others: list[LiveResult] = []
         for result in results:
             check(result.query in kinds, "a result of a query that does not stand", result.query)
             read = parsed(result)
-            if kinds[result.query] == PATTERN:
+            if kinds[result.query] not in _JUDGED:
+                others.append(result)
+            elif kinds[result.query] == PATTERN:
                 found[result.op, result.query, match_shape(result)] += 1
             elif batch.alive is None:
                 assert isinstance(read, Result)
@@ -250,6 +259,8 @@ class Model:
             check(False, f"micro-batch {number}: too many results", dict(more), "missing", dict(less))
         if batch.alive is not None:
             self._check_alive(batch, keywords)
+        more, less = told(others) - batch.others, batch.others - told(others)
+        check(not more and not less, f"micro-batch {number}: undisturbed there are no", more, "but", less)
         lines: list[Line] = [(r.op, r.query, r.id, r.to_json()) for r in results]
         if batch.lines is not None:
             check(lines == batch.lines, f"micro-batch {number} has other results than before")
@@ -318,7 +329,7 @@ class Model:
                     state.standing[command.name] = query
                     if query.kind == PATTERN:
                         self._add_match(state, query, expected)
-                    else:
+                    elif query.kind == KEYWORDS:
                         oracle = KeywordOracle(state.stream.schema, query, query.max_size or 1)
                         state.oracles[command.name] = oracle
                         alive = oracle.begin_with(state.base, self._tick(state))

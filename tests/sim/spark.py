@@ -474,7 +474,7 @@ class SparkSimulation(LocalSimulation):
     def planned(self) -> None:
         """Spark has written the offsets of a micro-batch down: it is what it is from now on."""
         assert self._proposed is not None
-        self.model.append(self.model.log(self._proposed))
+        self.model.append(self._log(self._proposed))
 
     def _spark(self) -> Spark:
         assert isinstance(self.watch, Driver)

@@ -1,0 +1,69 @@
+"""Queries that no brute force of the simulator answers, compared with a session that nothing disturbs.
+
+Their own tests compare them with brute force; here, what counts is that faults, restarts and moves of
+shards change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from skws.data.record import Record
+from skws.jobs.control import Command
+from skws.jobs.journal import Entry
+from skws.jobs.worker import Worker
+from skws.queries.stream_state import LoggedBatch
+from skws.results.model import LiveResult
+from skws.spec.job import Job
+
+Told = Counter[tuple[str, str, bytes]]
+"""Results by operation, query and JSON."""
+
+
+def told(results: Sequence[LiveResult]) -> Told:
+    return Counter((one.op, one.query, one.to_json()) for one in results)
+
+
+class Twin:
+    """Answers those queries of a run that ``mine`` takes, by their kind, in one session from its first entry on."""
+
+    def __init__(self, job: Job, tables: Sequence[Record], mine: Callable[[str], bool]) -> None:
+        self._job, self._mine = replace(job, queries={}), mine
+        self._tables = tables
+        self._entries: list[Entry] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._entries.clear()
+        self._past: list[LoggedBatch] = []
+        self._names: set[str] = set()
+        self._worker = Worker(self._job, lambda _: iter(self._past))
+        self._worker.load_tables(self._tables)
+
+    def results(self, before: Sequence[Entry], entry: Entry) -> Told:
+        """What an entry must give behind others. A loss of power may have undone some that it knows."""
+        if [*map(id, self._entries)] != [*map(id, before)]:
+            self._begin()
+            for one in before:
+                self._given(one)
+        return told(self._given(entry))
+
+    def _given(self, entry: Entry) -> list[LiveResult]:
+        live = self._worker.live
+        logged = LoggedBatch(live.position, live.now, entry.records)
+        outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))
+        self._past.append(logged)
+        self._entries.append(entry)
+        return outcome.results
+
+    def _commands(self, entry: Entry) -> Iterator[Command]:
+        for command in entry.commands:
+            if command.op == "add" and self._mine(self._job.standing(command.name, command.asked).kind):
+                self._names.add(command.name)
+            elif command.op == "remove" and command.name in self._names:
+                self._names.remove(command.name)
+            elif command.op != "schema":
+                continue
+            yield command

@@ -259,8 +259,14 @@ class Model:
             check(False, f"micro-batch {number}: too many results", dict(more), "missing", dict(less))
         if batch.alive is not None:
             self._check_alive(batch, keywords)
-        more, less = told(others) - batch.others, batch.others - told(others)
-        check(not more and not less, f"micro-batch {number}: undisturbed there are no", more, "but", less)
+        given = told(others)
+        check(
+            given == batch.others,
+            f"micro-batch {number}: undisturbed there are no",
+            given - batch.others,
+            "but",
+            batch.others - given,
+        )
         lines: list[Line] = [(r.op, r.query, r.id, r.to_json()) for r in results]
         if batch.lines is not None:
             check(lines == batch.lines, f"micro-batch {number} has other results than before")

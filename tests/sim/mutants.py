@@ -522,6 +522,16 @@ _mutant(
     asks="all",
 )
 _mutant(
+    "best-not-rebuilt",
+    "only the first operator of a session is rebuilt from the log",
+    (
+        "skws.queries.session:Session._processed",
+        "if not replayed or each.keeps is not None]",
+        "if not replayed or each.keeps is not None][: 1 if replayed else None]",
+    ),
+    asks="all",
+)
+_mutant(
     "pattern-behind-dropped",
     "a pattern that is rebuilt does not count dropped records at the end of a micro-batch",
     (

@@ -27,7 +27,7 @@ def told(results: Sequence[LiveResult]) -> Told:
 
 
 class Twin:
-    """Answers those queries of a run that ``mine`` takes, by their kind, in one session from its first entry on."""
+    """Answers queries of the kinds that are ``mine`` in one session, from the first entry of a run on."""
 
     def __init__(self, job: Job, tables: Sequence[Record], mine: Callable[[str], bool]) -> None:
         self._job, self._mine = replace(job, queries={}), mine

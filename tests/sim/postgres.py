@@ -481,6 +481,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("CREATE PUBLICATION", _create_publication),
     ("COMMENT ON PUBLICATION", _comment),
     ("DROP PUBLICATION", _drop_publication),
+    ("SELECT slot_name::text FROM pg_replication_slots WHERE database", lambda *_: []),  # of killed runs
     ("SELECT slot_name::text", _readers),
     ("SELECT schemaname, tablename", _published),
     ("LOCK TABLE", _lock),

@@ -677,10 +677,13 @@ _mutant(
     "records of a removed relation are counted by each shard that divides tuples",
     (
         "skws.queries.keys:key_partitioning",
-        "return whole",
-        "return replace(whole, columns=tuple(\n"
-        "                None if number in gone.removed_relations else one\n"
-        "                for number, one in enumerate(whole.columns)))",
+        "schema = replace(schema, evolution=gone)",
+        "was, schema = schema.evolution.removed_relations, replace(schema, evolution=gone)",
+    ),
+    (
+        "skws.queries.keys:key_partitioning",
+        "KeyPartitioning(tuple(columns))",
+        "KeyPartitioning(tuple(None if n in was else one for n, one in enumerate(columns)))",
     ),
     host="spark",
     source="files",

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import WindowPlan
-from skws_schema.model import Attribute, AttributeType, Relation, Schema
-from skws_windows.window import ExpressionWindow
-from tests.oracles.oracle import shape_of
+from skws.results.model import LiveResult, Result
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws.spec.stream import Stream
+from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import ExpressionWindow, Unbounded
+from tests.jobs.watching import ran
+from tests.oracles.oracle import Shape, shape_of
 from tests.oracles.windowed import WindowedOracle
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import COLUMNS, WORDS, examples, schemas, seeds, static_rows, streams
 from tests.window_streams import expression_texts
 
 CONDITIONS = (
@@ -89,6 +102,90 @@ def test_neither_batches_nor_failures_matter(
     assert found == expected
     assert told(whole, long) == expected
     assert single.counts == cut.counts == whole.counts
+
+
+WORDED: dict[str, Callable[[list[str]], bool]] = {
+    "t:alpha": lambda words: "alpha" in words,
+    "'beta'": lambda words: "beta" in words,
+    "t:'beta alpha'": lambda words: {"alpha", "beta"} <= set(words),
+    "t:'alp*'": lambda words: "alpha" in words,
+    "r0.t:'b?ta'": lambda words: "beta" in words,
+    "t:'alpho~'": lambda words: "alpha" in words,
+    "t:'pad -beta'": lambda words: "pad" in words and "beta" not in words,
+    "t:'(beta OR alpha) pad'": lambda words: bool({"alpha", "beta"} & set(words)) and "pad" in words,
+    "t:'\"alpha beta\"'": lambda words: "alpha beta" in " ".join(words),
+    "t:'\"beta pad\" -alpha'": lambda words: "beta pad" in " ".join(words) and "alpha" not in words,
+}
+"""Words in conditions, with what they mean for the words of a text."""
+
+
+def by_hand(keyword: str, text: str, _: Analyzer) -> bool:
+    """In place of the analysis: the meaning of a keyword of ``WORDED``."""
+    meant = next(holds for form, holds in WORDED.items() if form.rpartition("t:")[2].strip("'") == keyword)
+    return meant(text.split())
+
+
+WORDED_SCHEMA = Schema(
+    "worded",
+    tuple(Relation(name, COLUMNS, search=("t",)) for name in ("r0", "r1")),
+    (Join("j", "r0", "r1", (("x", "x"),)),),
+)
+LONG = (
+    "match [{0}] .* [x = 2] at most 6 records",
+    "open when {0} close when not ({0}) at most 6 records",
+    "every match [not ({0})] [{0}]+ at most 6 records per y",
+)
+TEXTS = ("alpha", "beta", "alpha beta", "beta alpha", "beta pad", "")
+
+
+@pytest.mark.parametrize("form", WORDED)
+@seeds(2, 8)
+def test_words_in_windows_by_hand_through_a_session_and_a_job(form: str, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    found = 0
+    for number, window_text in enumerate(LONG):
+        times = accumulate(rng.choice((0, 1, 1, 3)) for _ in range(16))
+        records = [
+            Record(
+                rng.randrange(2),
+                time,
+                (f"{rng.choice(TEXTS)} pad".strip(), rng.randrange(3), rng.randrange(2)),
+            )
+            for time in times
+        ]
+        window = ExpressionWindow(window_text.format(form))
+        query = Query("alpha pad").over(window, allowed=True)
+        asked = WindowPlan.of_text(WORDED_SCHEMA, window.text)
+        plan = Plan(WORDED_SCHEMA, parse_query(query.text, WORDED_SCHEMA), window, 2)
+        oracle = WindowedOracle(plan, asked.compiled(), replace(asked.alphabet, contains=by_hand))
+        assert not oracle.load([])
+        expected = [oracle.take(record) for record in records]
+        session = Session(Stream(WORDED_SCHEMA, Unbounded(), max_size=2), keywords=False)
+        assert not session.add(query.named("words", 2))
+        cuts = sorted(rng.choices(range(len(records)), k=3))
+        for first, last in pairwise((0, *cuts, len(records))):
+            told = session.take(RecordBatch.of(records[first:last]))
+            assert shapes(told) == sum(expected[first:last], Counter())
+        source = tmp_path / f"{number}.jsonl"
+        source.touch()
+        options: dict[str, Any] = {"window": Unbounded(), "force_unbounded": True, "engine": EngineName.LOCAL}
+        job = Job(
+            {"words": query}, WORDED_SCHEMA, str(source), max_size=2, allow_unbounded_windows=True, **options
+        )
+        given = ran(job, *map(as_json, records)).results
+        assert shapes(given) == sum(expected, Counter())
+        found += len(given)
+    assert found > 3
+
+
+def shapes(results: list[LiveResult]) -> Counter[Shape]:
+    assert all(isinstance(each, Result) and each.op == "+" for each in results)
+    return Counter(shape_of(each) for each in results if isinstance(each, Result))
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    row = dict(zip("txy", record.row, strict=True))
+    return {"relation": f"r{record.relation}", "time": record.time / 1e6, "row": row}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 12])

@@ -138,3 +138,45 @@ def test_trees(window: Window, at_once: int, seed: int, monkeypatch: pytest.Monk
         assert lines(list(by_joins.process(some))) == lines(list(by_mesh.process(some)))
     assert not by_joins._operator.queries
     assert len(by_joins._operator._shared) == len(standing)
+
+
+ALERTS = {
+    **dict.fromkeys(
+        ("w1 w2 w3", "w4 w5 w6", "w7 (w8 OR w9) w10", "smith w11 w12", "smith jones w13", "w14 w14* w15"), 4
+    ),
+    **dict.fromkeys(("w1 w2 w3 w4", "w16 w17 w18 -firm3"), 5),
+    **dict.fromkeys(("w1 w16 -w17", "w2 w18", "smith against w2"), 3),
+}
+
+
+def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
+    """What one engine for each query gives, as the hub, and what joins it, changes."""
+    window = Unbounded()
+    hub = Record(0, 1, (1, "smith against jones"))
+    attorneys = [Record(1, 1, (n, 1, f"w{n % 1250} firm{n % 7}")) for n in range(10_000)]
+    changes = [
+        [hub._replace(time=2, row=(1, "smith and miller against jones"))],
+        [Record(1, 3, (10_000, 1, "w1 w3 w4")), Record(1, 3, (10_001, 1, "w2")), Record(2, 3, (1, 1, "w16"))],
+        [attorneys[2]._replace(time=4, delete=True), Record(1, 4, (10_002, 2, "w3"))],
+        [hub._replace(time=5, row=(1, "smith against jones")), Record(0, 5, (2, "w1 w2"))],
+    ]
+    plans = {
+        text: Plan(COURTS, parse_query(text, COURTS), window, size, evaluated_by=EvaluatorName.DELTA)
+        for text, size in ALERTS.items()
+    }
+    together = ColumnarEngine(COURTS, window)
+    list(together.process([*attorneys, hub]))
+    told = [lines(together.add_all(plans))]
+    told += [lines(list(together.process(some))) for some in changes]
+    assert len(together._operator._shared) == len(ALERTS)
+    expected: list[list[bytes]] = [[] for _ in told]
+    for text, plan in plans.items():
+        alone = ColumnarEngine(COURTS, window)
+        list(alone.process([*attorneys, hub]))
+        expected[0] += lines(alone.add(replace(plan, evaluated_by=EvaluatorName.MESH), text))
+        for number, some in enumerate(changes, 1):
+            expected[number] += lines(list(alone.process(some)))
+    for found, each in zip(told, expected, strict=True):
+        assert len(found) == len(each)
+        assert found == sorted(each)
+    assert min(map(len, told)) > 100

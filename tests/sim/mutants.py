@@ -691,6 +691,13 @@ _mutant(
     asks="keywords",
 )
 _mutant(
+    "state-of-another-shard",
+    "a move takes the state of a query from a shard that has not answered it since the move before",
+    ("skws.spark.streaming.moving:_rest", "shares[group].owns(name) or (kind, name) not in held", "True"),
+    host="spark",
+    asks="all",
+)
+_mutant(
     "gone-divided-apart",
     "shards divide records of a removed relation without regard to what they joined",
     ("skws.queries.keys:key_partitioning", "replace(schema, evolution=gone)", "schema"),

@@ -101,14 +101,16 @@ def _rest(
     rest: Iterable[Blob], marks: Mapping[int, ShardProgress], position: int, before: Layout, layout: Layout
 ) -> Iterator[Blob]:
     """All but the chunks, for each shard of ``layout``. ``position``: that of the stream."""
-    first = before.groups[0]
+    first, shares = before.groups[0], before.shares
     held: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
     shared: list[bytes] = []
     for group, kind, name, head, body in rest:
         if kind == "state" and name == SHARED and before.keys is not None:
             shared.append(body)
-        elif kind == "state":  # of a whole query, or the same everywhere
-            held.setdefault((kind, name), (head, body))
+        elif kind == "state":
+            # The same everywhere, or of a whole query, of which others may have one from before a move.
+            if shares[group].owns(name) or (kind, name) not in held:
+                held[kind, name] = head, body
         elif kind != "mark" and group == first:
             held[kind, name] = head, body
     if shared:

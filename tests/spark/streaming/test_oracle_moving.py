@@ -288,3 +288,15 @@ def test_fronts_of_shards_are_merged_to_the_latest() -> None:
         Front(1, (2, "lamp"), 100, 0, 1000),
         Front(1, (3, "lamp"), 400, 0, 1000),
     ]
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c", "d", "e"])
+def test_a_state_is_that_of_the_shard_that_answers_the_query(name: str) -> None:
+    """The others have one from before they were laid out anew."""
+    before = Layout(Partitioning.ROOTS, keys_for(3))
+    mark = orjson.dumps(asdict(ShardProgress()))
+    rest: list[Blob] = [(group, "mark", "", b"", mark) for group in before.groups]
+    for group, part in before.shares.items():
+        rest.append((group, "state", name, b"", b"now" if part.owns(name) else b"once"))
+    kept, _ = planned(rest, [], before, Layout(Partitioning.ROOTS, keys_for(2)))
+    assert [body for _, kind, _, _, body in kept if kind == "state"] == [b"now", b"now"]

@@ -15,14 +15,10 @@ from skws_schema.model import Evolution, Join, Relation, Schema
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One change. ``after`` has the positions of ``before``, holes included.
-
-    ``positions[i]`` is where relation ``i`` of the schema as given stands in ``after``.
-    """
+    """One change. ``after`` has the positions of ``before``, holes included."""
 
     before: Schema
     after: Schema
-    positions: tuple[int, ...] = ()
 
     @classmethod
     def between(cls, before: Schema, given: Schema) -> SchemaChange:
@@ -31,8 +27,7 @@ class SchemaChange:
         kept = {name for name in kept if before.relation(name) == given.relation(name)}
         relations = _renamed_relations(before, given, kept)
         joins = _renamed_joins(before, given, kept, relations)
-        after = _after(before, given, relations, joins)
-        return cls(before, after, tuple(after.index[r.name] for r in given.relations))
+        return cls(before, _after(before, given, relations, joins))
 
     @property
     def removed_relations(self) -> frozenset[int]:

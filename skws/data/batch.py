@@ -163,12 +163,6 @@ class RecordBatch:
         """The same records, without the other rows of blocks that mostly hold others."""
         return RecordBatch(self.relation, self.time, self.rows.packed(), self.delete)
 
-    def moved(self, places: Ints) -> RecordBatch:
-        """The same records, with their relations at other places in the schema."""
-        blocks = tuple(block.moved(int(places[block.relation])) for block in self.rows.blocks)
-        rows = Rows(self.rows.block, self.rows.place, blocks)
-        return RecordBatch(places[self.relation], self.time, rows, self.delete)
-
     def deletes(self) -> Flags:
         """Which records are deletions."""
         return np.zeros(len(self), dtype=bool) if self.delete is None else self.delete

@@ -35,9 +35,6 @@ class Block(Protocol):
 
     def __len__(self) -> int: ...
 
-    def moved(self, relation: int) -> Block:
-        """The same rows, with the relation at another place in the schema."""
-
     def taken(self, places: Ints) -> Block:
         """A block of some of the rows."""
 
@@ -84,9 +81,6 @@ class RowBlock(_OfValues):
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def moved(self, relation: int) -> RowBlock:
-        return RowBlock(relation, self._rows)
 
     def taken(self, places: Ints) -> RowBlock:
         return RowBlock(self.relation, self.rows(places))
@@ -140,9 +134,6 @@ class ColumnBlock(_OfValues):
     def searched(self) -> Collection[int]:
         """Those that are searched and rarely read."""
         return self._searched
-
-    def moved(self, relation: int) -> ColumnBlock:
-        return ColumnBlock(relation, self._columns, self._searched)
 
     def taken(self, places: Ints) -> ColumnBlock:
         return ColumnBlock(self.relation, list(self._some(places)), self._searched)
@@ -224,9 +215,6 @@ class ArrowBlock:
 
     def slice(self, first: int, end: int) -> ArrowBlock:
         return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
-
-    def moved(self, relation: int) -> ArrowBlock:
-        return ArrowBlock(relation, self._columns)
 
     def taken(self, places: Ints) -> ArrowBlock:
         return ArrowBlock(self.relation, self._some(places))

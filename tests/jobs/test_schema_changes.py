@@ -101,7 +101,7 @@ def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> Non
         }
         append(source, {"relation": name, "time": time, "row": row})
         values = tuple(row.get(a.name) for a in relation.attributes)
-        expected += engine.process([Record(given.index[name], time * 1_000_000, values)])
+        expected += engine.process([Record(engine.schema.index[name], time * 1_000_000, values)])
         steps(run)
     run.close()
     assert [(r.op, r.id, r.end if r.op == "+" else None) for r in sink.results] == [

@@ -105,11 +105,11 @@ class BoundedEngine(ColumnarEngine):
         self._forget()
         super().expire(tick)
 
-    def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
+    def change_schema(self, schema: Schema, time: int) -> list[Result]:
         """Go on with another schema. Raises UsageError, as it was, if a query is not bounded there."""
         for _, plan in self._queries:
             refuse_unbounded(plan.over(schema))
-        found = super().change_schema(schema, time, moves=moves)
+        found = super().change_schema(schema, time)
         self._know(self.schema)
         return found
 
@@ -150,14 +150,14 @@ class BoundedEngine(ColumnarEngine):
 
     def _checked(self, batch: RecordBatch) -> RecordBatch:
         if batch.delete is not None:
-            deleted = set(map(self._place, distinct(batch.relation[batch.delete]).tolist()))
+            deleted = set(distinct(batch.relation[batch.delete]).tolist())
             for number in deleted.intersection(self._passing.tolist()):
                 raise BadRecordsError(
                     f"a record deletes a tuple of {self.schema.relations[number].name}, whose tuples are not "
                     f"kept, as there is no window: give the streams one, or keep everything ({FORCE})"
                 )
         for block in batch.rows.blocks:
-            relation = self.schema.relations[self._place(block.relation)]
+            relation = self.schema.relations[block.relation]
             for column, attribute in self._promises.columns.get(relation.name, ()):
                 self._promises.check(relation.name, attribute, block.values(column))
             for column in relation.key_columns if lasts_by_key(relation) else ():

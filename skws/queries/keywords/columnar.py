@@ -79,8 +79,6 @@ class ColumnarEngine(MeshEngine):
         self._searching: int | None = None  # the number of the query that ``search`` answers
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
-        # The positions of the relations of records in the schema; None until it changes.
-        self._places: Ints | None = None
         register(self)
 
     @classmethod
@@ -188,7 +186,7 @@ class ColumnarEngine(MeshEngine):
         """Insert the static tables, before the stream; gives the results of static tuples alone."""
         before = self._operator.table_rows
         found = self._operator.open_tables()
-        static = static_tuples(self.schema, ((self._place(r.relation), r.row) for r in records))
+        static = static_tuples(self.schema, ((r.relation, r.row) for r in records))
         self.counts.static += len(static) + self._operator.table_rows - before
         found += self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
         yield from self._counted(self._report(found, snapshot=True))
@@ -210,10 +208,10 @@ class ColumnarEngine(MeshEngine):
         self._settling.forget(self._order.horizon)
         self._operator.purge(self._order.horizon)
 
-    def change_schema(self, schema: Schema, time: int, *, moves: bool = True) -> list[Result]:
-        """Go on with another schema from event time ``time``; records then refer to its relations.
+    def change_schema(self, schema: Schema, time: int) -> list[Result]:
+        """Go on with another schema from event time ``time``.
 
-        Without ``moves`` they refer to those of ``self.schema``, in which relations keep their positions.
+        Records then refer to the relations of ``self.schema``, which keep their positions.
 
         Gives the retractions of live results over removed relations and joins,
         then the results of new joins among live tuples. The tuples of removed
@@ -228,7 +226,6 @@ class ColumnarEngine(MeshEngine):
         retracted = self._results.retracted_by(change, self._order.now, time)
         before, live = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
-        self._places = np.array(change.positions, dtype=np.int64) if moves else None
         self._settling.change_schema(change.after)
         self._operator = self._new_operator(change.after)
         self._portions = Portions(self._operator.matching)
@@ -302,15 +299,10 @@ class ColumnarEngine(MeshEngine):
         self.counts.late += 1
         self._on_late(record, reached)
 
-    def _place(self, relation: int) -> int:
-        return relation if self._places is None else int(self._places[relation])
-
     def _batch(self, batch: RecordBatch) -> Iterator[Result]:
         batch, ticks = self._order.accepted(batch)
         if not len(batch):
             return
-        if self._places is not None:
-            batch = batch.moved(self._places)
         self.expire(self._order.now if self.lateness else int(ticks[0]))
         self._count(batch)
         followed = np.isin(batch.relation, list(self._settling.relations))

@@ -115,7 +115,7 @@ class KeywordQueries(Operator):
         if self._engine is None:
             return {}
         given = parse_schema(text, default_name=change.before.name)
-        return {SHARED: list(self._engine.change_schema(given, self._state.time, moves=False))}
+        return {SHARED: list(self._engine.change_schema(given, self._state.time))}
 
     def seek(self) -> None:
         if self._engine is not None:

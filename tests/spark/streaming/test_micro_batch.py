@@ -38,7 +38,6 @@ def test_some_of_unpacked_records() -> None:
     block = taken.rows.blocks[0]
     assert block.rows(np.array([1, 0])) == [RECORDS[2].row, RECORDS[0].row]
     assert list(block.taken(np.array([1])).values(0)) == ["é\n"]
-    assert block.moved(5).relation == 5
 
 
 def test_many_records_are_packed_small() -> None:

@@ -38,7 +38,7 @@ from skws.sources.databases import Database, database_at
 from skws.sources.feed import redacted
 from skws.spec.enums import OnError
 from skws_mesh.columnar.columns import NULL, Flags, Ints
-from skws_mesh.columnar.key_sets import KeySets
+from skws_mesh.columnar.live import KeySets
 from skws_schema.errors import SourceError, UsageError
 from skws_schema.model import Relation, Row, Schema, Unknown, sourced
 

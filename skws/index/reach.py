@@ -19,7 +19,7 @@ from skws.data.blocks import ArrowBlock
 from skws.index.table import ALL, PART, Joined, TableIndex
 from skws.keywords.match import EXCLUDED, Matcher
 from skws_mesh.columnar.columns import NULL, Flags, Ints, distinct
-from skws_mesh.columnar.key_sets import KeySets
+from skws_mesh.columnar.live import KeySets
 from skws_schema.graph import Edge, edges_from
 from skws_schema.model import Row, Schema
 

@@ -19,7 +19,7 @@ from skws.data.batch import Rows
 from skws.data.blocks import Block, integers_of
 from skws.data.texts import Texts
 from skws_mesh.columnar.columns import NULL, Flags, Hashes, Ints, mixed
-from skws_mesh.columnar.key_sets import KeySets
+from skws_mesh.columnar.live import KeySets
 from skws_schema.graph import Edge, edges
 from skws_schema.model import AttributeType, Relation, Schema, Value
 

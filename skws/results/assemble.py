@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.keywords.query import KeywordQuery
-from skws.results.ids import Lanes, id_of, ids, lanes, mixed_lane
 from skws.results.model import Joins, Made, Op, Result, ResultTuple
-from skws.results.names import Named
+from skws.results.names import Lanes, Named, id_of, ids, lanes, mixed_lane
 from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table
 from skws_mesh.networks import CandidateNetwork, Wording, carried

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
 
-from skws_bounds.naive import results
 from skws_bounds.normal_form import Union
+from skws_bounds.run import results
 from skws_schema.model import Row
 from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS
 

@@ -27,8 +27,8 @@ from skws.results.assemble import (
     put_together,
 )
 from skws.results.directory import TupleDirectory
-from skws.results.ids import Lanes, digest_of_join, lanes
 from skws.results.model import Result
+from skws.results.names import Lanes, digest_of_join, lanes
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials

@@ -37,9 +37,8 @@ from skws.results.assemble import (
     put_together,
     seconds,
 )
-from skws.results.ids import digest, digest_of_join, id_of, ids, lanes
 from skws.results.model import Op, Result
-from skws.results.names import TupleNames
+from skws.results.names import TupleNames, digest, digest_of_join, id_of, ids, lanes
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window

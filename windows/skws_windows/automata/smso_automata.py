@@ -13,8 +13,7 @@ from operator import and_
 from typing import Final, TypeAlias
 
 from skws_schema.memory import StepBudget
-from skws_windows.automata.closure import closed, minterm, trimmed
-from skws_windows.automata.finite import Finite, explored
+from skws_windows.automata.closure import Finite, closed, explored, minterm, trimmed
 from skws_windows.automata.k_sla import Transition, automaton
 from skws_windows.automata.smso import (
     BEGIN,

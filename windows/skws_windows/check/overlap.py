@@ -22,7 +22,7 @@ from itertools import product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from skws_schema.memory import StepBudget
-from skws_windows.automata.finite import Branching
+from skws_windows.automata.closure import Branching
 from skws_windows.check.types import Edge, TypeGraph
 
 MAX_STEPS: Final = 1_000_000

@@ -15,8 +15,7 @@ from typing import Final
 
 from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import AttributeType, Value
-from skws_windows.automata.closure import clean, trimmed
-from skws_windows.automata.finite import Branching, branching, finite
+from skws_windows.automata.closure import Branching, branching, clean, finite, trimmed
 from skws_windows.automata.k_sla import LookbackAutomaton
 from skws_windows.check.overlap import Pattern, find_pattern
 from skws_windows.check.types import Edge, TypeGraph, type_graphs

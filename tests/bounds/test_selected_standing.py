@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,68 @@ def test_the_commands(tmp_path: Path, skws: Skws) -> None:
         (*watch, "red", "--select", "o.amount"),
     ):
         assert skws(*refused).code == 2, refused
+
+
+WHOLE = (
+    "refund r where r.amount > 1",
+    '"leeds" f',
+    "login l OR transfer l",
+    "rule u ; refund r where u.user = r.user",
+    "(rule u AND refund r) where u.user = r.user",
+    "login l ; rule u where l.user = u.user",
+    "(rule u ; refund r) OR (rule u ; login l) where u.user = 3",
+    "rule u ; rule w ; refund r where u.user = w.user = r.user",
+    "Q(u, t, a) <- rule(u, t), refund(u, a)",
+)
+
+
+def begun_whole(text: str, on: Stream = STREAM) -> Session:
+    standing = Query(text, 5, PATTERN, name="q")
+    check(standing, on)
+    live = Session(on, keywords=False)
+    live.load_tables([])
+    assert live.add(standing) == []
+    return live
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_matches_through_restarts_are_those_of_a_run_that_keeps_all(text: str) -> None:
+    records = stream(5, 90)
+    keeping = begun_whole(text, replace(STREAM, force_unbounded=True))
+    expected = list(keeping.take(RecordBatch.of(records)))
+    found = through_restarts(lambda: begun_whole(text), records, 5)
+    assert len(expected) > 3
+    assert sorted(r.to_json() for r in found) == sorted(r.to_json() for r in expected)
+    assert [r.start for r in found] == sorted(r.start for r in found if r.start is not None)
+
+
+def test_the_state_does_not_grow_of_whole_tuples() -> None:
+    searches, records = [begun_whole(text) for text in WHOLE], stream(1, 2000)
+    sizes = []
+    for first in range(0, 2000, 400):
+        for live in searches:
+            live.take(RecordBatch.of(records[first : first + 400]))
+        sizes.append([sum(map(len, live.snapshot().values())) for live in searches])
+    assert all(last < first + 500 for first, last in zip(sizes[0], sizes[-1], strict=True)), sizes
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        (
+            "{n: integer}, key: [n]",
+            "the name of each a tuple depends on whether it replaced another of its key",
+        ),
+        ("{n: integer}, finite: true", "no max of its time says when it ends"),
+    ],
+)
+def test_what_the_theorem_does_not_speak_of_is_refused(attributes: str, why: str) -> None:
+    text = f"version: 1\nname: x\nrelations:\n  a: {{attributes: {attributes}}}\njoins: []\n"
+    with pytest.raises(UsageError, match=why):
+        begun_whole("a x where x.n > 3", Stream(parse_schema(text), Unbounded()))
+
+
+def test_a_row_that_breaks_a_bound_stops_it() -> None:
+    live = begun_whole("login l")
+    with pytest.raises(BadRecordsError, match="user is 9, but the schema promises 1 to 4"):
+        live.take(RecordBatch.of([Record(0, SECOND, (9, "Leeds", True))]))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from random import Random
+from types import ModuleType
 from typing import Any
 
 import orjson
@@ -119,3 +124,156 @@ def test_alerts_together_find_what_each_finds_alone(day: Path) -> None:
             {name: alerts[name]}, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4
         )
         assert [result.to_json() for result in alone] == by_query[name]
+
+
+PROGRAM = ROOT / "examples" / "transfers" / "transfers.py"
+Results = list[dict[str, Any]]
+
+
+def test_it_is_consistent_at_every_instant() -> None:
+    command = [sys.executable, str(PROGRAM), "--transfers", "450", "--seed", "7"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "they are those of brute force" in ran.stdout
+    assert "matches and counts of patterns and SQL" in ran.stdout
+
+
+@pytest.fixture(scope="module")
+def transfers() -> ModuleType:
+    spec = spec_from_file_location("transfers", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _index(results: Results, op: str, query: str) -> int:
+    return next(i for i, one in enumerate(results) if (one["op"], one["query"]) == (op, query))
+
+
+def without_a_result(results: Results) -> Results:
+    del results[_index(results, "+", "credit customer")]
+    return results
+
+
+def without_a_retraction(results: Results) -> Results:
+    del results[_index(results, "-", "debit credit -account:")]
+    return results
+
+
+def half_a_transfer(results: Results) -> Results:
+    results[_index(results, "+", "credit customer")]["start"] += 1
+    return results
+
+
+def _first(results: Results, query: str) -> dict[str, Any]:
+    return next(one for one in results if query in one["query"])
+
+
+def half_counted(results: Results) -> Results:
+    results.remove(_first(results, "ledger"))
+    return results
+
+
+def counted_twice(results: Results) -> Results:
+    _first(results, "funded")["count"] += 1
+    return results
+
+
+def matched_twice(results: Results) -> Results:
+    return [*results, _first(results, " AND ")]
+
+
+def a_second_late(results: Results) -> Results:
+    _first(results, "got ; entry")["start"] += 1
+    return results
+
+
+@pytest.mark.parametrize("fault", [half_counted, counted_twice, matched_twice, a_second_late])
+def test_a_fault_of_patterns_or_sql_is_found(
+    transfers: ModuleType, tmp_path: Path, fault: Callable[[Results], Results]
+) -> None:
+    arrived = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
+    results, late = transfers.search(tmp_path, arrived, "insertions.yaml")
+    assert late == []
+    assert transfers.check_insertions(results, arrived) > 15
+    with pytest.raises(SystemExit, match=r"second \d+: other matches"):
+        transfers.check_insertions(fault(results), arrived)
+
+
+@pytest.mark.parametrize("fault", [without_a_result, without_a_retraction, half_a_transfer])
+def test_a_fault_is_found(transfers: ModuleType, tmp_path: Path, fault: Callable[[Results], Results]) -> None:
+    arrived = transfers.records(40, Random(1))
+    results, late = transfers.search(tmp_path, arrived)
+    assert late == []
+    assert transfers.check(results, arrived) > 20
+    with pytest.raises(SystemExit, match=r"second \d+: "):
+        transfers.check(fault(results), arrived)
+
+
+XML_EXAMPLE = ROOT / "examples" / "stackexchange"
+COLUMNS: dict[str, list[str]] = {
+    name: list(relation["attributes"])
+    for name, relation in yaml.safe_load((XML_EXAMPLE / "schema.yaml").read_text(encoding="utf-8"))[
+        "relations"
+    ].items()
+}
+CREATED = 'CreationDate="2016-08-02T15:39:14.947"'
+
+
+def _run(*arguments: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(XML_EXAMPLE / "csv_from_xml.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def converted(tmp_path: Path) -> dict[str, list[dict[str, str]]]:
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    rows = {
+        "Posts": f'<row Id="1" {CREATED} Title="A &quot;b&quot;, c" Body="x&#xA;é" '
+        'Tags="&lt;a-b&gt;&lt;c&gt;" />'
+        f'<row Id="2" {CREATED} ParentId="1" ContentLicense="CC BY-SA 3.0" />'
+        f'<row Id="3" {CREATED} Tags="|d|e|" />',
+        "Users": '<row Id="-1" DisplayName="Community" />',
+    }
+    for name in COLUMNS.keys() - {"PostTags"}:
+        text = f'<?xml version="1.0" encoding="utf-8"?>\n<x>{rows.get(name, "")}</x>'
+        (dump / f"{name}.xml").write_text(text, encoding="utf-8")
+    done = _run(dump, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    return {path.stem: _read(path) for path in (tmp_path / "out").iterdir()}
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        assert reader.fieldnames == COLUMNS[path.stem]
+        return list(reader)
+
+
+def test_every_relation_gets_a_file_with_its_columns(converted: dict[str, list[dict[str, str]]]) -> None:
+    assert converted.keys() == COLUMNS.keys()
+    assert {name for name, rows in converted.items() if rows} == {"Posts", "PostTags", "Users"}
+
+
+def test_values_are_unescaped_and_what_is_missing_is_empty(
+    converted: dict[str, list[dict[str, str]]],
+) -> None:
+    question, answer, _ = converted["Posts"]
+    assert (question["Title"], question["Body"], question["ParentId"]) == ('A "b", c', "x\né", "")
+    assert (answer["ParentId"], answer["Title"]) == ("1", "")
+    assert converted["Users"][0]["DisplayName"] == "Community"
+
+
+def test_tags_of_both_spellings_become_rows(converted: dict[str, list[dict[str, str]]]) -> None:
+    pairs = [(row["PostId"], row["TagName"]) for row in converted["PostTags"]]
+    assert pairs == [("1", "a-b"), ("1", "c"), ("3", "d"), ("3", "e")]
+    assert {row["CreationDate"] for row in converted["PostTags"]} == {"2016-08-02T15:39:14.947"}
+
+
+def test_without_folders_the_usage_is_told() -> None:
+    done = _run()
+    assert done.returncode == 1
+    assert done.stderr == "usage: csv_from_xml.py DUMP_FOLDER CSV_FOLDER\n"

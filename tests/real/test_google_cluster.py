@@ -8,7 +8,15 @@ from itertools import combinations
 
 import pytest
 
+from skws.formats import BadRecordLog, Replay
+from skws.queries.partitioning import Part, Partitioning
 from skws.queries.patterns.text import text_match
+from skws.queries.session import Session
+from skws.replay_search import Search
+from skws.results.model import LiveResult
+from skws.spec.job import Job
+from skws.spec.query import PATTERN, Query
+from skws.spec.stream import Stream
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern
@@ -16,8 +24,9 @@ from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import is_hierarchical, parse_conjunctive_query
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
-from skws_windows.window import CountWindow
-from tests.places import DATA
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import CountWindow, parse_window
+from tests.places import DATA, ROOT
 
 FOLDER = DATA / "google-cluster"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the public data sets are not at {FOLDER}")
@@ -113,3 +122,40 @@ def test_the_formal_form_of_the_first_query_lets_a_and_c_be_one() -> None:
     pairs = count(f"TASK a AND TASK b where {where}", rows, 100)
     more = " and b.job = c.job and b.machine = c.machine and c.status = 1"
     assert found == pairs + count(f"TASK a AND TASK b AND TASK c where {where}{more}", rows, 100)
+
+
+TAXIS = DATA / "stackexchange-ai" / "csv"
+TAXI_SCHEMA = ROOT / "examples" / "stackexchange" / "schema.yaml"
+PATTERNS = {
+    "answered": 'Posts q ; Posts a where q.Id = a.ParentId and q:"singularity"',
+    "thanked": 'Posts q ; (Posts a AND Comments c) where q.Id = a.ParentId = c.PostId and c:"thanks"',
+    "rooted": 'Posts p ; Comments c where p.Id = c.PostId and c:"neural"',
+    "formal": 'Q(p, u) <- Comments(_, p, _, _, _, u), PostTags(p, "philosophy", _), PostLinks(_, _, p, _, _)',
+    "soon": 'Posts q ; Comments c where q.Id = c.PostId and c:"answer" within 1 hour',
+}
+
+
+@pytest.mark.slow
+def test_all_of_them_beside_keywords_on_two_shards() -> None:
+    schema = load_schema(TAXI_SCHEMA)
+    stream = Stream(schema, parse_window(schema.window))
+    shards = [Session(stream, Part(number, 2, Partitioning.ROOTS)) for number in range(2)]
+    for live in shards:
+        for name, text in PATTERNS.items():
+            live.add(Query(text, kind=PATTERN).named(name, 5))
+        live.add(Query('searle "chinese room"').named("keywords", 3))
+    found: list[LiveResult] = []
+    log = BadRecordLog()
+    replay = Replay.open(TAXIS, schema)
+    for batch in replay.batches(log):
+        for live in shards:
+            found += live.take(batch)
+    for text in PATTERNS.values():
+        searched = sorted(result.to_json() for result in Search(_request(text)).results())
+        assert len(searched) > 5
+        assert sorted(one.to_json() for one in found if one.query == text) == searched
+    assert any(one.query not in PATTERNS.values() for one in found)
+
+
+def _request(text: str) -> Job:
+    return Job.search(Query.of_pattern(text), load_schema(TAXI_SCHEMA), TAXIS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import replace
+from uuid import uuid4
 
 import orjson
 import pytest
@@ -15,6 +17,10 @@ from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
+from skws.queries.partitioning import Part, Partitioning
+from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.servers_ahead import ServersAhead
+from skws.spark.streaming.shard_client import ShardClient, socket_dir
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -22,7 +28,9 @@ from skws_mesh.networks import prefix_of
 from skws_windows.window import ExpressionWindow, TimeWindow, parse_window
 from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
+from tests.spark.streaming.test_shard_server import REQUEST, server_of
 from tests.strategies import seeds
+from tests.waiting import gone, until
 
 _REQUEST = Job({"a": "alpha beta"}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
 
@@ -70,3 +78,39 @@ def test_nothing_is_told_without_an_onlooker() -> None:
     (kept,) = all_shards(_REQUEST, 1)
     worked = kept.work(micro_batch_of([Record(0, 5, ("alpha", 1, 1))]))
     assert ShardStats.of([worked.stats]) is None
+
+
+ONE = {0: Part(0, 1, Partitioning.ROOTS)}
+TWO = {0: Part(0, 2, Partitioning.ROOTS), 1: Part(1, 2, Partitioning.ROOTS)}
+LOCAL = replace(REQUEST, master="local[2]")
+
+
+def test_a_task_finds_the_server_that_was_started_ahead() -> None:
+    run = uuid4().hex[:12]
+    ahead = ServersAhead(run, LOCAL, ONE)
+    try:
+        assert ahead._thread is not None
+        ahead._thread.join()
+        known = server_of(run)
+        ShardClient(run, LazyPickle(LOCAL), ONE[0]).close()
+        assert server_of(run) == known
+        assert known != os.getpid()
+    finally:
+        ahead.end()
+    until(lambda: gone(known))
+
+
+def test_they_go_at_the_end() -> None:
+    run = uuid4().hex[:12]
+    ahead = ServersAhead(run, LOCAL, TWO)
+    assert ahead._thread is not None
+    ahead._thread.join()
+    assert len(list(socket_dir(run).glob("*.socket"))) == 2
+    ahead.end()
+    assert not socket_dir(run).exists()
+
+
+def test_none_starts_here_for_tasks_on_other_machines() -> None:
+    run = uuid4().hex[:12]
+    ServersAhead(run, replace(REQUEST, master="spark://far:7077"), ONE).end()
+    assert not socket_dir(run).exists()

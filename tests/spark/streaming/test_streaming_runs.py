@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +14,36 @@ import orjson
 import pytest
 
 from skws.jobs.control import Command, ControlFolder
+from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.queries.patterns.result import PatternResult
 from skws.results.encoded import parsed
+from skws.results.model import LiveResult
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
 from skws.spec.query import PATTERN, SQL, Query
-from skws_schema.errors import BadRecordsError, SchemaError, SourceError, UsageError
+from skws_schema.errors import BadRecordsError, SchemaError, SourceError, StateError, UsageError
 from skws_schema.model import Relation
-from skws_windows.window import TimeWindow
-from tests.jobs.watching import QUERY, SCHEMA, append, customer, order, request
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import TimeWindow, Unbounded
+from tests.jobs.test_schema_changes import WITH_NOTES, WITHOUT_ORDERS, note
+from tests.jobs.watching import (
+    QUERY,
+    SCHEMA,
+    Collected,
+    Notes,
+    append,
+    customer,
+    numbered,
+    opened,
+    order,
+    request,
+    steps,
+)
+from tests.kafka import MockBroker
+from tests.postgres import Database
 from tests.spark.streaming.spark_runs import running
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -194,3 +217,199 @@ def test_a_fault_of_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> None
         run.until(lambda: run.watch.metrics().tuples > 0)
         append(source, customer(2, 1, op="-"), customer(3, 2))
         run.results(2)
+
+
+PAIRS = (
+    'SELECT o.item, customer.cid FROM "order" AS o, customer '
+    "WHERE o.time > customer.time AND customer.cid > 0 AND customer.cid < 4"
+)
+ONCE = 'SELECT DISTINCT o.cid FROM "order" AS o, customer WHERE o.cid = customer.cid AND o.cid IN (1, 2, 3)'
+QUERIES = {"pairs": Query(PAIRS, kind=SQL), "once": Query(ONCE, kind=SQL)}
+FIRST = (
+    customer(1, 1),
+    customer(2, 2),
+    order(2, 1),
+    order(3, 2, "desk"),
+    order(3, 2, "desk"),
+    customer(4, 1),
+)
+SECOND = (customer(4, 7), order(6, 3), customer(7, 3), order(9, 9, "sofa"), order(11, 1))
+
+
+def _told(results: Iterable[LiveResult]) -> Counter[bytes]:
+    return Counter(result.to_json() for result in results)
+
+
+@pytest.mark.slow
+def test_sql_on_two_shards_as_in_one_process(tmp_path: Path) -> None:
+    """Each query is answered by one of the shards, and what the last instant adds waits for the next one."""
+    source, sink = tmp_path / "in.jsonl", Collected()
+    append(source, *FIRST)
+    local = opened(request(source, queries=QUERIES, window=Unbounded()), sink)
+    steps(local)
+    before = list(sink.results)
+    asked = request(source, queries=QUERIES, window=Unbounded(), checkpoint=tmp_path / "checkpoint")
+    with running(asked, 2) as run:
+        run.results(len(before))
+    assert _told(run.sink.results) == _told(before)
+    append(source, *SECOND)
+    steps(local)
+    after = sink.results[len(before) :]
+    with running(asked) as again:
+        again.results(len(after))
+    assert _told(again.sink.results) == _told(after)
+    assert {result.query for result in before} == {result.query for result in after} == {"pairs", "once"}
+
+
+@pytest.mark.slow
+def test_a_change_by_command_and_at_a_new_start(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1), order(2, 1))
+    folder = ControlFolder(tmp_path / "control")
+    queries = {QUERY: QUERY, PATTERN: Query("customer a ; * b where a.cid = b.cid", kind=PATTERN)}
+    asked = request(source, queries=queries, control=folder.folder, checkpoint=tmp_path / "checkpoint")
+    with running(asked) as run:
+        run.results(2)
+        window = WITH_NOTES.replace("10 seconds", "20 seconds")
+        refused = folder.send(Command("schema", "new.yaml", schema=window))
+        done = folder.send(Command("schema", "new.yaml", schema=WITH_NOTES))
+        run.until(lambda: len(folder.answers()) >= 2)
+        append(source, note(3, 1))  # which the pattern joins to what came before the change
+        run.results(4)
+        assert [one.name for one in run.watch.metrics().relations] == ["customer", "order", "note"]
+        told = list(run.sink.results)
+    answers = {answer.id: answer.error for answer in folder.answers()}
+    assert answers[done] == ""
+    assert "the window of a running search cannot change" in answers[refused]
+    # The schema stays changed; another one is a change.
+    with running(asked) as run:
+        append(source, note(4, 1))
+        run.results(2)
+        told += run.sink.results
+    with running(replace(asked, schema=parse_schema(WITHOUT_ORDERS))) as run:
+        append(source, order(5, 1), note(5, 1), customer(5, 2, "ada lamp"))
+        run.results(4)
+        told += run.sink.results
+    patterns = [[t.relation for t in r.tuples] for r in told if r.query != QUERY]
+    assert patterns == [["customer", kind] for kind in ("order", "note", "note")]
+    shown = [(r.op, sorted(t.relation for t in r.tuples)) for r in told if r.query == QUERY]
+    assert shown[:3] == [("+", ["customer", kind]) for kind in ("order", "note", "note")]
+    assert sorted(shown[3:6]) == [("-", ["customer", kind]) for kind in ("note", "note", "order")]
+    assert shown[6:] == [("+", ["customer"])]
+
+
+def send(kafka: MockBroker, first: int, last: int) -> None:
+    for record in list(numbered(last))[2 * first :]:
+        row, millis = record["row"], round(record["time"] * 1000)
+        kafka.send(
+            record["relation"], [row], partition=row["cid"] % 2, millis=millis, key={"cid": row["cid"]}
+        )
+
+
+@pytest.mark.slow
+def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
+    with closing(MockBroker()) as kafka:
+        kafka.create("customer", 2)
+        kafka.create("order", 2)
+        source = kafka.uri("customer", "order", format="rows")
+        asked = request(source, checkpoint=tmp_path / "checkpoint")
+        send(kafka, 0, 30)
+        with running(asked) as run:
+            run.results(30)
+            send(kafka, 30, 40)
+            run.results(40)
+            kept = list(run.sink.results)
+        # What comes while nobody reads.
+        send(kafka, 40, 50)
+        kafka.send("customer", [None], partition=1, key={"cid": 3}, millis=1_000_600)
+        with running(asked) as run:
+            run.until(lambda: len(run.sink.results) >= 11)
+            time.sleep(0.5)
+            kept += run.sink.results
+        sink, told = Collected(), Notes()
+        local = LocalWatch(request(source), [sink], told.log)
+        local.open()
+        until(lambda: len(sink.results) >= 51, local.step, sink.told)
+        local.close()
+    assert [op for op, _ in sink.told()] == ["+"] * 50 + ["-"]
+    assert sorted((r.op, r.id) for r in kept) == sorted((r.op, r.id) for r in sink.results)
+
+
+TABLES = (
+    "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
+    'CREATE TABLE "order" (cid bigint, item text)',
+    'ALTER TABLE "order" REPLICA IDENTITY FULL',
+    "INSERT INTO customer VALUES (1, 'ada')",
+    "INSERT INTO \"order\" VALUES (1, 'lamp')",
+)
+
+
+def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
+    database.run(*TABLES)
+    asked = request(
+        database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
+    )
+    with running(asked) as run:
+        run.results(1)
+        database.run("INSERT INTO \"order\" VALUES (1, 'green lamp')")
+        run.results(2)
+    # Spark confirms a batch to the source when it begins the next one.
+    time.sleep(0.5)
+    database.run("INSERT INTO customer VALUES (2, 'ada')", "DELETE FROM \"order\" WHERE item = 'lamp'")
+    with running(asked) as run:
+        run.results(1)
+        database.run("INSERT INTO \"order\" VALUES (2, 'lamp')")
+        run.results(2)
+    told = [(r.op, [t.row["item"] for t in r.tuples if t.relation == "order"]) for r in run.sink.results]
+    assert told == [("-", ["lamp"]), ("+", ["lamp"])]
+
+
+def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tmp_path: Path) -> None:
+    """At a new run's start by the driver, at another one's by the process of the source."""
+    database.run(*TABLES)
+    asked = request(
+        database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
+    )
+    for change in ("ANALYZE customer", "INSERT INTO \"order\" VALUES (1, 'lamp two')"):
+        database.server.stop("fast")
+        with running(asked) as run:
+            run.until(lambda: any("Connection refused" in line for line in run.notes.lines))
+            database.server.start()
+            database.run(change)
+            run.results(1)
+        # A run that was stopped within a micro-batch reads it again first, and is started again for that.
+        assert any("ing again in" in line for line in run.notes.lines)
+
+
+def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
+    database.run(*TABLES)
+    for _ in range(2):
+        with running(request(database.uri(), limit=1)) as run:
+            run.results(1)
+        assert database.ask("SELECT slot_name FROM pg_replication_slots") == []
+        assert database.ask("SELECT pubname FROM pg_publication") == []
+
+
+def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+    source, checkpoint, kept = tmp_path / "in.jsonl", tmp_path / "checkpoint", tmp_path / "kept"
+    append(source, customer(1, 1), order(2, 1))
+    asked = request(source, checkpoint=checkpoint)
+    with running(asked) as run:
+        run.results(1)
+    shutil.copytree(checkpoint, kept)
+    append(source, order(3, 1))
+    for name in ("manifest.json", "given.json", "committed.json", "tables.log", "commands", "spark"):
+        shutil.rmtree(checkpoint)
+        shutil.copytree(kept, checkpoint)
+        if (checkpoint / name).is_dir():
+            shutil.rmtree(checkpoint / name)
+        else:
+            (checkpoint / name).unlink()
+        with pytest.raises(StateError, match=rf"checkpoint/{name}.*: missing"), running(asked) as run:
+            run.results(1)
+        assert run.sink.results == []
+    shutil.rmtree(checkpoint)
+    shutil.copytree(kept, checkpoint)
+    with running(asked) as run:
+        run.results(1)
+    assert len(run.sink.results) == 1

@@ -15,6 +15,7 @@ from skws.jobs.control import Command
 from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
+from skws.queries.kinds import KINDS
 from skws.queries.results import moment
 from skws.results.encoded import parsed
 from skws.results.model import LiveResult, Result
@@ -207,14 +208,20 @@ def _of_mapping(given: Mapping[Any, Any]) -> Alert:
     for key in given:
         if key not in _KNOWN:
             raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
-    texts = [key for key in _TEXT if given.get(key) is not None]
+        if given[key] is None:
+            raise UsageError(f"{key}: no value: expected one, or no such line")
+    texts = [key for key in _TEXT if key in given]
     if len(texts) != 1:
         raise UsageError(_EXPECTED)
+    if "options" in given and "kind" not in given:
+        raise UsageError(
+            "options are for a kind of another package; rank, top and others are keys of their own"
+        )
     read = _of_kind if "kind" in given else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
     limit = given.get("limit")
     return Alert(
         read(given),
-        _sinks(given.get("sinks", [])),
+        _sinks(given),
         None if limit is None else Rate.of(_text("limit", limit)),
     )
 
@@ -224,19 +231,19 @@ def _keywords(given: Mapping[Any, Any]) -> Query:
         raise UsageError("select needs pattern: keywords show whole tuples")
     options = _options(given)
     kind = TOP if SIZE in options else KEYWORDS  # with a window expression, of the kind that the job gives it
-    text = with_left_out(
-        _text("query", given["query"]), _several("without", given.get("without", []), "a relation")
-    )
+    text = with_left_out(_text("query", given["query"]), _several(given, "without", "a relation"))
     return Query(text, _number(given, "max_size"), kind, options)
 
 
 def _pattern(given: Mapping[Any, Any]) -> Query:
     if "without" in given:
         raise UsageError("without is for keywords: a pattern names its relations")
-    if _options(given):
+    if "max_size" in given:
+        raise UsageError("max_size is for keywords: a pattern names its tuples")
+    if any(key in given for key in ("top", "window", *_TEXTS, *_FLAGS)):
         raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
     select = _select(given[SELECT]) if SELECT in given else None
-    return Query.of_pattern(_text(PATTERN, given[PATTERN]), select, _number(given, "max_size"))
+    return Query.of_pattern(_text(PATTERN, given[PATTERN]), select)
 
 
 def _sql(given: Mapping[Any, Any]) -> Query:
@@ -247,13 +254,15 @@ def _sql(given: Mapping[Any, Any]) -> Query:
 def _of_kind(given: Mapping[Any, Any]) -> Query:
     """A query of a kind that another package adds."""
     _only(given, "query", "kind", "options", "max_size")
+    if (kind := _text("kind", given["kind"])) in KINDS:
+        raise UsageError(
+            f"kind: {kind!r}: expected one of another package; leave it out for query, pattern and sql"
+        )
     options = given.get("options", {})
     if not isinstance(options, dict):
         raise UsageError(f"options: {options!r}: expected a mapping of names to texts")
     read = {str(name): _text(f"options: {name}", value) for name, value in options.items()}
-    return Query(
-        _text("query", given["query"]), _number(given, "max_size"), _text("kind", given["kind"]), read
-    )
+    return Query(_text("query", given["query"]), _number(given, "max_size"), kind, read)
 
 
 def _only(given: Mapping[Any, Any], first: str, *others: str) -> None:
@@ -303,18 +312,23 @@ def _expression(given: Any) -> str:
     return text
 
 
-def _sinks(given: Any) -> tuple[str, ...]:
-    sinks = _several("sinks", given, "an address")
+def _sinks(given: Mapping[Any, Any]) -> tuple[str, ...]:
+    sinks = _several(given, "sinks", "an address")
     for each in sinks:
         parse_sink(each)
     return sinks
 
 
-def _several(key: str, given: Any, expected: str) -> tuple[str, ...]:
-    """One text, or a list of them."""
-    texts = (given,) if isinstance(given, str) else given
-    if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
-        raise UsageError(f"{key}: {given!r}: expected {expected}, or a list of them")
+def _several(given: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ...]:
+    """One text, or a list of them; none if the key is not there."""
+    if key not in given:
+        return ()
+    texts = [given[key]] if isinstance(given[key], str) else given[key]
+    if not (isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts)):
+        raise UsageError(f"{key}: {given[key]!r}: expected {expected}, or a list of them")
+    twice = next((each for at, each in enumerate(texts) if each in texts[:at]), None)
+    if twice is not None:
+        raise UsageError(f"{key}: {twice!r} stands twice")
     return tuple(texts)
 
 

@@ -56,6 +56,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         tuple(dict.fromkeys(reader.ignored)),
         without,
         tuple((word, *others) for word, others in reader.synonyms.items()),
+        tuple(dict.fromkeys(reader.repeated)),
     )
 
 
@@ -127,6 +128,7 @@ class _Reader:
         self.exclusions: list[Slot] = []
         self.dropped: list[str] = []
         self.ignored: list[str] = []
+        self.repeated: list[str] = []
         self.synonyms: dict[str, dict[str, None]] = {}
         self.without: dict[int, int] = {}  # relations, with the places where they are named
         self.restricted: dict[int, str] = {}  # relations, with conditions on them
@@ -134,9 +136,12 @@ class _Reader:
     def leave_out(self, node: syntax.Without) -> None:
         """Leave out the relation that a node names."""
         try:
-            self.without[left_out(node.text, self.schema)] = node.startchar
+            relation = left_out(node.text, self.schema)
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
+        if relation in self.without:
+            self.repeated.append(f"-{node.text}:")
+        self.without[relation] = node.startchar
 
     def read(self, node: syntax.Node, first: int = 0) -> None:
         """Add the predicates of one conjunct; none is repeated.
@@ -180,17 +185,20 @@ class _Reader:
         if any(slot.same(other) for other in self.slots[:first]):
             message = f"{slot.text!r} stands before ';' as well: no tuple comes before itself"
             raise fault(message, self.text, node.startchar)
-        if not any(slot.same(other) for other in self.slots):
-            self.slots.append(slot)
+        self._add(slot, self.slots)
+
+    def _add(self, slot: Slot, known: list[Slot]) -> None:
+        if any(slot.same(other) for other in known):
+            self.repeated.append(slot.text)
+        else:
+            known.append(slot)
 
     def _exclude(self, node: syntax.Node, leaves: list[_Leaf]) -> None:
         if any(leaf.text.startswith("!") for leaf in leaves if isinstance(leaf.alternatives[0], Condition)):
             raise fault(
                 "'!' asks for a tuple, which '-' excludes; write one of them", self.text, node.startchar
             )
-        slot = _slot(leaves)
-        if not any(slot.same(other) for other in self.exclusions):
-            self.exclusions.append(slot)
+        self._add(_slot(leaves), self.exclusions)
 
     def _restrict(self, node: syntax.Node, leaves: list[_Leaf]) -> None:
         """Exclude the tuples of a relation that satisfy none of some conditions."""
@@ -210,8 +218,7 @@ class _Reader:
         failing = Condition(tests, failing=True, scope=Scope(relation, None))
         slot = Slot(_slot(leaves).text, (failing,))
         self.restricted.setdefault(relation, slot.text)
-        if not any(slot.same(other) for other in self.exclusions):
-            self.exclusions.append(slot)
+        self._add(slot, self.exclusions)
 
     def _leaves(self, node: syntax.Node, *, negated: bool) -> Iterator[syntax.Node]:
         """The terms of a disjunction."""

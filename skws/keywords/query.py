@@ -162,7 +162,7 @@ class KeywordQuery:
     punctuation around the others, for display.
     ``sequence``: which keywords come before which others, where the query says.
     ``without``: the relations, by position, whose tuples no result has.
-    ``synonyms``: typed words, each with what else it stands for.
+    ``synonyms``: typed words, each with what else it stands for. ``repeated``: terms that say nothing new.
     """
 
     text: str
@@ -174,6 +174,7 @@ class KeywordQuery:
     ignored: tuple[str, ...] = ()
     without: frozenset[int] = frozenset()
     synonyms: tuple[tuple[str, ...], ...] = ()
+    repeated: tuple[str, ...] = ()
 
     @property
     def restrictions(self) -> tuple[str, ...]:
@@ -193,6 +194,8 @@ class KeywordQuery:
             notes.append(f"not searched, as too common or no words: {words}")
         if self.ignored:
             notes.append(f"ignored, as no part of a word: {' '.join(map(repr, self.ignored))}")
+        if self.repeated:
+            notes.append(f"repeated, and counted once: {', '.join(map(printable, self.repeated))}")
         return tuple(notes)
 
     @property

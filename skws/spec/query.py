@@ -119,11 +119,11 @@ class Query:
         return cls(text, None, TOP, options | top_options(top))
 
     @classmethod
-    def of_pattern(cls, text: str, select: str | None = None, max_size: int | None = None) -> Query:
+    def of_pattern(cls, text: str, select: str | None = None) -> Query:
         """A pattern. ``select``: attributes that its matches show, by commas; None for whole tuples."""
         if select is None:
-            return cls(text, max_size, PATTERN)
-        return cls(text, max_size, SELECTED, {SELECT: select})
+            return cls(text, kind=PATTERN)
+        return cls(text, kind=SELECTED, options={SELECT: select})
 
     @classmethod
     def of_windows(

@@ -19,7 +19,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.results.model import Result, ResultTuple
 from skws.spec.query import completed, last_word
-from skws_schema.errors import SchemaError, UsageError
+from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.keys import ACTIONS
@@ -280,6 +280,34 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schem
         ("!actor.aid=2", 0, ""),
     ]
     assert view.analyzer.analyse("  ", rows).slots == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("top: ada", "top five: ada", "TOP 5: ada", "Rank: ada", "top 5 : ada", "top 5 group group: ada"),
+        *("top 5 window: ada", "top 5 rank recency: ada", "rank recency half-life: ada", "rank a b: ada"),
+        *(
+            "rank recency, keywords: ada",
+            "Pattern: actor a",
+            "window : ada",
+            "sql: SELECT 1",
+            "rank: rank: ada",
+        ),
+        *("top 5: top 3: ada", "rank: pattern: actor a", "pattern select a.aid:actor a", "rank nothing: ada"),
+        *(
+            "top 0: ada",
+            "window 5 s: ada",
+            "rank half-life soon: ada",
+            "top 5 half-life 5 s half-life 6 s: ada",
+        ),
+    ],
+)
+def test_a_prefix_that_is_not_whole_is_refused(moving: tuple[View, LiveRows, Schema], text: str) -> None:
+    view, rows, _ = moving
+    with pytest.raises(SkwsError):
+        view.analyzer.check(text)
+    assert view.analyzer.analyse(text, rows).fault
 
 
 def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema]) -> None:

@@ -220,7 +220,7 @@ def test_patterns_with_the_same_windows_find_them_once(monkeypatch: pytest.Monke
 
 def test_patterns_go_on_together_from_equal_states() -> None:
     text = "customer c ; order o where c.cid = o.cid"
-    both = [Query.of_pattern(text, max_size=4).named(name, 4) for name in ("one", "other")]
+    both = [Query.of_pattern(text).named(name, 4) for name in ("one", "other")]
     live = searching(both, {})
     rng = random.Random(7)
     for part in range(4):

@@ -88,6 +88,7 @@ class Analyzer:
                 self.check(name)
             if typed.pattern:
                 return Analysis(name)
+            as_query(typed)
             query = parse_query(typed.text, self._schema, match_names=self._job.match_names)
         except SkwsError as error:
             return Analysis(name, fault=str(error).splitlines()[0], completions=found)

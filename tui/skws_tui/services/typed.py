@@ -29,6 +29,13 @@ _PREFIX: Final = re.compile(
 )
 
 
+_MEANT: Final = re.compile(r"\s*(?:pattern|rank|top|window|sql)\b[^:\"]*:(?=\s)", re.IGNORECASE)
+_FORMS: Final = (
+    "pattern: or pattern select A.B:, rank [NAME] [half-life TIME]:,"
+    " top N [group] [half-life TIME] [window TIME]: or window EXPRESSION: before the query, one of them"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TypedQuery:
     """``text``: everything after ``prefix``; the other fields come from the prefix."""
@@ -78,6 +85,11 @@ def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Que
     """The query that a typed text stands for. Raises UsageError."""
     if typed.pattern:
         return Query.of_pattern(typed.text, typed.select)
+    if (meant := _MEANT.match(typed.text)) is not None:
+        also = " after another prefix" if typed.prefix else ""
+        raise UsageError(
+            f"{meant.group()}{also}: expected {_FORMS} (to search for the words, leave out the colon)"
+        )
     if typed.scored:
         return _scored(typed)
     if not typed.window:

@@ -1,0 +1,355 @@
+"""Attacks on files of queries: what they say is refused, with what was expected, or has an effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skws.jobs.alerts import Alert, read_alerts
+from skws.keywords.parse import parse_query
+from skws.queries.kinds import checked, notes
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import SkwsError
+from skws_schema.yaml.load import parse_schema
+
+SCHEMA = parse_schema("""
+version: 1
+name: shop
+window: 10 seconds
+relations:
+  customer:
+    attributes: {cid: integer, name: text, vip: boolean, born: timestamp, worth: number, code: string}
+    key: [cid]
+    search: [name]
+  order:
+    attributes: {cid: integer, item: text}
+joins:
+  - customer.cid = order.cid
+""")
+FILES = [
+    ("q: {query: ada, max_size: 0}", "max_size: 0: expected a number above 0"),
+    ("q: {query: ada, max_size: true}", "max_size: True: expected a number above 0"),
+    ("q: {query: ada, max_size: 2.0}", "max_size: 2.0: expected a number above 0"),
+    ("q: {query: ada, max_size: '2'}", "max_size: '2': expected a number above 0"),
+    ("q: {query: ada, max_size: null}", "max_size: no value: expected one, or no such line"),
+    ("q: {query: ada, top: 0}", "top: 0: expected a number above 0"),
+    ("q: {query: ada, top: null}", "top: no value: expected one, or no such line"),
+    ("q: {query: ada, top: 1.5}", "top: 1.5: expected a number above 0"),
+    ("q: {query: ada, top: 3, window: ''}", "window: '': expected a text"),
+    ("q: {query: ada, top: 3, window: 5}", "window: 5: expected a text"),
+    ("q: {query: ada, top: 3, window: soon}", "window 'soon': expected a duration such as '"),
+    ("q: {query: ada, top: 3, window: 5 tuples}", "window '5 tuples': the job's is of time"),
+    ("q: {query: ada, top: 3, window: none}", "query 'ada': without a window nothing expire"),
+    ("q: {query: ada, window: null}", "window: no value: expected one, or no such line"),
+    ("q: {query: ada, rank: null}", "rank: no value: expected one, or no such line"),
+    ("q: {query: ada, rank: ''}", "rank: '': expected a text"),
+    ("q: {query: ada, rank: [recency]}", "rank: ['recency']: expected a text"),
+    ("q: {query: ada, half_life: null}", "half_life: no value: expected one, or no such line"),
+    ("q: {query: ada, half_life: 5}", "half_life: 5: expected a text"),
+    ("q: {query: ada, half_life: 0 s}", "half-life '0 s': must be longer than 0"),
+    ("q: {query: ada, half_life: -5 s}", "half-life '-5 s': expected a duration such a"),
+    ("q: {query: ada, explain_score: null}", "explain_score: no value: expected one, or no such line"),
+    ("q: {query: ada, explain_score: 'yes'}", "explain_score: 'yes': expected true or false"),
+    ("q: {query: ada, group: null}", "group: no value: expected one, or no such line"),
+    ("q: {query: ada, without: null}", "without: no value: expected one, or no such line"),
+    ("q: {query: ada, without: ''}", "'': expected the name of a relation to leave out"),
+    ("q: {query: ada, without: [order, order]}", "without: 'order' stands twice"),
+    ("q: {query: ada, without: nowhere}", "no relation 'nowhere', which '-nowhere:' wou"),
+    (
+        "q: {query: ada, without: [order, customer]}",
+        "nothing can match: with 'order' every relation is left out",
+    ),
+    ("q: {query: ada, sinks: null}", "sinks: no value: expected one, or no such line"),
+    ("q: {query: ada, sinks: ''}", "sink : expected stdout:FORMAT, jsonl:FILE, p"),
+    ("q: {query: ada, sinks: ['jsonl:a', 'jsonl:a']}", "sinks: 'jsonl:a' stands twice"),
+    ("q: {query: ada, limit: null}", "limit: no value: expected one, or no such line"),
+    ("q: {query: ada, limit: 0 per minute}", "limit '0 per minute': expected a rate such a"),
+    ("q: {query: ada, limit: 5}", "limit: 5: expected a text"),
+    ("q: {query: ada, limit: 5 per 0 minutes}", "limit '0 minutes': must be longer than 0"),
+    ("q: {query: ada, limit: -5 per minute}", "limit '-5 per minute': expected a rate such"),
+    (
+        "q: {query: ada, limit: 5 per 99999999999999999999999 days}",
+        "limit '99999999999999999999999 days': too lo",
+    ),
+    ("q: {query: ada, pattern: null}", "pattern: no value: expected one, or no such line"),
+    ("q: {query: null, pattern: customer c}", "query: no value: expected one, or no such line"),
+    ("q: {query: null}", "query: no value: expected one, or no such line"),
+    ("q: {query: ''}", "query: '': expected a text"),
+    ("q: {query: 7}", "query: 7: expected a text"),
+    ("q: {query: [ada, lamp]}", "query: ['ada', 'lamp']: expected a text"),
+    ("q: {pattern: ''}", "pattern: '': expected a text"),
+    ("q: {pattern: 'customer c', select: null}", "select: no value: expected one, or no such line"),
+    ("q: {pattern: 'customer c', select: ''}", "pattern 'customer c': --select is for stream"),
+    ("q: {pattern: 'customer c', select: ['']}", "pattern 'customer c': --select is for stream"),
+    ("q: {pattern: 'customer c', select: [c.nothing]}", "--select: no attribute 'nothing' in customer"),
+    ("q: {pattern: 'customer c', select: [c.cid, c.cid]}", "pattern 'customer c': --select is for stream"),
+    ("q: {pattern: 'customer c', select: [d.cid]}", "--select: no stream of this query 'd': there are c"),
+    ("q: {pattern: 'customer c', rank: recency}", "rank, top and window are for keywords; a pat"),
+    ("q: {pattern: 'customer c', group: false}", "rank, top and window are for keywords; a pat"),
+    ("q: {pattern: 'customer c', top: 2}", "rank, top and window are for keywords; a pat"),
+    ("q: {pattern: 'customer c', window: 5 s}", "rank, top and window are for keywords; a pat"),
+    ("q: {pattern: 'customer c', max_size: 3}", "max_size is for keywords: a pattern names its tuples"),
+    ("q: {pattern: 'customer c', kind: pattern}", "pattern does not go with query"),
+    ("q: {query: ada, kind: keywords}", "kind: 'keywords': expected one of another pa"),
+    ("q: {query: ada, kind: null}", "kind: no value: expected one, or no such line"),
+    ("q: {query: ada, kind: nothing}", "kind of query 'nothing': expected one of key"),
+    ("q: {query: ada, kind: top}", "kind: 'top': expected one of another package"),
+    ("q: {query: ada, options: {rank: recency}}", "options are for a kind of another package; r"),
+    (
+        "q: {query: ada, kind: keywords, options: {nothing: here}}",
+        "kind: 'keywords': expected one of another pa",
+    ),
+    ("q: {sql: 'SELECT cid FROM customer', max_size: 3}", "max_size does not go with sql"),
+    ("q: {sql: 'SELECT nothing FROM customer'}", "line 1, column 8: no stream of this query ha"),
+    (
+        "q: {sql: 'SELECT cid FROM customer; DROP TABLE x'}",
+        "line 1, column 1: expected one SELECT, found 2 statements",
+    ),
+    (
+        "q: {sql: 'SELECT DISTINCT cid FROM customer ORDER BY cid'}",
+        "line 1, column 44: ORDER BY is not select-project-join",
+    ),
+    (
+        "q: {sql: 'SELECT DISTINCT cid FROM customer LIMIT 5'}",
+        "line 1, column 41: LIMIT is not select-project-join",
+    ),
+    (
+        "q: {sql: \"SELECT DISTINCT cid FROM customer WHERE cid = 'x'\"}",
+        "line 1, column 47: expected an integer to co",
+    ),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer WHERE name = 5"}',
+        "line 1, column 48: expected a text to compar",
+    ),
+    ("q: {sql: 'SELECT DISTINCT cid FROM customer WHERE cid < 5.5'}", "this query needs unbounded memory:"),
+    (
+        "q: {sql: 'SELECT DISTINCT cid FROM customer c, customer c WHERE c.cid = 5'}",
+        "line 1, column 38: 'c' is there twice; name",
+    ),
+    (
+        "q: {sql: 'SELECT DISTINCT cid FROM customer WHERE cid = 5 ~'}",
+        "line 1, column 49: this is not SQL from '~' on",
+    ),
+    (
+        "q: {sql: 'SELECT DISTINCT cid FROM customer GROUP BY cid'}",
+        "line 1, column 44: GROUP BY is not select-project-join",
+    ),
+    (
+        "q: {sql: \"SELECT DISTINCT cid FROM customer WHERE born = 'never'\"}",
+        "line 1, column 48: expected a timestamp (202",
+    ),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer WHERE vip = 3"}',
+        "line 1, column 47: expected a boolean to com",
+    ),
+    ('q: {sql: "SELECT DISTINCT cid FROM nowhere"}', "line 1, column 26: no relation 'nowhere': th"),
+    ('q: {sql: "SELECT DISTINCT * FROM customer"}', "line 1, column 17: * is not supported; name"),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer FOR UPDATE"}',
+        "line 1, column 17: FOR UPDATE is not select-project-join",
+    ),
+    ('q: {sql: "SELECT DISTINCT cid FROM customer /* hint */"}', "this query needs unbounded memory:"),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer c JOIN order o ON true"}',
+        "line 1, column 42: TRUE is not an attribute,",
+    ),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer OFFSET 5"}',
+        "line 1, column 42: OFFSET is not select-project-join",
+    ),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer WHERE cid = 5 HAVING cid > 3"}',
+        "line 1, column 56: HAVING is not select-project-join",
+    ),
+    (
+        'q: {sql: "EXPLAIN SELECT DISTINCT cid FROM customer"}',
+        "line 1, column 1: expected SELECT, found COMMAND",
+    ),
+    (
+        'q: {sql: "SELECT DISTINCT ON (cid) cid FROM customer"}',
+        "line 1, column 21: DISTINCT ON is not select-project-join",
+    ),
+    (
+        'q: {sql: "SELECT DISTINCT cid FROM customer TABLESAMPLE SYSTEM (5)"}',
+        "line 1, column 55: expected the name of a re",
+    ),
+    (
+        'q: {sql: "WITH x AS (SELECT 1) SELECT DISTINCT cid FROM customer"}',
+        "line 1, column 6: WITH is not select-project-join",
+    ),
+    ('"": ada', "'': 'ada': expected a name as text, and its keywords"),
+    ('q: ""', "'': expected keywords, or a mapping with que"),
+    ("q: null", "None: expected keywords, or a mapping with q"),
+    ('q: " "', "the query is empty; type at least one keyword"),
+    ("? [a, b]\n: ada", "no YAML: while constructing a mapping"),
+    ("q: !!python/object:os.system ada", "no YAML: could not determine a constructor f"),
+    ("true: ada", "True: 'ada': expected a name as text, and its keywords"),
+    ("1.5: ada", "1.5: 'ada': expected a name as text, and its keywords"),
+    ("q: {query: ada, QUERY: bob}", "no 'QUERY'; did you mean 'query'?"),
+    ("q: {query: ada, Top: 3}", "no 'Top'; did you mean 'top'?"),
+    ("q: {query: ada, ' top': 3}", "no ' top'; did you mean 'top'?"),
+    ("q: {query: ada, 3: 3}", "no 3"),
+    ("q: {query: ada, name: x}", "no 'name'"),
+    ("q: {query: ada, owner: x}", "no 'owner'"),
+    ("q: {query: ada, every: 1 day}", "no 'every'; did you mean 'query'?"),
+    ("q: {query: ada, half-life: 5 s}", "no 'half-life'; did you mean 'half_life'?"),
+]
+QUERIES = [
+    ("ada nowhere:x", "no relation or attribute 'nowhere'; if the c"),
+    ("ada worth:x", "customer.worth is of type number: expected a"),
+    ("ada vip:maybe", "customer.vip is of type boolean: expected a"),
+    ("ada born>soon", "customer.born is of type timestamp: expected"),
+    ("ada born>2024-13-45", "customer.born is of type timestamp: expected"),
+    ("ada worth:5..1", "the range 5..1 ends before it begins"),
+    ("ada worth<", "a condition is an attribute, a comparison an"),
+    ("ada worth<<5", "no comparison '<<'; expected one of < <= = >= > !="),
+    ("ada worth=five", "customer.worth is of type number: expected a"),
+    ("ada worth=1e999", "customer.worth is of type number: expected a"),
+    ("ada worth=1_000", "customer.worth is of type number: expected a"),
+    ("ada worth=0x10", "customer.worth is of type number: expected a"),
+    ("ada customer.nothing=5", "relation 'customer' has no attribute 'nothing'"),
+    ("ada~9", "'~9': expected '~' or '~1' for one typing er"),
+    ("ada ~2", "'~' stands only at the end of a word, for ty"),
+    ("ada~0", "'~0': expected '~' or '~1' for one typing er"),
+    ("ada~-1", "'~' stands only at the end of a word, for ty"),
+    ("ada~x", "'~' stands only at the end of a word, for ty"),
+    ("ada *", "'*' goes with the letters of a word (trav*,"),
+    ("ada --lamp", "an exclusion cannot be excluded"),
+    ('ada "', "this quotation mark has no partner"),
+    ("ada ()", "there is nothing between these parentheses"),
+    ("ada (", "this parenthesis is never closed"),
+    ("ada )", "this parenthesis closes nothing"),
+    ("ada OR", "OR needs a term after it (to search for the"),
+    ("OR ada", "OR needs a term before it (to search for the"),
+    ("ada OR OR lamp", "OR needs a term after it (to search for the"),
+    ("ada | lamp", "alternatives are joined by OR; put quotes ar"),
+    ("ada && lamp", "AND is written AND, or left out; put quotes"),
+    ("ada ;", "there is no keyword after this ';'"),
+    ("; ada", "there is no keyword before this ';'"),
+    ("ada ; ; lamp", "there is no keyword after this ';'"),
+    (":ada", "there is nothing before this colon; to searc"),
+    ("ada +lamp", "all keywords are looked for, without '+'; to"),
+    ("!ada", "an exclusion begins with '-', not with '!',"),
+    ("ada !!cid=5", "a condition is an attribute, a comparison an"),
+    ("ada^2 lamp", "no word weighs more than others: there is no"),
+    ("ada [x]", "a range is written price:100..500, and there"),
+    ("ada -ada", "nothing can match: 'ada' is both looked for and excluded"),
+    ("ada -nowhere:", "no relation 'nowhere', which '-nowhere:' wou"),
+    ("ada -customer: -order:", "nothing can match: with 'customer' every rel"),
+    ("-ada", "the query '-ada' only excludes; add a keyword to look for"),
+    ("the", "the query 'the' has nothing left to look for"),
+    ("a b c d e f g h i j k l m", "a query may have 8 keywords at most; this one has 12"),
+    ("ada worth<5 cid<5", "'cid' is in 2 relations; write one of custom"),
+    ("ada worth<5 cid>7", "'cid' is in 2 relations; write one of custom"),
+    ("worth<5", "the query 'worth<5' only restricts; add a ke"),
+    ("ada worth < 5", "a condition is an attribute, a comparison an"),
+    ("ada worth<5>3", "customer.worth is of type number: expected a"),
+    ("ada worth==5", "no comparison '=='; expected one of < <= = >= > !="),
+    ("ada worth<>5", "no comparison '<>'; expected one of < <= = >= > !="),
+    ("ada worth=<5", "no comparison '=<'; expected one of < <= = >= > !="),
+    ("ada worth:5,6", "customer.worth is of type number: expected a"),
+    ("ada worth:5..6..7", "customer.worth is of type number: expected a"),
+    ("ada worth:..", "customer.worth is of type number: expected a"),
+    ("ada vip<true", "customer.vip is true or false, which has no"),
+    ("ada born:2024-01..2024-02", "customer.born is of type timestamp: expected"),
+    ("ada born=yesterday", "customer.born is of type timestamp: expected"),
+]
+LARGE = [
+    ("q: " + "ada " * 5_000, "a query may have 10,000 characters at most; this one has 19,999"),
+    ("q: {query: ada, top: " + "9" * 400 + "}", "a number too large"),
+    ("q: " + "(" * 3_000 + "ada" + ")" * 3_000, "parentheses nested deeper than 40"),
+    (
+        "q: {pattern: '" + "customer c ; " * 500 + "customer c'}",
+        "the pattern has 501 atoms; expected at most 64",
+    ),
+    (
+        "q: {sql: 'SELECT DISTINCT cid FROM customer WHERE " + " AND ".join(["cid = 5"] * 2_000) + "'}",
+        "too many",
+    ),
+]
+EFFECTIVE = [
+    "q: {query: ada, half_life: 5 s}",
+    "q: {query: ada, explain_score: true}",
+    "q: {query: ada, top: 2, append_only: true}",
+    "q: &x {query: ada, <<: {top: 3}}",
+    "q: {query: ada, limit: 9 per minute}",
+    "q: {query: ada, max_size: 4}",
+    "q: {query: ada, without: order}",
+]
+SAYING = [
+    *(
+        "ada AND lamp",
+        "ada NOT lamp",
+        "ada worth:1..",
+        "ada worth=5.5",
+        "ada name=5",
+        "ada name<m",
+        "ada code:x",
+    ),
+    *(
+        "ada worth!=5",
+        "ada vip=1",
+        "ada born=2024",
+        "(ada OR bob)",
+        "ada ; lamp",
+        "ada~",
+        "ad*",
+        "ada -order:",
+    ),
+]
+NOTED = [
+    *("ada\\0", "ada,", "ada ~", "ada ?", "ada -", 'ada \\"\\"', "ada or", "ada :", "ada:", "ada !", "ada $"),
+    *("ada the", "ada ada", "ada Ada", "ada adas", "ada #", "ada -lamp -lamp", "ada -order: -order:"),
+]
+"""What nothing can be made of, or adds nothing, is told."""
+
+
+def read(text: str, folder: Path) -> tuple[Alert, Job]:
+    """The query of a file, as a job takes it. Raises SkwsError."""
+    path = folder / "queries.yaml"
+    path.write_text(text)
+    alerts = read_alerts(path)
+    job = Job({name: alert.query for name, alert in alerts.items()}, SCHEMA, "-", engine=EngineName.LOCAL)
+    checked(job)
+    return alerts["q"], job
+
+
+@pytest.mark.parametrize(("text", "told"), [*FILES, *LARGE])
+def test_a_file_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SkwsError) as raised:
+        read(text, tmp_path)
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(("query", "told"), QUERIES)
+def test_a_query_is_refused_with_its_text(tmp_path: Path, query: str, told: str) -> None:
+    with pytest.raises(SkwsError) as raised:
+        read(f"q: '{query}'", tmp_path)
+    assert told in str(raised.value)
+    assert query in str(raised.value) or "nothing can match" in told or "at most" in told
+
+
+@pytest.mark.parametrize("text", EFFECTIVE)
+def test_an_option_has_an_effect(tmp_path: Path, text: str) -> None:
+    assert read(text, tmp_path)[0] != Alert(Query("ada"))
+
+
+@pytest.mark.parametrize("query", SAYING)
+def test_each_part_of_a_query_has_an_effect(tmp_path: Path, query: str) -> None:
+    alert, _ = read(f"q: '{query}'", tmp_path)
+    plain, meant = (parse_query(text, SCHEMA) for text in ("ada", alert.query.text))
+    assert not meant.notes
+    for part in ("slots", "exclusions", "without", "sequence"):
+        if getattr(meant, part) != getattr(plain, part):
+            return
+    pytest.fail("it means what 'ada' means")
+
+
+@pytest.mark.parametrize("query", NOTED)
+def test_what_is_not_searched_is_told(tmp_path: Path, query: str) -> None:
+    _, job = read(f'q: "{query}"', tmp_path)
+    (known,) = job.named().values()
+    assert notes(known, job.stream)

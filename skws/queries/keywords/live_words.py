@@ -14,19 +14,20 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from skws.keywords.analysis import MEMORABLE, analyse, chunks, stem, stems, stop_words
+from skws.keywords.analysis import analyse, chunks, stem, stems, stop_words
 from skws.keywords.match import EXCLUDED, Matcher
-from skws.keywords.query import Alternative, Phrase, Term
+from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.keywords.suggest import Vocabulary
 from skws.keywords.table import ChunkMemory, contains
-from skws.ranking.corpus import Carriers, Place
+from skws.keywords.words import has_form, parts, within
+from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
@@ -132,6 +133,8 @@ class LiveWords:
             for number, word in enumerate(terms.beginning(start)):
                 if number % _PIECE == 0:
                     check()
+                if _SPACE.search(word):
+                    continue
                 stem = terms.words[word]
                 likely.append((-sum(len(rows.get(stem, ())) for rows in places), word, analyzer, stem))
         likely.sort(key=itemgetter(0, 1))
@@ -153,7 +156,7 @@ class LiveWords:
         return self._schema.relations[relation].attributes[column].analyzer
 
     def label(self, query: int, matcher: Matcher, size: int) -> Labelled | None:
-        """The tuples with keywords of a query; None if it asks for more than words and phrases."""
+        """The tuples with keywords of a query; None if it is not ``indexed``."""
         if not indexed(matcher):
             return None
         alternatives = list(matcher.alternatives())
@@ -171,20 +174,43 @@ class LiveWords:
         return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
 
     def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
-        """The tuples that satisfy a word or a phrase, by place."""
+        """The tuples that satisfy an alternative that is no condition, by place."""
         for place, rows in self._rows.items():
             if not alternative.applies(*place):
                 continue
             if isinstance(alternative, Term):
                 standing = self._of(rows, alternative.stem)
+            elif not isinstance(alternative, Phrase):
+                standing = self._satisfying(place, rows, alternative)
             else:
-                assert isinstance(alternative, Phrase)  # noqa: S101 - there are no others
                 asked = [self._of(rows, each) for each in alternative.stems if each not in _STOPPED]
                 common = reduce(np.intersect1d, [each.slots for each in asked])
                 slots = self._with_phrase(common, place[1], alternative.stems)
                 standing = asked[0].among(slots)
             if len(standing.slots):
                 yield place, standing
+
+    def _satisfying(
+        self, place: Place, rows: defaultdict[str, array[int]], alternative: Alternative
+    ) -> _Standing:
+        """The tuples with any word of a form; the words of a stem need not all have it, so texts are read."""
+        terms = self._terms.get(self._analyzer(*place))
+        stems = dict.fromkeys(() if terms is None else terms.satisfying(alternative))
+        slots = distinct(np.concatenate([NOTHING, *(self._of(rows, stem).slots for stem in stems)]))
+        counts, often, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
+        for slot in slots.tolist():
+            check()
+            text = str(self._known.row(slot)[place[1]])
+            often.append(counts.of(*place, text)[0])
+            lengths.append(len(text))
+        found = np.array(often, dtype=np.int64)
+        there = found > 0
+        return _Standing(
+            slots.compress(there),
+            found.compress(there),
+            np.array(lengths, dtype=np.int64).compress(there),
+            True,
+        )
 
     def _of(self, rows: defaultdict[str, array[int]], word: str) -> _Standing:
         packed = np.array(rows.get(word, ()), dtype=np.int64)
@@ -231,14 +257,9 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
     def __init__(self, analyzer: Analyzer) -> None:
         super().__init__()
         self.words: dict[str, str] = {}
-        """Each word that can be typed, folded, with what it is found by."""
+        """Each word, folded, with what it is found by."""
         self._sorted: list[str] = []
         self._analyzer = analyzer
-
-    def clear(self) -> None:
-        super().clear()
-        self.words.clear()
-        self._sorted.clear()
 
     def beginning(self, start: str) -> list[str]:
         """The words that begin with a text."""
@@ -246,6 +267,19 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
             self._sorted = sorted(self.words)
         first = bisect_left(self._sorted, start)
         return self._sorted[first : bisect_left(self._sorted, start + chr(sys.maxunicode), first)]
+
+    def satisfying(self, alternative: Alternative) -> Iterator[str]:
+        """What words are found by that a prefix, a form or a word with typing errors stands for."""
+        words: Iterable[str] = self.words
+        match alternative:
+            case Prefix(start=start):
+                words = self.beginning(start)
+            case Wildcard(form=form):
+                words = (word for word in words if has_form(word, form))
+            case Fuzzy(word=typed, distance=most):
+                pieces = parts(typed, most)
+                words = (w for w in words if any(p in w for p in pieces) and within(w, typed, most))
+        return (self.words[word] for word in words)
 
     def of(self, text: str) -> dict[str, int]:
         """The words of a text, and how often each stands there."""
@@ -258,8 +292,7 @@ class _Terms(ChunkMemory[tuple[str, ...]]):
     def look_up(self, chunk: str) -> tuple[str, ...]:
         # A word may be a compound and its first piece in one place, which counts once.
         words = [token for token in analyse(chunk, self._analyzer).tokens if token.searchable]
-        if len(chunk) <= MEMORABLE:
-            self.words.update((token.word, token.stem) for token in words if not _SPACE.search(token.word))
+        self.words.update((token.word, token.stem) for token in words)
         return tuple(stem for _, stem in dict.fromkeys((word.start, word.stem) for word in words))
 
 
@@ -268,7 +301,7 @@ def _numbers() -> array[int]:
 
 
 def indexed(matcher: Matcher) -> bool:
-    """Whether a query asks for words and phrases alone, none of them in the name of a relation."""
+    """Whether a query has no conditions, and no keyword in the name of a relation."""
     named = any(map(matcher.named, range(len(matcher.schema.relations))))
     return not named and all(_known(each) for _, each in matcher.alternatives())
 
@@ -278,7 +311,7 @@ def _known(alternative: Alternative) -> bool:
     if isinstance(alternative, Phrase):
         # Stop words of other languages have stems that depend on how they are written.
         return alternative.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(alternative.stems)
-    return isinstance(alternative, Term)
+    return not isinstance(alternative, Condition)
 
 
 def _carriers(

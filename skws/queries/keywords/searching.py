@@ -38,7 +38,7 @@ SIZES: Final = (1, 2, 3)
 """The first sizes that are looked for, where keywords are common; then all."""
 _RARE: Final = 64
 """Tuples with a keyword: so few have few results, and are searched at once."""
-_SCORED: Final = 64  # results at a time, between which a time limit is checked
+_SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
 _HEAVY: Final = 8
 """Larger results are looked for among the heavy tuples alone if these are at most such a part of all."""
 

@@ -11,8 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import INPUT_CONVERTER
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from skws.spark.java import use_java
 from skws.spark.local_java import LocalJava, driver_memory, is_local, is_plain, java_options, started_java
@@ -79,9 +81,16 @@ def _join(ahead: LocalJava | None, options: str) -> None:
         return
     with java.found() as found:
         if found:
+            _convert_no_arrays()
             SparkContext._ensure_initialized()  # noqa: SLF001
             gateway: Any = SparkContext._gateway  # noqa: SLF001
             gateway.proc = java.process
+
+
+def _convert_no_arrays() -> None:
+    """For each argument to Java, PySpark would see if it is an array of NumPy: it loads pandas for that."""
+    of_numpy = NumpyArrayConverter, NumpyScalarConverter
+    INPUT_CONVERTER[:] = (one for one in INPUT_CONVERTER if not isinstance(one, of_numpy))
 
 
 def _end_unheard(session: SparkSession) -> None:

@@ -17,7 +17,13 @@ from typing import Final
 from skws.spark.local_java import is_local
 
 # What Spark's processes are made of, and what of skws they load.
-BATCH: Final = ("pyspark.daemon", "pyspark.worker", "skws.spark.batch", "skws.spark.ranges")
+BATCH: Final = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "skws.spark.batch",
+    "skws.spark.ranges",
+    "skws.queries.keywords.columnar",
+)
 LIVE: Final = (
     "pandas",
     *BATCH,

@@ -37,6 +37,7 @@ from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
     from skws.queries.slice_tasks import SlicedRun
+    from skws.spark.local_java import LocalJava
 
 LARGE: Final = 32 << 20
 """Bytes of a replay that several processes search by default: starting them costs as much below."""
@@ -47,14 +48,18 @@ class Search:
 
     ``plan``: that of keywords, None for other kinds. ``found`` and ``retracted`` are the results and
     retractions given so far, which with a limit are fewer than the engine's. ``warning`` is about windows
-    that may pile up, empty if none may. ``tell`` hears at once that records come too late.
+    that may pile up, empty if none may. ``tell`` hears at once that records come too late. ``java``: one that
+    is starting, for Spark.
 
     Raises QueryError, PatternError, UsageError, SourceError before anything is read.
     """
 
-    def __init__(self, job: Job, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, job: Job, tell: Callable[[str], None] = lambda _: None, java: LocalJava | None = None
+    ) -> None:
         self.job = job
         self._tell = tell
+        self._java = java
         self._stream = job.stream
         (self.standing,) = job.named().values()
         self.warning = check(self.standing, self._stream)
@@ -169,7 +174,7 @@ class Search:
         if self.job.engine is EngineName.SPARK:
             from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
 
-            with spark_run(*asked, self.job.master, report, read) as shared:
+            with spark_run(*asked, self.job.master, report, read, self._java) as shared:
                 yield shared
             return
         if jobs == 1:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from skws.cli import options
 from skws.cli.given import read_schema
@@ -16,8 +17,12 @@ from skws.sources.databases import all_tables
 from skws.sources.drafts import draft_of
 from skws.sources.feed import redacted
 from skws.spec.enums import EngineChoice, EngineName, OnError
+from skws.spec.job import Job
 from skws_schema.errors import UsageError, nearest_file
 from skws_windows.window import Unbounded, parse_window
+
+if TYPE_CHECKING:
+    from skws.spark.local_java import LocalJava
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
@@ -175,6 +180,15 @@ def engine_of(
     if not quiet:
         tell(f"engine: spark, since {reason}; --engine local runs in process")
     return EngineName.SPARK
+
+
+def java_ahead(job: Job) -> AbstractContextManager[LocalJava | None]:
+    """For a search on Spark its Java, started before what searches is loaded; None for any other."""
+    if job.engine is not EngineName.SPARK:
+        return nullcontext()
+    from skws.spark.java_ahead import search_ahead  # noqa: PLC0415 - for Spark alone
+
+    return search_ahead(job.master)
 
 
 def _very_large(replay: Sequence[Path]) -> bool:

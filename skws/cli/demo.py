@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from skws.cli import options
-from skws.cli.data import engine_of
+from skws.cli.data import engine_of, java_ahead
 from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import EngineChoice, EngineName, OutputFormat
@@ -57,12 +57,14 @@ def _open(queries: tuple[str, ...], engine: EngineName) -> None:
 
 
 def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
-    from skws.cli.run import run_search  # noqa: PLC0415 - as above
-    from skws.spec.job import Job  # noqa: PLC0415
+    from skws.spec.job import Job  # noqa: PLC0415 - as above
 
     schema, replay = movie_files()
     job = Job.search(text, read_schema(schema), replay, engine=engine)
-    run_search(job, OutputFormat.TREE, None, quiet=quiet)
+    with java_ahead(job) as java:
+        from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Java starts
+
+        run_search(job, OutputFormat.TREE, None, quiet=quiet, java=java)
 
 
 PAPER_QUERY: Final = "tarantino travolta"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -19,10 +19,13 @@ from skws.replay_search import Search
 from skws.results.model import LiveResult, Result
 from skws.sinks.destination import destination
 from skws.sinks.formats import open_match_writer, open_writer
-from skws.spec.enums import EngineName, OutputFormat
+from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import SIZE
 from skws_schema.plural import counted
+
+if TYPE_CHECKING:
+    from skws.spark.local_java import LocalJava
 
 Order: TypeAlias = Callable[[Iterator[LiveResult]], Iterator[LiveResult]]
 COUNT: Final = "count"
@@ -37,38 +40,16 @@ def run_search(
     quiet: bool,
     by_score: bool = False,
     best: int | None = None,
+    java: LocalJava | None = None,
 ) -> None:
     """Search, write the results and print a summary. Raises SkwsError.
 
     ``by_score``: at the end, in order of score, at most ``best``; the job then has a ranking, and no limit.
+    ``java``: one that is starting, for Spark.
     """
-    order = _by_score(best) if by_score else iter
-    with _forked_python(job):
-        _search(job, output_format, output, order, quiet=quiet)
-
-
-def _by_score(most: int | None) -> Order:
-    def ordered(results: Iterator[LiveResult]) -> Iterator[LiveResult]:
-        """Each result once, with its last end: the greatest score of when it was found comes first."""
-        found: dict[str, Result] = {}
-        for result in results:
-            assert isinstance(result, Result)  # noqa: S101 - keywords alone are scored
-            if result.op == "+":
-                found[result.id] = result
-            elif result.id in found:
-                found[result.id] = replace(found[result.id], end=result.end)
-        yield from sorted(found.values(), key=_worth, reverse=True)[:most]
-
-    return ordered
-
-
-def _worth(result: Result) -> float:
-    return result.score.value if result.score is not None else 0.0
-
-
-def _search(job: Job, output_format: str, output: Path | None, order: Order, *, quiet: bool) -> None:
     started = perf_counter()
-    search = Search(job, tell=tell if not quiet else lambda _: None)
+    order = _by_score(best) if by_score else iter
+    search = Search(job, tell if not quiet else lambda _: None, java)
     for note in () if quiet else _notes(search):
         tell(note)
     try:
@@ -89,13 +70,23 @@ def _search(job: Job, output_format: str, output: Path | None, order: Order, *, 
             tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness takes more")
 
 
-def _forked_python(job: Job) -> AbstractContextManager[None]:
-    """Inside, a Spark on this machine forks its Python processes from one that is loaded."""
-    if job.engine is not EngineName.SPARK:
-        return nullcontext()
-    from skws.spark.preloaded.driver import BATCH, preloaded_python  # noqa: PLC0415 - for Spark alone
+def _by_score(most: int | None) -> Order:
+    def ordered(results: Iterator[LiveResult]) -> Iterator[LiveResult]:
+        """Each result once, with its last end: the greatest score of when it was found comes first."""
+        found: dict[str, Result] = {}
+        for result in results:
+            assert isinstance(result, Result)  # noqa: S101 - keywords alone are scored
+            if result.op == "+":
+                found[result.id] = result
+            elif result.id in found:
+                found[result.id] = replace(found[result.id], end=result.end)
+        yield from sorted(found.values(), key=_worth, reverse=True)[:most]
 
-    return preloaded_python(job.master, BATCH)
+    return ordered
+
+
+def _worth(result: Result) -> float:
+    return result.score.value if result.score is not None else 0.0
 
 
 def _notes(search: Search) -> list[str]:

@@ -110,7 +110,7 @@ def spark_home() -> Path:
 
 
 class LocalJava:
-    """A Java that PySpark can be joined to. It ends with this process, or with ``close``."""
+    """A Java that PySpark can be joined to. It ends with this process, with ``close`` or ``kill``."""
 
     def __init__(self, java: Path, options: str, memory: str) -> None:
         home = spark_home()
@@ -159,6 +159,12 @@ class LocalJava:
         if self.process.stdin is not None:
             self.process.stdin.close()
         self._folder.cleanup()
+
+    def kill(self) -> None:
+        """It saves nothing, and removes nothing."""
+        self.process.kill()
+        self.process.wait()
+        self.close()
 
 
 def class_path() -> list[str]:

@@ -15,8 +15,9 @@ from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, replay_pieces
 from skws.spark.faults import plain_errors
 from skws.spark.interrupts import interrupts_deferred
+from skws.spark.local_java import LocalJava
 from skws.spark.ranges import RangesRun, blocks_in_order
-from skws.spark.session import start_session
+from skws.spark.session import runs_in, start_session
 from skws.spark.stages import reported_stages
 from skws.spark.worker_memory import of_a_worker
 from skws.spec.query import Query
@@ -31,16 +32,18 @@ def spark_run(
     master: str | None,
     report: ReportProgress,
     read: Callable[[int], None],
+    java: LocalJava | None = None,
 ) -> Iterator[SlicedRun]:
     """A run of any kind of query; the session is stopped at the end, unless it was there before.
 
-    ``report`` hears of Spark's stages, ``read`` how many bytes tasks have read.
+    ``report`` hears of Spark's stages, ``read`` how many bytes tasks have read. ``java``: one that is
+    starting, and that ends with the command.
 
     Raises SourceError if Spark cannot start, and what the job's own workers
     raise: SourceError, BadRecordsError.
     """
     with ExitStack() as stack:
-        spark = stack.enter_context(_running_spark(master, report))
+        spark = stack.enter_context(_running_spark(master, report, java))
         with reported_stages(spark, report):
             run = stack.enter_context(replay_run(spark, query, stream, replay, read=read))
         if isinstance(run, BatchRun):
@@ -74,14 +77,16 @@ def replay_run(
 
 
 @contextmanager
-def _running_spark(master: str | None, report: ReportProgress) -> Iterator[SparkSession]:
+def _running_spark(
+    master: str | None, report: ReportProgress, java: LocalJava | None
+) -> Iterator[SparkSession]:
     """A session, stopped at the end unless it was there before; its errors are plain."""
     with ExitStack() as stack:
         stack.enter_context(plain_errors())
         report(Progress("starting Spark", unit="tasks"))
         own = SparkSession.getActiveSession() is None
         with interrupts_deferred():
-            spark = start_session(master)
-            if own:
+            spark = start_session(master, ahead=java)
+            if own and not runs_in(spark, java):
                 stack.callback(spark.stop)
         yield spark

@@ -70,6 +70,12 @@ def start_session(
     return session
 
 
+def runs_in(session: SparkSession, java: LocalJava | None) -> bool:
+    """True if it is the Java that runs this session."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark tells it nowhere else
+    return java is not None and gateway.proc is java.process
+
+
 def _join(ahead: LocalJava | None, options: str) -> None:
     """Let PySpark use a Java started here, unless it has one, or its scripts are to start it."""
     if SparkContext._gateway is not None:  # noqa: SLF001 - as below, PySpark has no other way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from skws.spark.java_ahead import java_ahead
 from skws.spark.local_java import LocalJava, class_path, is_plain
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Spark's scripts start Java")
 
@@ -76,3 +78,72 @@ def test_what_spark_s_scripts_heed_is_left_to_them(
 def test_elsewhere_there_is_none_ahead(plain: None) -> None:
     assert java_ahead("spark://other:7077") is None
     assert java_ahead("local-cluster[2,1,1024]") is None
+
+
+_ARCHIVING = r"""#!/bin/sh
+for argument do
+  case "$argument" in
+    -XX:DumpLoadedClassList=*) echo a/Class > "${argument#*=}"; echo lists >> {folder}/done ;;
+    -XX:SharedArchiveFile=*) archive="${argument#*=}" ;;
+    -Djava.io.tmpdir=*) touch "${argument#*=}/left" ;;
+    -Xshare:dump) echo classes > "$archive"; echo writes >> {folder}/done; exit ;;
+  esac
+done
+if [ -n "$archive" ]; then echo "maps $(cat "$archive")" >> {folder}/done; fi
+printf '\000\000\037\220\000\000\000\006secret' > {folder}/told
+mv {folder}/told "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+exec cat
+"""
+_SEARCH = """
+import sys
+from skws.spark.java_ahead import search_ahead
+with search_ahead("local[1]") as java, java.found() as found:
+    assert found
+    print(java.process.pid)
+    if sys.argv[1:]:
+        sys.exit("the search fails")
+"""
+
+
+@pytest.fixture
+def java_home(plain: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the Java above; the cache, and what is temporary, are beside it."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(_ARCHIVING.replace("{folder}", str(tmp_path)))
+    (home / "bin" / "java").chmod(0o755)
+    (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return tmp_path
+
+
+def searched(*arguments: str) -> None:
+    """A command with one search; its Java has gone when it ends, with all temporary files."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _SEARCH, *arguments],
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert ended.returncode == bool(arguments)
+    assert not Path(f"/proc/{int(ended.stdout)}").exists()
+    assert not list(Path(os.environ["TMPDIR"]).iterdir())
+
+
+def test_the_first_search_has_classes_archived_that_later_ones_map(java_home: Path) -> None:
+    cache = java_home / "cache" / "skws" / "java"
+    searched()
+    until(lambda: not list(cache.glob("search-*.new")))
+    searched()
+    assert (java_home / "done").read_text().splitlines() == ["lists", "writes", "maps classes"]
+    assert len(list(cache.glob("search-*"))) == 1
+
+
+def test_classes_of_a_search_that_failed_are_not_archived(java_home: Path) -> None:
+    searched("fails")
+    assert (java_home / "done").read_text() == "lists\n"
+    assert not list((java_home / "cache").rglob("search-*"))

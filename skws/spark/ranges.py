@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -63,13 +65,46 @@ class RangesRun(SlicedRun):
         return in_turn(_tasks(self._context, search, self._parts, self._memory))
 
 
-def blocks_in_order(context: SparkContext, splits: Sequence[Split], memory: MemoryShare) -> Blocks | None:
-    """The blocks of files of JSON lines, looked at by a task a split; None unless they are in order."""
+@contextmanager
+def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]]:
+    """Inside, a thread looks at one split after another; the list has what it found."""
+    found: list[list[TimedBlock] | None] = []
+    over = Event()
+
+    def look() -> None:
+        with suppress(Exception):  # the task that looks at it next says why
+            for split in splits:
+                found.append(timed_blocks(split))
+                if found[-1] is None or over.is_set():
+                    return
+
+    thread = Thread(target=look, name="look")
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def blocks_in_order(
+    context: SparkContext,
+    splits: Sequence[Split],
+    memory: MemoryShare,
+    known: Sequence[list[TimedBlock] | None] = (),
+) -> Blocks | None:
+    """The blocks of files of JSON lines, looked at by a task a split; None unless they are in order.
+
+    ``known``: those of the first splits.
+    """
 
     def look(split: Split) -> Iterator[list[TimedBlock] | None]:
         yield timed_blocks(split)
 
-    return blocks_of(zip(splits, _tasks(context, look, splits, memory).collect(), strict=True))
+    found, rest = list(known), splits[len(known) :]
+    if rest and None not in found:
+        found += _tasks(context, look, rest, memory).collect()
+    return blocks_of(zip(splits, found, strict=False))
 
 
 def in_turn(tasks: RDD[M]) -> Iterator[list[M]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import SparkSession
 
 from skws.formats import Replay
+from skws.formats.jsonl_order import TimedBlock
 from skws.progress import Progress, ReportProgress
 from skws.queries.kinds import window_of
 from skws.queries.slice_tasks import SlicedRun, has_ranges
@@ -16,7 +17,7 @@ from skws.spark.batch import BatchRun, replay_pieces
 from skws.spark.faults import plain_errors
 from skws.spark.interrupts import interrupts_deferred
 from skws.spark.local_java import LocalJava
-from skws.spark.ranges import RangesRun, blocks_in_order
+from skws.spark.ranges import RangesRun, blocks_in_order, looked_at
 from skws.spark.session import runs_in, start_session
 from skws.spark.stages import reported_stages
 from skws.spark.worker_memory import of_a_worker
@@ -43,9 +44,10 @@ def spark_run(
     raise: SourceError, BadRecordsError.
     """
     with ExitStack() as stack:
-        spark = stack.enter_context(_running_spark(master, report, java))
+        with looked_at(replay.splits if _has_ranges(query, stream, replay) else ()) as known:
+            spark = stack.enter_context(_running_spark(master, report, java))
         with reported_stages(spark, report):
-            run = stack.enter_context(replay_run(spark, query, stream, replay, read=read))
+            run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=known))
         if isinstance(run, BatchRun):
             stack.enter_context(reported_stages(spark, report))
         yield run
@@ -58,22 +60,31 @@ def replay_run(
     replay: Replay,
     least: int = SMALL,
     read: Callable[[int], None] = lambda _: None,
+    known: Sequence[list[TimedBlock] | None] = (),
 ) -> SlicedRun:
-    """A run over replay files in a session that is there. ``least``: the fewest records of a slice."""
+    """A run over replay files in a session that is there. ``least``: the fewest records of a slice.
+
+    ``known``: what a look at the first splits has found.
+    """
     memory = of_a_worker(spark)
     context = spark.sparkContext
     tasks = context.defaultParallelism
     window = window_of(query, stream)
-    if len(replay.splits) > 1 and has_ranges(replay.splits, [query], stream, window):
-        blocks = blocks_in_order(context, replay.splits, memory)
+    if _has_ranges(query, stream, replay):
+        blocks = blocks_in_order(context, replay.splits, memory, known)
         if blocks is not None:
-            known = [piece for piece, _ in blocks]
-            slicing = plan_slices(known, [query], stream, window, tasks, least)
+            pieces = [piece for piece, _ in blocks]
+            slicing = plan_slices(pieces, [query], stream, window, tasks, least)
             if not slicing.reason:
                 return RangesRun(context, [query], stream, memory, slicing, blocks, read)
     spark.conf.set("spark.sql.shuffle.partitions", str(tasks))  # Spark's own 200 take seconds
-    pieces = replay_pieces(spark, replay.splits, stream.schema, memory)
-    return BatchRun(pieces, [query], stream, window, memory, tasks, least)
+    packed = replay_pieces(spark, replay.splits, stream.schema, memory)
+    return BatchRun(packed, [query], stream, window, memory, tasks, least)
+
+
+def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:
+    splits = replay.splits
+    return len(splits) > 1 and has_ranges(splits, [query], stream, window_of(query, stream))
 
 
 @contextmanager

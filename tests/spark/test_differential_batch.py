@@ -10,12 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skws.formats import BadRecordLog, Replay
+from skws.formats.jsonl_order import timed_blocks
 from skws.queries.results import moment, read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
 from skws.results.encoded import parsed
 from skws.results.model import Result
-from skws.spark.ranges import RangesRun
+from skws.spark.ranges import RangesRun, looked_at
 from skws.spark.replay import replay_run
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -26,6 +27,7 @@ from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbou
 from tests.bounds import pattern_streams
 from tests.formats.replays import write_replay
 from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -119,7 +121,10 @@ def test_keywords_in_order(spark: SparkSession, tmp_path: Path) -> None:
     assert both(spark, path, STREAMS, Query("beta ; alpha", 4), window=TimeWindow(25)) > 1
 
 
-def test_a_replay_in_order_is_read_where_it_is_searched(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seen", [0, 2])
+def test_a_replay_in_order_is_read_where_it_is_searched(
+    spark: SparkSession, tmp_path: Path, seen: int
+) -> None:
     stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
     path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: record.time))
     lines = path.read_bytes().splitlines(keepends=True)
@@ -132,7 +137,8 @@ def test_a_replay_in_order_is_read_where_it_is_searched(spark: SparkSession, tmp
     search = Search(job)
     expected = list(search.results())
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
-    with replay_run(spark, search.standing, job.stream, replay, 20) as run:
+    known = [timed_blocks(split) for split in replay.splits[:seen]]
+    with replay_run(spark, search.standing, job.stream, replay, 20, known=known) as run:
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
         bad = BadRecordLog(OnError.SKIP)
@@ -142,6 +148,16 @@ def test_a_replay_in_order_is_read_where_it_is_searched(spark: SparkSession, tmp
             list(run.results(BadRecordLog()))
         assert run.counts == search.counts
     assert len(expected) > 10
+
+
+def test_a_look_ahead_ends_where_files_are_out_of_order(tmp_path: Path) -> None:
+    stream = [record for record in random_stream(STREAMS, 6, 900, 5) if not record.delete]
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, sorted(stream, key=lambda record: -record.time))
+    splits = Replay.open(path, STREAMS, split_bytes=4_000).splits
+    with looked_at(splits) as known:
+        until(lambda: None in known)
+    assert known == [None]
+    assert len(splits) > 1
 
 
 def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Path) -> None:

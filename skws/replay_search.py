@@ -88,7 +88,7 @@ class Search:
         """How many results there are, those of patterns not formed; with a limit, at most so many."""
         if self.standing.kind != PATTERN:
             if self.job.limit is not None:
-                raise UsageError("--format count with --select does not go together with --limit")
+                raise UsageError("--format count with --select cannot be combined with --limit")
             for _ in self.results(report):
                 pass
             return self.found

@@ -97,9 +97,9 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if self.analyzer is not Analyzer.ENGLISH and self.type is not AttributeType.TEXT:
-            raise ValueError(f"attribute {self.name}: only a text has an analyzer")
+            raise ValueError(f"attribute {self.name}: only text attributes have an analyzer")
         if (self.min, self.max) != (None, None) and self.type not in BOUNDABLE:
-            raise ValueError(f"attribute {self.name}: a {self.type} has no min or max")
+            raise ValueError(f"attribute {self.name}: type {self.type} has no min or max")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"attribute {self.name}: min exceeds max")
 

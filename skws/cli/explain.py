@@ -65,7 +65,7 @@ def explain(
     if no_demand and mesh is not options.MeshName.FULL:
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
     if mesh.kind and evaluator is not EvaluatorName.MESH:
-        raise UsageError(f"--evaluator {evaluator} does not go together with --mesh {mesh}")
+        raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
     parsed = parse_query(query_text(query, without), described, match_names=match_names)
     plan = Plan(
         described,
@@ -89,7 +89,7 @@ def _explain_pattern(text: str, schema: Schema, window: str | None, output_forma
     from skws.queries.patterns.explain import pattern_dot, pattern_text  # noqa: PLC0415 - loads only for patterns
 
     if output_format is ExplainFormat.SVG:
-        raise UsageError("--format svg does not go together with --pattern: expected text or dot")
+        raise UsageError("--format svg cannot be combined with --pattern: expected text or dot")
     if output_format is ExplainFormat.DOT:
         written = pattern_dot(text, schema)
     else:

@@ -58,9 +58,7 @@ def chosen_format(
                 tell(f"{output}: its name ends in {suffix}, but --format says {given}")
         return given
     if known is None and suffix:
-        raise UsageError(
-            f"{output}: no format is known by {suffix}: expected {', '.join(suffixes)}, or --format"
-        )
+        raise UsageError(f"{output}: unknown suffix {suffix}: expected {', '.join(suffixes)}, or --format")
     return known or default
 
 
@@ -121,7 +119,7 @@ def named_queries(
     named = {text: Query(text)} if text else {}
     for pattern in patterns:
         if pattern in named:
-            raise UsageError(f"--pattern {pattern!r}: there is a query of this text already")
+            raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
         named[pattern] = pattern_query(pattern, select)
     return {**named, **given}
 

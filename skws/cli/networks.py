@@ -80,8 +80,8 @@ def _check_listed(plan: Plan) -> None:
     sizes, whole = network_counts(plan)
     if sum(sizes) > MOST or not whole:
         raise UsageError(
-            f"{'' if whole else 'more than '}{counted(sum(sizes), 'network')}, which is too many to list by "
-            "size: --limit N lists some, --format json all as they are made, --format count counts them"
+            f"{'' if whole else 'more than '}{counted(sum(sizes), 'network')}, too many to list by size: "
+            "use --limit N for some of them, --format json for all, or --format count"
         )
 
 

@@ -184,7 +184,7 @@ Lateness = Annotated[
     typer.Option(
         "--lateness",
         metavar="D",
-        help="Take records in order of arrival; leave out those later than this ('30 s', '0 s').",
+        help="Take records in order of arrival; drop those later than this ('30 s', '0 s').",
         show_default="0 s; a replay is sorted by time",
     ),
 ]
@@ -193,7 +193,7 @@ Speed = Annotated[
     typer.Option(
         "--speed",
         metavar="N",
-        help="Speed of a replay: N of its seconds in each second.",
+        help="Speed of a replay: N seconds of it per second.",
         show_default="1, or as SOURCE says",
     ),
 ]
@@ -261,7 +261,7 @@ ForceUnboundedWindows = Annotated[
 ]
 ForceSynopses = Annotated[
     bool,
-    typer.Option("--force-synopses", help="Run a query that fails only for the form of its synopses."),
+    typer.Option("--force-synopses", help="Run a query that is refused only for the form of its synopses."),
 ]
 
 # Where and how it runs.
@@ -287,7 +287,7 @@ Jobs = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Processes that share a search in process.",
+        help="Number of processes for a search in process.",
         show_default="all cores for large files, else 1",
     ),
 ]
@@ -299,7 +299,7 @@ Purge = Annotated[
     PurgeKind | None,
     typer.Option(
         "--purge",
-        help="When a paper's mesh drops expired partials.",
+        help="When the paper's meshes drop expired partial results.",
         show_default="lazy with --mesh full, else eager",
     ),
 ]

@@ -105,7 +105,7 @@ def send(control: Path, command: Command, wait: float) -> None:
     if answer is None:
         if wait:
             raise SkwsError(
-                f"no answer from the job within {wait:g} s; the command waits for it in {control}"
+                f"no answer from the job within {wait:g} s; it stays in {control} until the job takes it"
             )
         tell(f"left for the job in {control}")
         return

@@ -154,7 +154,7 @@ def search(
     else:
         best = read.top_choice(top, group=group, append_only=append_only)
         if sort is Sort.SCORE:
-            _refuse(context, _OF_TIME, "--sort score does not go together with {}")
+            _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
             rank = rank or DEFAULT
         ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
         asked = Query.of_keywords(_keywords(data, without, select, written), ranking, best)
@@ -216,8 +216,8 @@ def _keywords(data: Data, without: list[str] | None, select: str | None, written
 def _check_pattern(context: typer.Context, data: Data, select: str | None, written: SearchFormat) -> None:
     """Raises UsageError for options that only keywords have, or a format that cannot show attributes."""
     if data.words:
-        raise UsageError("--pattern does not go together with a QUERY of keywords")
-    _refuse(context, _OF_KEYWORDS, "--pattern does not go together with {}")
+        raise UsageError("--pattern cannot be combined with a QUERY of keywords")
+    _refuse(context, _OF_KEYWORDS, "--pattern cannot be combined with {}")
     if select is not None and written not in _COUNTED:
         raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")
 

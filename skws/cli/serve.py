@@ -88,7 +88,7 @@ def serve(
     given = dict(locals())
     data = live_data(of or [], source, replay)
     if data.words:
-        raise UsageError(f"expected one SOURCE to serve, found also {data.words[0]!r}")
+        raise UsageError(f"expected one SOURCE to serve, found another: {data.words[0]!r}")
     if data.address == "-":
         raise UsageError(
             "the source - is standard input: expected one that others write to while it is served"

@@ -117,7 +117,7 @@ def _check_query(request: UiRequest) -> None:
 def _need_terminal(command: str) -> None:
     """Raises UsageError off a terminal."""
     if not (on_terminal() or "TEXTUAL_DRIVER" in os.environ):
-        raise UsageError(f"{command} needs a terminal; off one, use skws watch, or {command} --serve")
+        raise UsageError(f"{command} needs a terminal; without one, use skws watch, or {command} --serve")
 
 
 def _export_folder(folder: Path | None, *, serve: bool) -> Path | None:
@@ -127,5 +127,5 @@ def _export_folder(folder: Path | None, *, serve: bool) -> Path | None:
     if not serve:
         raise UsageError("--export-to is for --serve: in a terminal, Ctrl+O asks for the file")
     if not folder.is_dir():
-        raise UsageError(f"--export-to {folder}: expected a folder that is there")
+        raise UsageError(f"--export-to {folder}: expected an existing folder")
     return folder.resolve()

@@ -31,7 +31,7 @@ def ranked_queries(
     if ranking is None:
         return asked
     if asked and all(each.kind != KEYWORDS for each in asked.values()):
-        raise UsageError("--rank and --top are for queries of keywords")
+        raise UsageError("--rank and --top need a QUERY of keywords")
     kind, more = (KEYWORDS, {}) if top is None else (TOP, top_options(top))
     options = ranking_options(ranking) | more
     return {

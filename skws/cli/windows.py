@@ -83,8 +83,8 @@ def windows(
         typer.Option(
             _PAIR,
             metavar="R R2",
-            help="The formal form, may be repeated: what comes before a window, and the window, as regular "
-            "expressions over [conditions].",
+            help="What comes before a window, and the window, as two regular expressions over "
+            "[conditions]; may be repeated.",
         ),
     ] = None,
     formula: Annotated[
@@ -110,13 +110,17 @@ def windows(
     selection: Annotated[
         Selection | None,
         typer.Option(
-            "--selection", help="With --pair or --formula: these of its windows.", show_default="every"
+            "--selection",
+            help="With --pair or --formula: which of its windows to report.",
+            show_default="every",
         ),
     ] = None,
     per: Annotated[
         list[str] | None,
         typer.Option(
-            "--per", metavar="FIELD", help="With --pair or --formula: windows of their own for each value."
+            "--per",
+            metavar="FIELD",
+            help="With --pair or --formula: separate windows for each value of the field.",
         ),
     ] = None,
     aggregate: Annotated[

@@ -260,7 +260,7 @@ def is_deletion(op: object) -> bool:
 def refuse_deletion(reader: RowReader) -> None:
     """Raises MalformedError if ``reader`` reads a static table."""
     if reader.table:
-        raise MalformedError(f"{reader.relation.name} is a table, and tables take no deletions")
+        raise MalformedError(f"{reader.relation.name} is a static table, and static tables take no deletions")
 
 
 def notes(known: Mapping[str, RowReader], source: str) -> list[BadRecord]:

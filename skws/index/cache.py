@@ -284,7 +284,7 @@ def database_tables(
     """
     path = kept if kept is not None else _cached(database, schema)
     if path.exists() and not _is_index(path):
-        raise UsageError(f"--index {path}: there is a file that is no index; it is left as it is")
+        raise UsageError(f"--index {path}: the file is no index; expected an index or a new name")
     mark = f"{__version__} {_FORMAT} {digest(f'{database.stamp(schema.relations)} {schema!r}')}"
     try:
         if not _has(path, mark):

@@ -36,6 +36,7 @@ from skws.spec.query import (
     Query,
 )
 from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8
+from skws_schema.plural import counted
 from skws_schema.yaml.located import locate
 from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, parse_window
 
@@ -164,7 +165,7 @@ def _alerts(path: Path) -> dict[str, Alert]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: {not_utf8(error)}") from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: no YAML: {error}") from None
+        raise UsageError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(found, dict):
         raise UsageError(f"{path}: expected lines of 'name: keywords' or 'name: {{query: keywords, ...}}'")
     problems = locate(text, str(path)).problems
@@ -269,7 +270,7 @@ def _only(given: Mapping[Any, Any], first: str, *others: str) -> None:
     """Raises UsageError for a key that does not go with the first one."""
     for key in given:
         if key not in (first, *others, *_DELIVERY):
-            raise UsageError(f"{key} does not go with {first}")
+            raise UsageError(f"{key} cannot be combined with {first}")
 
 
 def _select(given: Any) -> str:
@@ -389,7 +390,10 @@ class Reloading:
         self._alerts = alerts
         for command in commands:
             submit(command)
-        self._log.info("queries", f"{self._path}: {len(alerts)} queries, {len(commands)} commands")
+        self._log.info(
+            "queries",
+            f"{self._path}: {len(alerts):,} queries now, {counted(len(commands), 'change')}",
+        )
 
     def _commands(self, alerts: Mapping[str, Alert]) -> list[Command]:
         before = self._asked({name: each.query for name, each in self._alerts.items()})

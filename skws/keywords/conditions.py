@@ -42,7 +42,7 @@ def compare(attribute: Compared, sign: str, text: str, schema: Schema) -> Condit
     kind, name = _described(attribute, schema)
     op = Op(sign)
     if kind is AttributeType.BOOLEAN and op not in {Op.EQUAL, Op.DIFFERENT}:
-        raise QueryError(f"{name} is true or false, which has no order; expected = or !=")
+        raise QueryError(f"{name} is a boolean, which has no order; expected = or !=")
     span = _read(kind, name, text, op)
     match op:
         case Op.LESS:
@@ -65,7 +65,7 @@ def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condit
     """
     kind, name = _described(attribute, schema)
     if kind is AttributeType.BOOLEAN:
-        raise QueryError(f"{name} is true or false, which has no range")
+        raise QueryError(f"{name} is a boolean, which has no range")
     first = _read(kind, name, low, Op.AT_LEAST) if low else None
     last = _read(kind, name, high, Op.AT_MOST) if high else None
     if first and last and (first.low > last.high or (first.low == last.high and not last.closed)):

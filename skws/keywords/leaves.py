@@ -166,7 +166,7 @@ def _fuzzy(node: syntax.Fuzzy, text: str, analyzer: Analyzer) -> list[_Meaning]:
     found = list(tokens(node.text, analyzer))
     pieces = sum(not token.whole for token in found)
     if not found or found[-1].width != pieces:
-        raise fault("'~' goes with one word", text, node.startchar)
+        raise fault("'~' applies to one word", text, node.startchar)
     word = found[-1].word
     if UNSPACED.search(word):
         message = "'~' needs a script with blanks between words, whose words have letters to mistype"

@@ -374,8 +374,8 @@ def _check(reader: _Reader, text: str) -> None:
     if not slots:
         if reader.restricted:
             raise QueryError(
-                f"the query {text!r} only restricts; add a keyword, or '!' before a condition that some tuple"
-                f" of a result is to satisfy{_reason(dropped)}"
+                f"the query {text!r} only restricts; add a keyword, or '!' before a condition that a tuple"
+                f" of the result must satisfy{_reason(dropped)}"
             )
         if exclusions or reader.without:
             raise QueryError(f"the query {text!r} only excludes; add a keyword to look for{_reason(dropped)}")

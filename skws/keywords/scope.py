@@ -56,7 +56,7 @@ def compared(name: str, schema: Schema) -> Compared:
     if attribute is None:
         hint = nearest(name, [a.name for r in known for a in r.attributes])
         hint = hint or "; to search for the text itself, put quotes around it"
-        raise QueryError(f"no attribute {name!r}, which would be compared{hint}")
+        raise QueryError(f"no attribute {name!r} to compare with{hint}")
     return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
 
 

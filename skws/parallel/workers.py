@@ -191,7 +191,8 @@ class Workers:
                 message = channel.recv()
             except (EOFError, OSError):
                 raise SkwsError(
-                    "a process of the search was killed, perhaps as memory ran short; see --memory and --jobs"
+                    "a process of the search was killed, perhaps because memory ran short:"
+                    " see --memory and --jobs"
                 ) from None
             number = self._busy[channel]
             self._inbox[number].append(message)

@@ -38,14 +38,14 @@ def check_change(
     tables = [relations[i].name for i in sorted(change.added[0]) if relations[i].table]
     if tables:
         raise SchemaError(
-            f"{', '.join(tables)}: static tables are read at the start; none can be added or described"
-            " otherwise while the search runs"
+            f"{', '.join(tables)}: static tables are read at the start; none can be added or changed"
+            " while the search runs"
         )
     if shards and stream.by_count and change.removed_relations:
         gone = ", ".join(stream.schema.relations[i].name for i in sorted(change.removed_relations))
         raise SchemaError(
-            f"{gone}: a window of {stream.schema.window} counts its tuples: it cannot go or be described"
-            " otherwise while the search runs on Spark; start a new search"
+            f"{gone}: a window of {stream.schema.window} counts its tuples: it cannot be removed or"
+            " changed while the search runs on Spark; start a new search"
         )
     after = replace(stream, schema=change.after)
     for one in standing:
@@ -62,6 +62,6 @@ def _check_query(standing: Query, before: Stream, after: Stream) -> None:
         kind_of(standing.kind).check_change(standing, before, after)
     except SkwsError as error:
         raise UsageError(
-            f"query {standing.name!r} ({standing.kind}) cannot go on with the new schema: {error};"
+            f"query {standing.name!r} ({standing.kind}) cannot continue with the new schema: {error};"
             " remove it first"
         ) from None

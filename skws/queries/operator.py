@@ -259,4 +259,4 @@ def check_stays(reads: Iterable[str], before: Schema, after: Schema) -> None:
     earlier, now = nameable(before).index, nameable(after).index
     for name in reads:
         if name in earlier and earlier[name] != now[name]:
-            raise UsageError(f"it reads {name}, whose description changes: its state would be lost")
+            raise UsageError(f"it reads {name}, which changes: its state would be lost")

@@ -59,7 +59,9 @@ class TopKind(SeparateKind):
         """Results over what is gone leave: they must be allowed to."""
         gone = SchemaChange(before.schema, after.schema).removed
         if any(gone) and top_of(query.options).append_only:
-            raise UsageError("--append-only says that no result is taken back, and relations or joins go")
+            raise UsageError(
+                "--append-only excludes retractions, and the new schema removes relations or joins"
+            )
 
     def evaluator(self, query: Query, stream: Stream, part: Part) -> BestResults:  # noqa: ARG002
         return BestResults(_plan(query, stream), top_of(query.options))

@@ -308,7 +308,9 @@ def group_namer(schema: Schema) -> Callable[[Result], str]:
 def check_over_windows(choice: TopChoice) -> None:
     """Raises UsageError for what makes no sense there."""
     if choice.append_only:
-        raise UsageError("--append-only does not go with a window expression: it keeps no results anyway")
+        raise UsageError(
+            "--append-only cannot be combined with a window expression: it keeps no results anyway"
+        )
 
 
 class BestOfWindows:

@@ -110,10 +110,10 @@ class Guard:
             )
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
-            raise RefusedError(403, "requests of pages of other origins are refused")
+            raise RefusedError(403, "requests from pages of other origins are refused")
         site = headers.get(b"sec-fetch-site", b"none")
         if site not in {b"none", b"same-origin"} and headers.get(b"sec-fetch-mode") != b"navigate":
-            raise RefusedError(403, "requests of pages of other sites are refused")
+            raise RefusedError(403, "requests from pages of other sites are refused")
         for name in ("raw_path", "query_string"):
             try:
                 unquote_to_bytes(scope[name].replace(b"+", b" ")).decode()

@@ -169,7 +169,9 @@ class ServedJob:
         known = self.hub.saved
         new = sum(1 for one in saved if one.name not in known)
         if len(known) + new > self._most_saved:
-            raise UsageError(f"there are {len(known):,} saved searches, of at most {self._most_saved:,}")
+            raise UsageError(
+                f"there are {len(known):,} saved searches already, the most that --most-queries allows"
+            )
         commands: list[Command] = []
         adding: list[int] = []
         for one in saved:

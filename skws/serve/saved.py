@@ -130,7 +130,7 @@ def _metadata(told: Any) -> Mapping[str, Any]:
 def _every(told: Mapping[str, Any]) -> str:
     every = told.get("every", "")
     if not isinstance(every, str):
-        raise UsageError(f"every: {every!r}: expected such as '1 day'")
+        raise UsageError(f"every: {every!r}: expected a duration such as '1 day'")
     if every and parse_duration(every, what="every") < LEAST_EVERY:
         raise UsageError(f"every: {every!r}: expected 1 second or more")
     return every

@@ -212,15 +212,15 @@ RULES: Final = (
     ),
     Rule(
         lambda job: not _local(job) and job.jobs is not None,
-        "--jobs needs --engine local: on Spark --master says how many work, as local[4]",
+        "--jobs needs --engine local: on Spark, --master sets the number of workers, as local[4]",
     ),
     Rule(
         lambda job: _shared(job) and job.lateness is not None,
-        "--jobs {job.jobs} does not go with --lateness: records are taken one by one as they arrive",
+        "--jobs {job.jobs} cannot be combined with --lateness: records are taken one by one as they arrive",
     ),
     Rule(
         lambda job: _shared(job) and job.mesh is not None,
-        "--jobs {job.jobs} does not go with --mesh {job.mesh}: processes share the columnar one",
+        "--jobs {job.jobs} cannot be combined with --mesh {job.mesh}: processes share the columnar mesh",
     ),
     Rule(
         lambda job: job.mesh is not None and _scored(job),
@@ -236,7 +236,7 @@ RULES: Final = (
     ),
     Rule(
         lambda job: job.purge is not None and job.mesh is None,
-        "--purge {job.purge} needs --mesh full, partial or forest: the columnar one has its own way",
+        "--purge {job.purge} needs --mesh full, partial or forest: the columnar mesh purges in its own way",
     ),
     Rule(
         lambda job: not job.demand and job.mesh is not MeshKind.FULL,
@@ -244,11 +244,11 @@ RULES: Final = (
     ),
     Rule(
         lambda job: _by_automata(job) and job.mesh is not None,
-        "--evaluator {job.evaluator} does not go with --mesh {job.mesh}: automata read batches in order",
+        "--evaluator {job.evaluator} cannot be combined with --mesh {job.mesh}: automata have no mesh",
     ),
     Rule(
         lambda job: _by_automata(job) and bool(job.lateness is not None if job.finite else job.lateness),
-        "--evaluator {job.evaluator} does not go with --lateness: automata read records in order",
+        "--evaluator {job.evaluator} cannot be combined with --lateness: automata read records in order",
     ),
     Rule(
         lambda job: _by_automata(job) and not job.finite and (_over_expression(job) or job.stream.bounded),
@@ -257,11 +257,11 @@ RULES: Final = (
     ),
     Rule(
         lambda job: job.finite and job.lateness is not None and _over_expression(job),
-        "--lateness does not go with a window expression: it is over records in order",
+        "--lateness cannot be combined with a window expression: it takes records in order",
     ),
     Rule(
         lambda job: job.mesh is not None and _over_expression(job),
-        "--mesh {job.mesh} does not go with a window expression: leave it out",
+        "--mesh {job.mesh} cannot be combined with a window expression: leave it out",
     ),
     Rule(
         lambda job: not job.finite and bool(job.lateness) and isinstance(job.plan_window, CountWindow),
@@ -275,7 +275,7 @@ RULES: Final = (
         lambda job: (
             job.dead_letters is not None and job.on_error is not OnError.DEAD_LETTER and _never_late(job)
         ),
-        "--dead-letters needs --on-error dead-letter: nothing else puts letters there",
+        "--dead-letters needs --on-error dead-letter: only then are records written there",
     ),
     Rule(
         lambda job: 0 in _given_forms(job),
@@ -288,7 +288,7 @@ RULES: Final = (
     ),
     Rule(
         _qualified_text,
-        "--lookback, --selection and --per go with --pair or --formula; an expression says all that "
+        "--lookback, --selection and --per need --pair or --formula; an expression says all that "
         "itself: 'every open when ... close when ... per user'",
     ),
     Rule(

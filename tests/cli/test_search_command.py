@@ -81,7 +81,7 @@ def test_networks_by_automata(skws: Skws) -> None:
     found = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("mesh", "automata", "auto")]
     assert found[0] == found[1] == found[2] != ""
     refused = skws(*SEARCH, "--evaluator", "auto", "--mesh", "full")
-    assert (refused.code, "does not go with --mesh full" in refused.err) == (2, True)
+    assert (refused.code, "cannot be combined with --mesh full" in refused.err) == (2, True)
     shown = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "automata").out
     assert "mesh: director{tarantino} - movie{} - plays{travolta}, because its joins are not hier" in shown
     assert "automaton: director{tarantino} - movie{travolta}, because its joins are hierarchical" in shown
@@ -166,7 +166,7 @@ def test_what_cannot_be_left_out(skws: Skws) -> None:
     assert near.err.endswith("\n  pulp -play:\n       ^\n")
     assert "expected the name of a relation" in skws("search", "pulp", *LOCAL, "--without", "a b").err
     pattern = skws("search", "--pattern", "plays p", *LOCAL, "--without", "plays")
-    assert (pattern.code, "--pattern does not go together with --without" in pattern.err) == (2, True)
+    assert (pattern.code, "--pattern cannot be combined with --without" in pattern.err) == (2, True)
     alone = skws("explain", "--pattern", "plays p", "-s", SCHEMA, "--without", "plays")
     assert (alone.code, "--without needs a QUERY" in alone.err) == (2, True)
 

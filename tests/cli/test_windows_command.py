@@ -213,7 +213,7 @@ REFUSED = {
     ("--formula", "[tempp > 9](b)"): "did you mean 'temp'",
     ("--formula", "[temp > 9](b) and x < e"): "no variable 'x'",
     ("--formula", "b < e", "--per", "usr"): "did you mean 'user'",
-    (HYSTERESIS, "--lookback", "1"): "go with --pair",
+    (HYSTERESIS, "--lookback", "1"): "need --pair",
     ("--pair", "."): "expected two regular expressions",
     ("--pair", ".", "[", "--per", "user"): "expected",
     ("--pair", ".", ".", "--per", "usr"): "did you mean 'user'",

@@ -42,7 +42,10 @@ GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
         ({"time": True}, "expected a timestamp (ISO 8601, or seconds since the epoch), got True"),
         ({"op": "x"}, "expected op '+' or '-', got 'x'"),
         ({"tiem": 1}, "unknown field 'tiem' in a record; did you mean 'time'?"),
-        ({"relation": "director", "op": "-"}, "director is a table, and tables take no deletions"),
+        (
+            {"relation": "director", "op": "-"},
+            "director is a static table, and static tables take no deletions",
+        ),
     ],
 )
 def test_the_reason_of_a_bad_json_record(tmp_path: Path, change: dict[str, Any], reason: str) -> None:

@@ -79,7 +79,7 @@ def test_exit_codes(folder: Path, skws: Skws, monkeypatch: pytest.MonkeyPatch) -
         (3, "expected lines of 'name: keywords'", (*common, "--queries", "queries.yaml")),
         (2, "--format tree is for standard output", ("ada", *common, "-f", "tree", "-o", "x")),
         (2, "--format csv is for standard output", ("ada", *common, "-o", "x.csv")),
-        (2, "x.log: no format is known by .log", ("ada", *common, "-o", "x.log")),
+        (2, "x.log: unknown suffix .log", ("ada", *common, "-o", "x.log")),
         (2, "--speed needs", ("ada", *common, "--speed", "2")),
         (3, "bad.yaml", ("ada", "-s", "bad.yaml", "-S", "in.jsonl")),
         (4, "none.jsonl", ("ada", "-s", "schema.yaml", "-S", "none.jsonl")),
@@ -195,7 +195,7 @@ def test_queries_of_a_file_are_keywords_or_patterns(folder: Path, skws: Skws) ->
         done = skws("watch", "--queries", "more.yaml", *at)
         assert (done.code, "more.yaml: " in done.err) == (3, True)
     done = skws("watch", "--pattern", ORDERED, "--pattern", ORDERED, *at)
-    assert (done.code, "there is a query of this text already" in done.err) == (2, True)
+    assert (done.code, "there is already a query of this text" in done.err) == (2, True)
 
 
 def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:

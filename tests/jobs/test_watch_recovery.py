@@ -322,7 +322,8 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     manifest = tmp_path / "checkpoint" / "manifest.json"
     manifest.write_bytes(orjson.dumps({"version": VERSION - 1, "id": "one", "start": {}}))
     with pytest.raises(
-        StateError, match=rf"of version {VERSION - 1}, of another skws; this one reads version {VERSION}"
+        StateError,
+        match=rf"of version {VERSION - 1}, written by another version of skws; this one reads version",
     ):
         LocalWatch(asked, [Collected()], Notes().log).run()
 

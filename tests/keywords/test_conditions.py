@@ -116,8 +116,8 @@ def test_a_condition_and_a_value(condition: str, value: Value, holds: bool) -> N
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("boo<true", "r.boo is true or false, which has no order; expected = or !="),
-        ("boo:a..b", "r.boo is true or false, which has no range"),
+        ("boo<true", "r.boo is a boolean, which has no order; expected = or !="),
+        ("boo:a..b", "r.boo is a boolean, which has no range"),
         ("boo=2", "r.boo is of type boolean: expected a boolean (true or false), got '2'"),
         ("tim<soon", "r.tim is of type timestamp: expected a timestamp (ISO 8601"),
         ("tim<2024-13-01", "r.tim is of type timestamp: expected a timestamp (ISO 8601"),

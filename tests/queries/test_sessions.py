@@ -187,7 +187,7 @@ def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"lateness": 5, "window": TimeWindow(9)}, "does not go with --lateness"),
+        ({"lateness": 5, "window": TimeWindow(9)}, "cannot be combined with --lateness"),
         ({"window": Unbounded()}, "needs a window of time or of tuples"),
         ({"window": ExpressionWindow("true")}, "needs a window of time or of tuples"),
     ],

@@ -180,7 +180,7 @@ def test_the_best_of_each_window(
 
 
 def test_a_promise_that_saves_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="--append-only does not go with a window expression"):
+    with pytest.raises(UsageError, match="--append-only cannot be combined with a window expression"):
         check_over_windows(TopChoice(3, append_only=True))
 
 

@@ -21,7 +21,7 @@ SCHEMA = str(movie_files()[0])
         (("--engine", "local", "--master", "local[2]"), 2, "--engine spark"),
         (("--serve", "--host", "0.0.0.0"), 2, "--open-to-others"),
         (("--export-to", "."), 2, "--serve"),
-        (("--serve", "--export-to", "no/such/folder"), 2, "expected a folder that is there"),
+        (("--serve", "--export-to", "no/such/folder"), 2, "expected an existing folder"),
         (("--lateness", "soon"), 2, "lateness"),
         (("studio:x",), 2, "studio"),
     ],

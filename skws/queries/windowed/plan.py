@@ -125,7 +125,7 @@ def _check_sort(text: str, name: str, sort: AttributeType) -> None:
     if name == "mean" and not sort.numeric:
         raise UsageError(f"--aggregate {text!r}: expected a number or time; the field is of type {sort}")
     if name in ("min", "max") and sort is AttributeType.BOOLEAN:
-        raise UsageError(f"--aggregate {text!r}: truth values have no order")
+        raise UsageError(f"--aggregate {text!r}: booleans have no order")
 
 
 def _known(name: str, alphabet: Alphabet) -> str:
@@ -232,7 +232,7 @@ def check_overlap(plan: WindowPlan) -> str:
         raise UsageError(
             f"windows can pile up without bound: {verdict.reason}{shown}\n"
             "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or "
-            f"'within 10 minutes', or allow it by {FLAG}"
+            f"'within 10 minutes', or allow it with {FLAG}"
         )
     return f"warning: windows may pile up without bound: {verdict.reason}"
 
@@ -241,7 +241,7 @@ def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) 
     """Raises UsageError if other automata find the windows of a changed schema: their state is lost."""
     was, now = (WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after))
     if was != now:
-        raise UsageError("with other relations its windows begin and end by other conditions")
+        raise UsageError("with the new relations its windows would begin and end by other conditions")
 
 
 def window_fault(schema: Schema) -> str | None:

@@ -61,6 +61,7 @@ class NetworksScreen(FilteredScreen):
     #query { padding: 0 1; height: auto; }
     Tree { padding: 0 1; background: $background; scrollbar-size: 1 1; }
     Tree:focus { background-tint: $background 0%; }
+    Tree > .tree--guides { color: $border-blurred; }
     """
 
     def __init__(self) -> None:

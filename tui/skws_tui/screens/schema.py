@@ -42,6 +42,7 @@ class YamlEditor(TextArea, inherit_bindings=False):
     YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size: 1 1; }
     YamlEditor, YamlEditor:focus { border: none !important; background: $background; }
     YamlEditor:focus { background-tint: $background 0%; }
+    YamlEditor .text-area--gutter { color: $text-muted; }
     """
 
     def __init__(self, text: str) -> None:

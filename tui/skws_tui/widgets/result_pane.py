@@ -165,7 +165,7 @@ def why_empty(
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         return (
             "No query yet.\nType keywords above and press Enter."
-            f"\nSearched: {', '.join(names[:_NAMED])}{more}. F3 shows the schema."
+            f"\nSearched: {', '.join(names[:_NAMED])}{more}.\nF3 shows the schema."
         )
     asked = view.queries if query is None else (query,)
     searching = [name for name in asked if name in job.unanswered]

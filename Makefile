@@ -53,7 +53,7 @@ bench: $(READY)
 
 ## The documentation site, in build/site; the tests build it as well
 docs: $(READY)
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(READY)
 	$(BIN)/ruff format .

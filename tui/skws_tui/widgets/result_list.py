@@ -92,8 +92,12 @@ class ResultList(ScrollView, can_focus=True):
 
     @property
     def row_width(self) -> int:
-        """Cells of a line."""
-        return self.scrollable_content_region.width - _MARGIN
+        """Cells of a line; before the first layout, as if the list filled what is around it."""
+        around = self.parent
+        width = self.scrollable_content_region.width
+        if not width and isinstance(around, Widget):
+            width = around.scrollable_content_region.width
+        return width - _MARGIN
 
     def show(self, listed: Sequence[ListedResult], columns: Columns, *, newest_first: bool = True) -> None:
         """List these. What is in sight stays in its place."""

@@ -136,6 +136,8 @@ class ResultPane(Horizontal):
         """Draw the selected result as it is now."""
         row = self.results.selected
         width = self.detail.scrollable_content_region.width
+        if not width:
+            return  # it was hidden, and is drawn once it has its size
         text = self.results.drawer.detail(row, width, whole=self.whole) if row else Text()
         if (row, text) != self._drawn:
             # Of the same result most often only the lifespan changes, and the height stays.

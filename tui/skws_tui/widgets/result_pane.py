@@ -82,6 +82,7 @@ class ResultPane(Horizontal):
         self._drawer = drawer
         self._drawn: tuple[ListedResult | None, Text] = None, Text()
         self._notice = ""
+        self._why: str | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(id="table") as table:
@@ -122,6 +123,9 @@ class ResultPane(Horizontal):
 
     def explain(self, why: str | None) -> None:
         """Show a text instead of the list; None shows the list."""
+        if why == self._why:
+            return  # a new text would be laid out with the whole screen, once a second
+        self._why = why
         self.set_class(why is not None, "none")
         empty = self.query_one("#empty", Static)
         empty.display = why is not None

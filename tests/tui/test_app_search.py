@@ -110,7 +110,7 @@ async def test_a_query_that_is_still_being_answered_is_not_said_to_have_no_resul
         await driver.pilot.press("enter")
         await driver.settle()
         assert f"Searching 769 tuples for {QUERY!r}." in driver.text()
-        assert driver.search.results.row_width > 60  # so that the first lines are drawn as wide as they will be
+        assert driver.search.results.row_width > 60  # the first lines are drawn as wide as they stay
         await driver.advance(0)
         assert len(driver.search.results.listed) == 2
         assert "Searching" not in driver.text()

@@ -259,7 +259,7 @@ class Checkpoint:
         version = _version(data if text is None else text)
         if version not in {None, VERSION}:
             raise StateError(
-                f"{path}: a checkpoint of version {version!r}, of another skws; "
+                f"{path}: a checkpoint of version {version!r}, written by another version of skws; "
                 f"this one reads version {VERSION}: begin a new checkpoint"
             )
         if text is None:

@@ -40,6 +40,9 @@ _IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
 _BOB: Final = Action("publish", events=(Event("customer", 0, (4, "bob ada")),))
+_CHAIRS: Final = Action(
+    "publish", events=(Event("customer", 0, (2, "ada")), Event("order", 500_000, (2, "chair")))
+)
 _REFUND: Final = Action("publish", events=(Event("refund", 1_000_000, (1, "lamp")),))
 _REFUNDS: Final = tuple(
     Event(name, 0, (cid, text))
@@ -217,6 +220,14 @@ _REGRESSIONS: Final = {
             *(_work(3), Action("schema", 1), _REFUND, _failing("interrupt", 32, steps=3)),
             Action("flip", draw=draw),
         ),
+    ),
+    # A window expression is answered by one shard and then by another.
+    "state-of-another-shard": Regression(
+        "spark",
+        "files",
+        (2, 3),
+        lambda moves: (_RECORDS, _work(), *(_STOP, _CHAIRS, _work(4)) * moves),
+        asks="all",
     ),
     # The tries number a pattern and conjunctive queries, added behind records of relations that are gone.
     "pattern-behind-dropped": Regression(

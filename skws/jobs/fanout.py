@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -80,13 +80,11 @@ class Routing:
         self._own = {address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())}
         self._routes: dict[str, list[_Route]] = {}  # by the text of a query
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
-        self._resuming: dict[str, Limiter] = {}  # those that the run was started with
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
         self._last = NONE
         self._marks: Marks | None = None
-        self._kept: list[dict[str, Any]] = []
-        self._before: dict[str, Any] = {"batch": NONE, "limits": {}}
+        self._kept: list[dict[str, Any]] = []  # states of the limits, the latest first
         self._begun = True
         self._route(alerts)
 
@@ -103,7 +101,6 @@ class Routing:
         self._marks = Marks(run, _LIMITS)
         self._kept = self._marks.read().get("limits", [])
         self._begun = False
-        self._resuming = dict(self._limiters)
         for sink in self._all():
             sink.open(run)
 
@@ -120,13 +117,12 @@ class Routing:
     def flush(self) -> None:
         for sink in self._all():
             sink.flush()
-        if self._marks is not None and self._begun and self._limiters and self._last != NONE:
+        if self._begun and self._limiters and self._last != NONE:
             state = {name: limiter.state() for name, limiter in self._limiters.items()}
             new = {"batch": self._last, "limits": state}
-            if new != self._before:
+            if new not in self._kept[:1]:
                 # A run that ends before this batch is committed resumes from the one before.
-                self._marks.keep(self._last, limits=[new, self._before])
-                self._before = new
+                self._keep([new, *self._kept[:1]])
 
     def close(self) -> None:
         for name, limiter in self._limiters.items():
@@ -138,6 +134,7 @@ class Routing:
 
     def change(self, alerts: Mapping[str, Alert]) -> None:
         """Change the alerts. Raises SkwsError if a sink cannot be opened; then nothing has changed."""
+        self._forget({name for name in self._limiters if not self._goes_on(name, alerts.get(name))})
         wanted = _addresses(alerts.values())
         gone = [address for address in self._own if address not in wanted]
         for address in gone:
@@ -163,20 +160,37 @@ class Routing:
         routes: dict[str, list[_Route]] = {}
         for name, alert in alerts.items():
             if alert.limit is not None:
-                before = self._alerts.get(name)
-                same = before is not None and (before.query, before.limit) == (alert.query, alert.limit)
-                limiters[name] = self._limiters[name] if same else Limiter(alert.limit)
+                limiters[name] = self._limiters[name] if self._goes_on(name, alert) else Limiter(alert.limit)
             routes.setdefault(alert.query.text, []).append(_Route(alert.sinks, limiters.get(name)))
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
+    def _goes_on(self, name: str, alert: Alert | None) -> bool:
+        """Whether the limit of a name stays as it is."""
+        before = self._alerts.get(name)
+        same = before and alert and (before.query, before.limit) == (alert.query, alert.limit)
+        return bool(same) and name in self._limiters
+
     def _restore(self, batch: int) -> None:
-        """Restore the limits to their state before the first batch after a start, but for new limits."""
+        """Restore the limits to their state before the first batch after a start."""
         self._begun = True
-        self._before = next((state for state in self._kept if state["batch"] < batch), self._before)
-        for name, state in self._before["limits"].items():
-            if name in self._resuming:
-                self._resuming[name].restore(state)
-        self._resuming = {}
+        self._kept = [state for state in self._kept if state["batch"] < batch][:1]
+        for name, state in self._kept[0]["limits"].items() if self._kept else ():
+            if name in self._limiters:
+                self._limiters[name].restore(state)
+
+    def _forget(self, names: Set[str]) -> None:
+        """Limits that change begin anew, also if the next process has them as they were."""
+        if any(names & one["limits"].keys() for one in self._kept):
+            rest = [
+                {name: state for name, state in one["limits"].items() if name not in names}
+                for one in self._kept
+            ]
+            self._keep([{**one, "limits": left} for one, left in zip(self._kept, rest, strict=True)])
+
+    def _keep(self, states: list[dict[str, Any]]) -> None:
+        if self._marks is not None:
+            self._marks.keep(states[0]["batch"], limits=states)
+        self._kept = states
 
     def _sent(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], dict[str, list[LiveResult]]]:
         """The results for the job's sinks, and those for each address; each gets a result once."""

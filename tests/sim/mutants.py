@@ -215,7 +215,7 @@ _mutant(
 _mutant(
     "limits-forgotten",
     "the limit of an alert begins anew with each process",
-    ("skws.jobs.fanout:Routing._restore", "self._resuming[name].restore(state)", "pass"),
+    ("skws.jobs.fanout:Routing._restore", "self._limiters[name].restore(state)", "pass"),
 )
 _mutant(
     "output-repeated",
@@ -493,13 +493,12 @@ _mutant(
 _mutant(
     "limit-not-changed",
     "another limit of an alert holds from the next start only",
-    ("skws.jobs.fanout:Routing._route", "(before.query, before.limit) == (alert.query, alert.limit)", "True"),
+    ("skws.jobs.fanout:Routing._goes_on", "bool(same)", "bool(before)"),
 )
 _mutant(
     "limit-carried-over",
     "a limit that changes right after a restart takes over the state of an earlier one",
-    ("skws.jobs.fanout:Routing._restore", "name in self._resuming", "name in self._limiters"),
-    ("skws.jobs.fanout:Routing._restore", "self._resuming[name].restore", "self._limiters[name].restore"),
+    ("skws.jobs.fanout:Routing.change", "self._forget(", "set("),
 )
 _mutant(
     "size-not-limited",

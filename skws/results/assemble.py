@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from skws.keywords.query import KeywordQuery
 from skws.results.model import Joins, Made, Op, Result, ResultTuple
-from skws.results.names import Lanes, Named, id_of, ids, lanes, mixed_lane
-from skws_mesh.columnar.columns import NOTHING, Ints, cells, distinct, kinds_of, written
+from skws.results.names import Lanes, Named, id_of, ids, lanes, shown_ids
+from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table
 from skws_mesh.networks import CandidateNetwork, Wording, carried
 from skws_mesh.tree import Tree
@@ -144,9 +144,9 @@ class Readings:
         return self._of_each.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """``Outline.columns`` of some that have so many nodes, a row each."""
+        """``Outline.columns`` of some that have so many nodes, a column each."""
         (table,) = self._of_size[size].columns()
-        return table.take(self._of_each.columns()[1].take(numbers), axis=0)
+        return table.T.take(self._of_each.columns()[1].take(numbers), axis=1)
 
     def _add(self, new: Sequence[Outline]) -> None:
         self._outlines += new
@@ -169,14 +169,9 @@ class ShownQueries:
     def __init__(self, query: Callable[[int], tuple[KeywordQuery, int]]) -> None:
         self._query = query
         self._places: Ints = NOTHING  # by number; negative where it was not met
-        self._known: list[tuple[str, ...]] = []  # keywords
+        self._known: list[KeywordQuery] = []
         self._texts: Objects = np.empty(0, dtype=object)
-        self._keywords: Objects = np.empty((0, 0), dtype=object)  # a row each, as many as any query has
-        self._meshes = Table((NOTHING, NOTHING))  # and where the query's cells begin
-        self._cells = Table((NOTHING,))  # by query and bitmap: the number of the keywords, once asked for
-        self._numbers: dict[tuple[str, ...], int] = {}
-        self.sets: list[tuple[str, ...]] = []
-        """Keywords by the numbers that ``brought`` gives."""
+        self._meshes: Ints = NOTHING
 
     def __len__(self) -> int:
         return len(self._known)
@@ -199,54 +194,23 @@ class ShownQueries:
 
     def meshes(self, places: Ints) -> Ints:
         """The numbers of the meshes that the queries share."""
-        return self._meshes.columns()[0].take(places)
+        return self._meshes.take(places)
 
     def texts(self, places: Ints) -> list[str]:
         found: list[str] = self._texts.take(places).tolist()
         return found
 
-    def keywords(self, places: Ints) -> list[list[str]]:
-        """A column for each keyword; empty texts where queries have fewer."""
-        return [column.take(places).tolist() for column in self._keywords.T]
-
-    def brought(self, places: Ints, bitmaps: Ints) -> Ints:
-        """Numbers of the keywords in bitmaps, a row for each query; equal ones of several have one number."""
-        (numbers,) = self._cells.columns()
-        cells = self._meshes.columns()[1].take(places)[:, None] + bitmaps
-        found = numbers.take(cells)
-        new = distinct(cells[found == _UNMET])
-        if len(new):
-            numbers[new] = self._numbered(new)
-            found = numbers.take(cells)
-        return found
-
-    def _numbered(self, cells: Ints) -> list[int]:
-        _, first = self._meshes.columns()
-        places = np.searchsorted(first, cells, side="right") - 1
-        keywords = map(self._known.__getitem__, places.tolist())
-        asked = list(map(carried, (cells - first.take(places)).tolist(), keywords))
-        for each in asked:
-            if each not in self._numbers:
-                self._numbers[each] = len(self.sets)
-                self.sets.append(each)
-        return list(map(self._numbers.__getitem__, asked))
+    def keywords(self, places: Ints) -> list[tuple[str, ...]]:
+        """Their keywords."""
+        return [self._known[place].keywords for place in places.tolist()]
 
     def _meet(self, queries: Ints) -> None:
-        met = list(map(self._query, queries.tolist()))
-        known, new = len(self._known), [query.keywords for query, _ in met]
+        met, numbers = zip(*map(self._query, queries.tolist()), strict=True)
+        known = len(self._known)
         self._places[queries] = np.arange(known, known + len(met))
-        self._known += new
-        self._texts = written(self._texts, known, _objects([query.text for query, _ in met]))
-        width = max(self._keywords.shape[1], *map(len, new))
-        if width > self._keywords.shape[1]:
-            wider = np.full((len(self._keywords), width - self._keywords.shape[1]), "", dtype=object)
-            self._keywords = np.column_stack([self._keywords, wider])
-        rows = np.array([(*keywords, *("",) * (width - len(keywords))) for keywords in new], dtype=object)
-        self._keywords = written(self._keywords, known, rows)
-        sizes = 1 << np.array(list(map(len, new)), dtype=np.int64)
-        numbers = np.array([number for _, number in met], dtype=np.int64)
-        self._meshes.append((numbers, self._cells.size + np.cumsum(sizes) - sizes))
-        self._cells.append((np.full(int(sizes.sum()), _UNMET, dtype=np.int64),))
+        self._known += met
+        self._texts = written(self._texts, known, _objects([query.text for query in met]))
+        self._meshes = written(self._meshes, known, np.array(numbers, dtype=np.int64))
 
 
 class Unformed(NamedTuple):
@@ -262,111 +226,106 @@ class Unformed(NamedTuple):
     named: Sequence[Named]
 
 
-def put_together(
-    op: Op,
-    rows: Unformed,
-    readings: Readings,
-    shown: ShownQueries,
-    joins: Lanes,
-    starts: Seconds,
-    ends: Seconds,
-    *,
-    snapshot: bool = False,
-) -> tuple[list[Result], Lanes]:
-    """Results, and numbers that are in the order of their ids.
+class Forming:
+    """Results about to be formed. ``joins``: the digests of the schema's joins; ``ids``: those of results."""
 
-    ``joins``: the digests of the schema's joins; ``starts`` and ``ends`` are None where not known.
-    """
-    digests = lanes([each.digest for each in rows.named])
-    number, groups = len(rows.networks), list(_by_size(readings, rows))
-    leading, identities = np.empty(number, dtype=np.uint64), np.empty(number, dtype=object)
-    for group in groups:
-        leading[group.places], identities[group.places] = ids(
-            digests, group.ordered, joins, (group.left, group.right, group.joins)
+    def __init__(self, rows: Unformed, readings: Readings, shown: ShownQueries, joins: Lanes) -> None:
+        self._rows = rows
+        self._readings = readings
+        self._shown = shown
+        digests = lanes([each.digest for each in rows.named])
+        self.ids = np.empty((2, len(rows.networks)), dtype=np.uint64)
+        for group in _by_size(readings, rows):
+            ends = group.left, group.right, group.joins
+            self.ids[:, group.places] = ids(digests, group.ordered, joins, ends)
+
+    def results(
+        self, op: Op, rows: Ints, starts: Seconds, ends: Seconds, *, snapshot: bool = False
+    ) -> list[Result]:
+        """Some of them, with their lifespans; None where not known."""
+        if not len(starts) == len(ends) == len(rows):
+            raise ValueError(f"{len(rows)} results, {len(starts)} starts, {len(ends)} ends")
+        # By map, since a loop of Python takes as long again.
+        results = map(
+            Result,
+            repeat(op),
+            self._shown.texts(self._rows.queries.take(rows)),
+            shown_ids(self.ids.take(rows, axis=1)),
+            starts,
+            ends,
+            repeat(_Parts(self._rows, self._readings, self._shown)),
+            rows.tolist(),
+            repeat(()),
+            repeat(snapshot),
         )
-    if not len(starts) == len(ends) == number:
-        raise ValueError(f"{number} results, {len(starts)} starts, {len(ends)} ends")
-    # By map, since a loop of Python takes as long again.
-    results = map(
-        Result,
-        repeat(op),
-        shown.texts(rows.queries),
-        identities.tolist(),
-        starts,
-        ends,
-        repeat(_Parts(rows, groups, readings, shown)),
-        range(number),
-        repeat(()),
-        repeat(snapshot),
-    )
-    return list(results), leading
+        return list(results)
 
 
 class _Parts:
     """What some results are made of: all at once, when the first of them is asked for it.
 
-    That may be in another thread, so ``shown`` and ``readings`` are only read then.
+    That may be in another thread, so ``shown`` and ``readings`` are only read.
     """
 
-    __slots__ = ("_alike", "_made", "_readings", "_rows", "_shown")
+    __slots__ = ("_made", "_readings", "_rows", "_shown")
 
-    def __init__(
-        self, rows: Unformed, groups: Sequence[_Alike], readings: Readings, shown: ShownQueries
-    ) -> None:
+    def __init__(self, rows: Unformed, readings: Readings, shown: ShownQueries) -> None:
         self._rows = rows
         self._readings = readings
         self._shown = shown
-        self._alike: list[tuple[Ints, Ints, Ints]] | None = [
-            (each.places, each.ordered, shown.brought(rows.queries.take(each.places), each.bitmaps))
-            for each in groups
-        ]
-        self._made: list[Made] = []
+        self._made: list[Made] | None = None
 
     def of(self, row: int) -> Made:
         """The network, tuples and joins of one."""
-        alike = self._alike
-        if alike is not None:
-            self._made = self._make(alike)
-            self._alike = None
+        if self._made is None:
+            self._made = self._make()
         return self._made[row]
 
-    def _make(self, alike: Sequence[tuple[Ints, Ints, Ints]]) -> list[Made]:
-        rows, outlines = self._rows, self._readings.some(self._rows.networks)
+    def _make(self) -> list[Made]:
+        outlines = self._readings.some(self._rows.networks)
+        queries, which = kinds_of(self._rows.queries)
+        keywords = self._shown.keywords(self._rows.queries.take(queries))
+        texts = zip(map(_text, outlines), map(keywords.__getitem__, which.tolist()), strict=True)
+        networks = [text.format(*mine) for text, mine in texts]
+        alike = list(_by_size(self._readings, self._rows))
         tuples = np.empty(len(outlines), dtype=object)
-        for (places, _, _), made in zip(alike, self._tuples(alike), strict=True):
-            tuples[places] = made
-        networks = map(str.format, map(_text, outlines), *self._shown.keywords(rows.queries))
+        for each, made in zip(alike, self._tuples(alike, which, keywords), strict=True):
+            tuples[each.places] = made
         return list(zip(networks, tuples.tolist(), map(_joins, outlines), strict=True))
 
-    def _tuples(self, alike: Sequence[tuple[Ints, Ints, Ints]]) -> Iterator[Objects]:
-        """The tuples of results of each size; each is made once for all that it brings equal keywords to."""
-        numbers, brought = (_flat(each[part] for each in alike) for part in (1, 2))
-        keywords = self._shown.sets
-        first, inverse = kinds_of(numbers * len(keywords) + brought)
-        described = map(self._rows.named.__getitem__, numbers[first].tolist())
-        made = _objects(list(map(ResultTuple, described, map(keywords.__getitem__, brought[first].tolist()))))
-        ends = np.cumsum([ordered.size for _, ordered, _ in alike]).tolist()
-        for (_, ordered, _), end in zip(alike, ends, strict=True):
-            mine = inverse[end - ordered.size : end].reshape(ordered.shape)
-            yield _objects(list(map(tuple, made.take(mine).tolist())))
+    def _tuples(
+        self, alike: Sequence[_Alike], which: Ints, keywords: Sequence[tuple[str, ...]]
+    ) -> Iterator[Objects]:
+        """The tuples of results of each size; each is made once for all that it brings equal keywords to.
 
-
-def leading_lanes(rows: Unformed, readings: Readings, joins: Lanes) -> Lanes:
-    """The numbers that ``put_together`` gives besides the results, without making these."""
-    digests = lanes([each.digest for each in rows.named])
-    leading = np.empty(len(rows.networks), dtype=np.uint64)
-    for group in _by_size(readings, rows):
-        leading[group.places] = mixed_lane(
-            digests, group.ordered, joins, (group.left, group.right, group.joins), 0
-        )
-    return leading
+        ``which`` has for each result the place of its query's ``keywords``.
+        """
+        numbers, bitmaps = (_flat(each[part] for each in alike) for part in (1, 2))
+        carrying = np.flatnonzero(bitmaps)
+        bitmaps, most = bitmaps.take(carrying), int(bitmaps.max(initial=0)) + 1
+        of = _flat(np.broadcast_to(which.take(each.places), each.ordered.shape) for each in alike)
+        codes = of.take(carrying) * most + bitmaps
+        first, kinds = kinds_of(codes)
+        sets: dict[tuple[str, ...], int] = {(): 0}
+        asked = (carried(code % most, keywords[code // most]) for code in codes.take(first).tolist())
+        known = np.array([sets.setdefault(each, len(sets)) for each in asked], dtype=np.int64)
+        brought = np.zeros(len(numbers), dtype=np.int64)
+        brought[carrying] = known.take(kinds)
+        first, inverse = kinds_of(numbers * len(sets) + brought)
+        described = map(self._rows.named.__getitem__, numbers.take(first).tolist())
+        mine = map(list(sets).__getitem__, brought.take(first).tolist())
+        made = _objects(list(map(ResultTuple, described, mine)))
+        ends = np.cumsum([each.ordered.size for each in alike]).tolist()
+        for each, end in zip(alike, ends, strict=True):
+            columns = inverse[end - each.ordered.size : end].reshape(each.ordered.shape)
+            yield _objects(list(map(tuple, made.take(columns.T).tolist())))
 
 
 class _Alike(NamedTuple):
-    """Results of one size.
+    """Results of one size, a column each.
 
     ``places`` are theirs among all, ``ordered`` the numbers of their tuples, ``bitmaps`` the keywords that
-    these bring; the others are columns of the outlines, a row a result.
+    these bring; the others are as in ``Outline.columns``.
     """
 
     places: Ints
@@ -378,13 +337,13 @@ class _Alike(NamedTuple):
 
 
 def _by_size(readings: Readings, rows: Unformed) -> Iterator[_Alike]:
-    sizes = readings.sizes(rows.networks)
+    sizes, width = readings.sizes(rows.networks), rows.members.shape[1]
     for size in distinct(sizes).tolist():
         places = np.flatnonzero(sizes == size)
         columns = readings.columns(size, rows.networks.take(places))
-        bitmaps, positions = columns[:, :size], columns[:, size : 2 * size]
-        left, right, names = columns[:, 2 * size :].reshape(len(places), 3, size - 1).transpose(1, 0, 2)
-        ordered = cells(rows.members, places[:, None], positions)
+        bitmaps, positions = columns[:size], columns[size : 2 * size]
+        left, right, names = columns[2 * size :].reshape(3, size - 1, len(places))
+        ordered = rows.members.ravel().take(positions + places * width)
         yield _Alike(places, ordered, bitmaps, left, right, names)
 
 

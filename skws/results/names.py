@@ -193,28 +193,37 @@ def lanes(digests: Iterable[bytes]) -> Lanes:
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64, copy=False)
 
 
-def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> tuple[Lanes, list[str]]:
-    """The ids of results of one size, a row each: their first lanes, which are in the order of ids, and all.
+def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> Lanes:
+    """The ids of results of one size, a column each: their two lanes.
 
-    ``tuples`` are the numbers of theirs among ``members``; ``ends`` have for their joins the columns of
-    ``tuples`` on the left and on the right, and the number among ``joins``.
+    ``tuples`` are the numbers of theirs among ``members``, a row for each node. ``ends`` have for their
+    joins the rows of ``tuples`` on the left and on the right, and the number among ``joins``.
     """
-    made = [mixed_lane(members, tuples, joins, ends, lane) for lane in range(2)]
-    text = np.column_stack(made).astype(">u8").tobytes().hex()
-    return made[0], [text[first : first + _SHOWN] for first in range(0, len(text), 32)]
-
-
-def mixed_lane(
-    members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints], lane: int
-) -> npt.NDArray[np.uint64]:
-    """One lane of the ids that ``ids`` makes of the same."""
     left, right, names = ends
-    row = np.arange(len(tuples))[:, None] * tuples.shape[1]
-    of = members[:, lane].take(tuples)
-    pairs = of.take(row + left) * np.uint64(_LEFT)
-    pairs ^= of.take(row + right) * np.uint64(_RIGHT)
-    pairs += joins[:, lane].take(names)
-    return _mixed(of.sum(axis=1) + _mixed(pairs).sum(axis=1, dtype=np.uint64))
+    number = tuples.shape[1]
+    column = np.arange(number, dtype=np.int64)
+    near, far = left * number + column, right * number + column
+    made = np.empty((2, number), dtype=np.uint64)
+    for lane in range(2):
+        of = members[:, lane].take(tuples)
+        pairs = of.ravel().take(near) * np.uint64(_LEFT)
+        pairs ^= of.ravel().take(far) * np.uint64(_RIGHT)
+        pairs += joins[:, lane].take(names)
+        made[lane] = _mixed(of.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
+    return made
+
+
+def shown_ids(ids: Lanes) -> list[str]:
+    """Ids as results show them. They are in the order of the first lanes, then of the second's first half."""
+    text = ids.T.astype(">u8").tobytes().hex()
+    return [text[first : first + _SHOWN] for first in range(0, len(text), 32)]
+
+
+def same_shown(ids: Lanes, some: Ints, others: Ints) -> bool:
+    """True if ids in some columns are shown as those in others."""
+    half = np.uint64(_BITS >> 32 << 32)
+    one, other = ids.take(some, axis=1), ids.take(others, axis=1)
+    return bool((one[0] == other[0]).all() and ((one[1] ^ other[1]) & half == 0).all())
 
 
 def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> str:
@@ -233,9 +242,12 @@ def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> st
 
 
 def _mixed(numbers: Lanes) -> Lanes:
+    """The numbers themselves, mixed."""
     for factor in _FACTORS:
-        numbers = (numbers ^ (numbers >> np.uint64(_SHIFT))) * np.uint64(factor)
-    return numbers ^ (numbers >> np.uint64(_SHIFT))
+        numbers ^= numbers >> np.uint64(_SHIFT)
+        numbers *= np.uint64(factor)
+    numbers ^= numbers >> np.uint64(_SHIFT)
+    return numbers
 
 
 def _mixed_one(number: int) -> int:

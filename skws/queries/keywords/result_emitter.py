@@ -17,18 +17,10 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import KeywordQuery
 from skws.queries.keywords.tuple_batch import natural_ends
 from skws.ranking.judging import Scorer
-from skws.results.assemble import (
-    Outline,
-    Outlines,
-    Readings,
-    ShownQueries,
-    Unformed,
-    leading_lanes,
-    put_together,
-)
+from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
-from skws.results.names import Lanes, digest_of_join, lanes
+from skws.results.names import Lanes, digest_of_join, lanes, same_shown
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
@@ -190,16 +182,19 @@ class ResultEmitter:
     def _completed(self, found: list[Partials], snapshot: bool) -> Iterator[Output]:
         for unsorted in found:
             results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))
-            natural, time = self._natural(results.members)
+            forming = self._forming(results)
+            order = _by_tick_and_id(results.start, forming.ids)
+            rows = np.arange(len(results)) if order is None else order
+            natural, time = (each.take(rows) for each in self._natural(results.members))
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
-            made, ids = self._together(results, time, ends, snapshot=snapshot)
+            made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot)
             if len(self._scoring):
-                made = self._judged(results, natural, made, snapshot=snapshot)
-            order = _by_tick_and_id(results.start, ids, made)
+                made = self._judged(results.taken(rows), natural, made, snapshot=snapshot)
+            ticks = results.start.take(rows).tolist()
             if order is None:
-                yield from map(completed, results.start.tolist(), made)
+                yield from map(completed, ticks, made)
             else:
-                yield Completed(results.start[order].tolist(), [made[place] for place in order.tolist()])
+                yield Completed(ticks, made)
 
     def _ends_early(self, results: Partials) -> Flags:
         """Which of the results have one of their tuples deleted."""
@@ -208,20 +203,15 @@ class ResultEmitter:
 
     def results(self, found: Partials, starts: Ints, ends: Ints) -> list[Result]:
         """Rows as results with given lifespans; ALWAYS, FOREVER where not known."""
-        return self._together(found, starts, ends, snapshot=False)[0]
-
-    def _together(
-        self, found: Partials, starts: Ints, ends: Ints, *, snapshot: bool
-    ) -> tuple[list[Result], Lanes]:
-        """As ``results``, with numbers in the order of their ids."""
-        spans = _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
-        rows = self._rows(found)
-        return put_together("+", rows, self._readings, self._shown, self._joins, *spans, snapshot=snapshot)
+        return self._forming(found).results("+", np.arange(len(found)), *_lifespans(starts, ends))
 
     def _leading_lanes(self, found: Partials) -> Lanes:
         """Numbers in the order of the ids that results will have."""
-        parts = (leading_lanes(self._rows(part), self._readings, self._joins) for part in found.parts(MOST))
+        parts = (self._forming(part).ids[0] for part in found.parts(MOST))
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+
+    def _forming(self, found: Partials) -> Forming:
+        return Forming(self._rows(found), self._readings, self._shown, self._joins)
 
     def _rows(self, found: Partials) -> Unformed:
         slots, members = self._members(found.members)
@@ -273,11 +263,12 @@ class ResultEmitter:
 
     def _natural(self, members: Ints) -> tuple[Ints, Ints]:
         """Ends that results would have without deletions, and the times at which they began."""
-        starts = self._live.tuples.start[members]
-        streaming = (members != NO_MEMBER) & (starts != ALWAYS)
-        first = np.where(streaming, starts, FOREVER).min(axis=1)
+        columns = np.ascontiguousarray(members.T)  # NumPy reduces long rows many times as fast as short ones
+        starts = self._live.tuples.start.take(columns)
+        streaming = (columns != NO_MEMBER) & (starts != ALWAYS)
+        first = np.where(streaming, starts, FOREVER).min(axis=0)
         ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
-        return ends, np.where(streaming, self._known.times[members], ALWAYS).max(axis=1)
+        return ends, np.where(streaming, self._known.times.take(columns), ALWAYS).max(axis=0)
 
     def retractions(self, gone: Partials) -> list[Event]:
         """The retractions of results one of whose tuples was deleted."""
@@ -295,8 +286,7 @@ class ResultEmitter:
     def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their places in the output."""
         starts = self._natural(gone.members)[1]
-        spans = _seconds(starts, starts != ALWAYS), _seconds(times, times < FOREVER)
-        made, _ = put_together("-", self._rows(gone), self._readings, self._shown, self._joins, *spans)
+        made = self._forming(gone).results("-", np.arange(len(gone)), *_lifespans(starts, times))
         if len(self._scoring):
             made = [
                 replace(result, tick=tick) if query in self._scoring else result
@@ -305,20 +295,24 @@ class ResultEmitter:
         return list(map(retracted, ticks.tolist(), times.tolist(), made))
 
 
-def _by_tick_and_id(ticks: Ints, ids: Lanes, made: Sequence[Result]) -> Ints | None:
-    """The order by tick, then by id; None if some ids are too similar to compare."""
+def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
+    """The order by tick, then by id; None if some ids are too similar to compare. Ticks are in order."""
     instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
     bits = max(1, int(instant.max(initial=0)).bit_length())
-    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids >> np.uint64(bits)
+    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids[0] >> np.uint64(bits)
     order = np.argsort(codes, kind="stable")
     codes = codes[order]
     # Several queries have the same result; they stay in their order.
     alike = np.flatnonzero(codes[1:] == codes[:-1])
-    pairs = zip(order[alike].tolist(), order[alike + 1].tolist(), strict=True)
-    return order if all(made[one].id == made[other].id for one, other in pairs) else None
+    return order if same_shown(ids, order[alike], order[alike + 1]) else None
 
 
-def _seconds(ticks: Ints, known: Flags) -> list[float | None]:
+def _lifespans(starts: Ints, ends: Ints) -> tuple[Seconds, Seconds]:
+    """As results show them; ALWAYS, FOREVER where not known."""
+    return _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
+
+
+def _seconds(ticks: Ints, known: Flags) -> Seconds:
     """Microseconds as seconds, to the last bit as Python divides them; None where not known."""
     if known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
         exact: list[float | None] = (ticks / MICROSECOND).tolist()

@@ -29,16 +29,16 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.result_emitter import Completed, _by_tick_and_id, in_order, in_ranges, retracted
 from skws.results.assemble import (
     Assembler,
+    Forming,
     Outline,
     Outlines,
     Readings,
     ShownQueries,
     Unformed,
-    put_together,
     seconds,
 )
 from skws.results.model import Op, Result
-from skws.results.names import TupleNames, digest, digest_of_join, id_of, ids, lanes
+from skws.results.names import TupleNames, digest, digest_of_join, id_of, ids, lanes, shown_ids
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window
@@ -101,18 +101,12 @@ def test_together_as_one_by_one(count: int) -> None:
     numbered = np.array(chosen, dtype=np.int64).reshape(count, 4)
     asked = np.array([NETWORKS[network][0] for network in which], dtype=np.int64)
     networks = np.array([numbers[network] for network in which], dtype=np.int64)
-    made, order = put_together(
-        "+",
-        Unformed(networks, queries.places(asked), numbered, named),
-        readings,
-        queries,
-        DIGESTS,
-        [start for start, _ in spans],
-        [end for _, end in spans],
-        snapshot=snapshot,
-    )
-    assert made == expected
-    by_order = [made[place].id for place in np.argsort(order).tolist()]
+    forming = Forming(Unformed(networks, queries.places(asked), numbered, named), readings, queries, DIGESTS)
+    rows = np.array(drawn.sample(range(count), count), dtype=np.int64)
+    starts, ends = ([spans[row][part] for row in rows.tolist()] for part in (0, 1))
+    made = forming.results("+", rows, starts, ends, snapshot=snapshot)
+    assert made == [expected[row] for row in rows.tolist()]
+    by_order = [expected[row].id for row in np.argsort(forming.ids[0]).tolist()]
     assert by_order == sorted(result.id for result in made)
 
 
@@ -129,16 +123,8 @@ def test_a_tuple_is_made_once_for_each_set_of_its_keywords(pair: tuple[int, int]
     ]
     places = queries.places(np.array(pair, dtype=np.int64))
     named = [names.name(0, ("ada grace", 1), 5)]
-    (one, other), _ = put_together(
-        "+",
-        Unformed(numbers[list(pair)], places, np.zeros((2, 4), dtype=np.int64), named),
-        readings,
-        queries,
-        DIGESTS,
-        [1.0] * 2,
-        [2.0] * 2,
-        snapshot=False,
-    )
+    rows = Unformed(numbers[list(pair)], places, np.zeros((2, 4), dtype=np.int64), named)
+    one, other = Forming(rows, readings, queries, DIGESTS).results("+", np.arange(2), [1.0] * 2, [2.0] * 2)
     assert (one.tuples[0] is other.tuples[0]) == (pair[0] == pair[1])
 
 
@@ -151,8 +137,8 @@ def test_results_come_in_order_of_ticks_and_ids(
 ) -> None:
     made = sorted(some + others, key=lambda pair: pair[0])
     ticks = np.array([tick for tick, _ in made], dtype=np.int64)
-    named = [_told("+", tick, f"{number:016x}") for tick, number in made]
-    order = _by_tick_and_id(ticks, np.array([number for _, number in made], dtype=np.uint64), named)
+    leading = np.array([number for _, number in made], dtype=np.uint64)
+    order = _by_tick_and_id(ticks, np.stack([leading, np.arange(len(made), dtype=np.uint64)]))
     if order is None:
         begun = {(tick, number >> 4) for tick, number in made}
         assert len(begun) < len(set(made)), "none are alike"
@@ -201,8 +187,9 @@ def by_columns(alike: Sequence[Drawn]) -> list[str]:
     tuples = np.array([[known.index(member) for member in members] for members, _ in alike], dtype=np.int64)
     joins = [[(left, right, NAMES.index(name)) for left, right, name in joins] for _, joins in alike]
     ends = np.array(joins, dtype=np.int64).reshape(len(alike), -1, 3)
-    left, right, names = ends[:, :, 0], ends[:, :, 1], ends[:, :, 2]
-    return ids(lanes(known), tuples, lanes(map(digest_of_join, NAMES)), (left, right, names))[1]
+    left, right, names = ends.T
+    made = ids(lanes(known), tuples.T, lanes(map(digest_of_join, NAMES)), (left, right, names))
+    return shown_ids(made)
 
 
 def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:

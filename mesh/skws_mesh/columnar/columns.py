@@ -107,9 +107,9 @@ def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[
 
 def ranges(first: Ints, counts: Ints) -> Ints:
     """The numbers first[i], ..., first[i] + counts[i] - 1 for every i, one after the other."""
-    total = int(counts.sum())
-    begins = np.repeat(first - (np.cumsum(counts) - counts), counts)
-    return begins + np.arange(total, dtype=np.int64)
+    numbers = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    numbers += np.arange(len(numbers), dtype=np.int64)
+    return numbers
 
 
 def slices(counts: Ints, most: int) -> Iterator[slice]:

@@ -98,9 +98,15 @@ class CarriedWords:
 
     def of(self, slots: Ints) -> tuple[Ints, Ints]:
         """All words of tuples, as (position in ``slots``, word)."""
+        counts, codes = self.codes(slots)
+        codes &= _WORD
+        return np.repeat(np.arange(len(slots), dtype=np.int64), counts), codes
+
+    def codes(self, slots: Ints) -> tuple[Ints, Ints]:
+        """How many words each tuple contains, and all of these, one after the other, in the last 32 bits."""
         first, ends = self._span(slots)
-        position = np.repeat(np.arange(len(slots), dtype=np.int64), ends - first)
-        return position, self._codes.take(ranges(first, ends - first)) & _WORD
+        counts = ends - first
+        return counts, self._codes.take(ranges(first, counts))
 
     def contain(self, slots: Ints, words: Ints) -> Flags:
         """Which tuples contain the word beside them."""

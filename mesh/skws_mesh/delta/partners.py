@@ -11,13 +11,15 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints
+from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.word_pairs import WordPairs
 
 _MOST_BITS: Final = 14
 _LEAST_BITS: Final = 6
 _SPARSE: Final = 4  # at most about one bit of 16 is set
+_MASKS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
+_WORD: Final = (1 << 32) - 1
 _AT_ONCE: Final = 1024  # rows that are made with a byte for each bit
 
 _Matrix: TypeAlias = npt.NDArray[np.uint8]
@@ -66,14 +68,21 @@ class Partners:
             self._matrix[some] = packed = np.packbits(flags, axis=1, bitorder="little")
             self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
-    def have(self, slots: Ints, words: Ints) -> Flags:
-        """Which tuples may have the word beside them as a partner."""
-        bit = self._bit(words)
-        row = self._matrix.shape[1]
-        found: Flags = (
-            self._matrix.ravel().take(slots * row + (bit >> 3)) >> (bit & 7).astype(np.uint8) & 1
-        ).view(bool)
-        return found
+    def among(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
+        """The words of others that may be partners of the tuples beside them, as (position, word).
+
+        Most pairs of tuples end here, so columns are used again as far as possible.
+        """
+        counts, codes = self._words.codes(others)
+        bit = self._bit(codes)
+        place = np.repeat(slots * self._matrix.shape[1], counts)
+        place += bit >> 3
+        bit &= 7
+        found = self._matrix.ravel().take(place)
+        found &= _MASKS.take(bit)
+        hits = np.flatnonzero(found)
+        position = np.searchsorted(np.cumsum(counts), hits, side="right")
+        return position, codes.take(hits) & _WORD
 
     def signatures(self, slots: Ints) -> Ints:
         """A bit for each partner of a tuple, as in ``CarriedWords.signatures``."""

@@ -77,9 +77,7 @@ class PathJoins:
 
     def entries(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
         """The entries that pairs of tuples complete, as (position, entry)."""
-        position, words = self._words.of(other)
-        hits = np.flatnonzero(self._partners.have(one.take(position), words))
-        position, words = position.take(hits), words.take(hits)
+        position, words = self._partners.among(one, other)
         of, near = self._words.of(one.take(position))
         found, entry = self._pairs.between(near, words.take(of))
         return position.take(of.take(found)), entry

@@ -97,7 +97,7 @@ class BoundedEngine(ColumnarEngine):
         from an endless stream, a value outside the bounds in the schema, a NULL
         in a key whose bounds limit the number of live tuples.
         """
-        yield from super().process_batches(map(self._checked, batches))
+        return super().process_batches(map(self._checked, batches))
 
     def expire(self, tick: int) -> None:
         """Let time pass; forget the tuples of earlier instants."""
@@ -130,7 +130,7 @@ class BoundedEngine(ColumnarEngine):
         passing = [n for n, relation in enumerate(schema.relations) if not lasting(relation)]
         self._passing = np.array(passing, dtype=np.int64)
 
-    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
+    def _batch(self, batch: RecordBatch) -> Iterator[list[Result]]:
         yield from super()._batch(batch)
         recent = together([self._recent, batch])
         self._recent = recent.taken(recent.time >= self._order.horizon)

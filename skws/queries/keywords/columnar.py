@@ -8,7 +8,7 @@ a tuple that turns out to live longer than assumed is joined again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
 from typing import Final
 
@@ -23,7 +23,7 @@ from skws.queries.keywords.lifespan_resolver import LifespanResolver
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
-from skws.queries.keywords.result_emitter import Event, Output, in_order
+from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
@@ -131,9 +131,7 @@ class ColumnarEngine(MeshEngine):
         queries = distinct(found.query)
         cuts = [*np.searchsorted(found.query, queries).tolist(), len(found)]
         return {
-            query: list(
-                memory_checked(self._counted(self._report([found.taken(slice(begin, end))], snapshot=True)))
-            )
+            query: self._snapshot([found.taken(slice(begin, end))])
             for query, (begin, end) in zip(queries.tolist(), pairwise(cuts), strict=True)
         }
 
@@ -144,7 +142,11 @@ class ColumnarEngine(MeshEngine):
             return [event.result for event in memory_checked(self._results.snapshot(number, self._order.now))]
         found = self._operator.add(number, plan, labels=labels)
         alive = [results.taken(results.end > self._order.now) for results in found]
-        return list(memory_checked(self._counted(self._report(alive, snapshot=True))))
+        return self._snapshot(alive)
+
+    def _snapshot(self, alive: list[Partials]) -> list[Result]:
+        pieces = self._counted(self._report(alive, snapshot=True))
+        return list(memory_checked(chain.from_iterable(pieces)))
 
     def alive(self, name: str) -> Iterator[Result]:
         """The results of a query that are alive now, as a snapshot. Raises UsageError for an unknown name."""
@@ -189,10 +191,13 @@ class ColumnarEngine(MeshEngine):
         static = static_tuples(self.schema, ((r.relation, r.row) for r in records))
         self.counts.static += len(static) + self._operator.table_rows - before
         found += self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
-        yield from self._counted(self._report(found, snapshot=True))
+        yield from chain.from_iterable(self._counted(self._report(found, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records as columns."""
+        return chain.from_iterable(self._processed(batches))  # results pass no more generators than needed
+
+    def _processed(self, batches: Iterable[RecordBatch]) -> Iterator[list[Result]]:
         for batch in whole_instants(batches):
             if self.lateness:  # results depend on which records are settled together
                 yield from self._batch(batch)
@@ -243,7 +248,7 @@ class ColumnarEngine(MeshEngine):
         self._operator.excluded = before.excluded
         before.close()
         new = self._results.new_by(change, found, self._order.now)
-        return list(self._counted(chain([retracted], new)))
+        return list(chain.from_iterable(self._counted(chain([retracted], new))))
 
     def snapshot(self) -> bytes:
         """The state that is not rebuilt from the log; empty if there is none."""
@@ -299,7 +304,7 @@ class ColumnarEngine(MeshEngine):
         self.counts.late += 1
         self._on_late(record, reached)
 
-    def _batch(self, batch: RecordBatch) -> Iterator[Result]:
+    def _batch(self, batch: RecordBatch) -> Iterator[list[Result]]:
         batch, ticks = self._order.accepted(batch)
         if not len(batch):
             return
@@ -360,12 +365,13 @@ class ColumnarEngine(MeshEngine):
         self.counts.excluded = self._operator.excluded
         return self._results.report(found, retracted or [], snapshot=snapshot, given=given)
 
-    def _counted(self, pieces: Iterable[Iterable[Output]]) -> Iterator[Result]:
-        for results in map(in_order, pieces):
-            retractions = [result.op for result in results].count("-")
+    def _counted(self, pieces: Iterable[Sequence[Output]]) -> Iterator[list[Result]]:
+        for piece in pieces:
+            results = in_order(piece)
+            retractions = sum(isinstance(each, Event) and each.kind == RETRACTED for each in piece)
             self.counts.results += len(results) - retractions
             self.counts.retractions += retractions
-            yield from results
+            yield results
 
 
 class Portions:

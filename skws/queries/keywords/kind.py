@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from skws.data.batch import RecordBatch
@@ -182,11 +183,14 @@ class KeywordQueries(Operator):
     ) -> Iterator[LiveResult]:
         """Under a window of time records as accepted, under a count window as they are next in order."""
         if not self._state.stream.by_count:
-            yield from engine.process_batches([counting(accepted)])
-            return
-        for run in arrived.runs():
-            engine.seek(run.position)
-            yield from engine.process_batches([run.batch])
+            return engine.process_batches([counting(accepted)])
+        return chain.from_iterable(_at_positions(engine, arrived))
+
+
+def _at_positions(engine: ColumnarEngine, arrived: OrderedBatch) -> Iterator[Iterator[LiveResult]]:
+    for run in arrived.runs():
+        engine.seek(run.position)
+        yield engine.process_batches([run.batch])
 
 
 def _bounded(engine: ColumnarEngine | None) -> BoundedEngine:

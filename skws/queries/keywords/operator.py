@@ -460,7 +460,7 @@ class MeshEngine(ABC):
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Process records in order of arrival. Neighbours with equal time are one instant."""
-        yield from self.process_batches(batched(records))
+        return self.process_batches(batched(records))
 
     @abstractmethod
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:

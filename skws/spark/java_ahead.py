@@ -38,8 +38,9 @@ from skws_schema.errors import SourceError
 _KEPT: Final = 4  # archives, of several installations
 _GIVEN_UP: Final = 3600.0  # seconds after which one that was begun is begun again
 _LIST, _FRESH = "list", "archive"
+# Its size beside it: Java breaks down over one that is cut off.
 _WRITE: Final = f"""folder=$1 archive=$2; shift 2
-nice -n 19 "$@" && mv "$folder/{_FRESH}" "$archive"
+nice -n 19 "$@" && wc -c < "$folder/{_FRESH}" > "$archive.size" && mv "$folder/{_FRESH}" "$archive"
 rm -rf "$folder"
 """
 
@@ -76,8 +77,7 @@ def search_ahead(master: str | None) -> Iterator[LocalJava | None]:
         new = _begun(archive)
         classes = f"-XX:DumpLoadedClassList={new / _LIST}" if new else f"-XX:SharedArchiveFile={archive}"
         with TemporaryDirectory(prefix="skws-spark-", ignore_cleanup_errors=True) as folder:
-            # Java says on standard output, among the results, that an archive is of no use to it. The file
-            # of its counters would outlive it.
+            # That an archive is of no use to Java is for no user. The file of its counters would outlive it.
             own = ("-Xlog:disable", "-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}", classes)
             java = started_java(f"{java_options()} {shlex.join(own)}")
             searched = False
@@ -85,6 +85,9 @@ def search_ahead(master: str | None) -> Iterator[LocalJava | None]:
                 yield java
                 searched = java.process.poll() is None
             finally:
+                if java.process.poll() is not None:
+                    with suppress(OSError):
+                        archive.unlink()  # it may be why Java has broken down
                 java.kill()
                 if new:
                     _end(new, archive, found) if searched else shutil.rmtree(new, ignore_errors=True)
@@ -102,17 +105,22 @@ def _begun(archive: Path) -> Path | None:
     """A folder to make the archive in; None if it is there, or made by others, or cannot be."""
     new = archive.with_suffix(".new")
     with suppress(OSError):
-        if archive.exists():
+        if _is_whole(archive):
             return None
+        archive.unlink(missing_ok=True)
         if new.exists() and time.time() - new.stat().st_mtime > _GIVEN_UP:
             shutil.rmtree(new)
         new.mkdir(parents=True)
-        for old in sorted(new.parent.glob("search-*.jsa"), key=lambda path: path.stat().st_mtime)[
-            : 1 - _KEPT
-        ]:
+        known = sorted(new.parent.glob("search-*.jsa"), key=lambda path: path.stat().st_mtime)
+        for old in known[: 1 - _KEPT]:
             old.unlink()
         return new
     return None
+
+
+def _is_whole(archive: Path) -> bool:
+    size = archive.with_name(f"{archive.name}.size")
+    return archive.exists() and size.exists() and size.read_bytes().strip() == b"%d" % archive.stat().st_size
 
 
 def _end(new: Path, archive: Path, java: Path) -> None:

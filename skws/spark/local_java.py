@@ -127,6 +127,7 @@ class LocalJava:
                 _MAIN,
             ],
             stdin=subprocess.PIPE,
+            stdout=2,  # a Java that breaks down says so there, which is no result
             # Ctrl-C is for Python, which then ends what runs here.
             start_new_session=True,
             env={

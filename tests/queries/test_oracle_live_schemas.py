@@ -166,7 +166,9 @@ def test_what_may_only_be_added_to_does_not_lose() -> None:
     top = Query("alpha", kind=TOP, options={SIZE: "3", APPEND_ONLY: "yes"}).named("q", 4)
     more, less = CHANGES[1], CHANGES[2]
     check_change(stream, to_yaml(more), [top], stream.window)
-    with pytest.raises(UsageError, match=r"query 'q' \(top\) cannot continue .*--append-only.* remove it first"):
+    with pytest.raises(
+        UsageError, match=r"query 'q' \(top\) cannot continue .*--append-only.* remove it first"
+    ):
         check_change(stream, to_yaml(less), [top], stream.window)
 
 
@@ -239,7 +241,9 @@ def test_windows_that_would_be_others_are_refused() -> None:
     )
     stream = Stream(SHOP, window)
     standing = Query("ada lamp").over(window, allowed=True).named("q", 4)
-    with pytest.raises(UsageError, match=r"query 'q' \(windowed\) .* its windows would begin and end by other"):
+    with pytest.raises(
+        UsageError, match=r"query 'q' \(windowed\) .* its windows would begin and end by other"
+    ):
         check_change(stream, WITH_NOTES, [standing], window)
 
 

@@ -134,7 +134,7 @@ def test_self_joins_keep_the_sides_as_written() -> None:
 
 
 def test_the_model_refuses_bounds_that_make_no_sense() -> None:
-    with pytest.raises(ValueError, match="a text has no min or max"):
+    with pytest.raises(ValueError, match="type text has no min or max"):
         Attribute("t", AttributeType.TEXT, min=0)
     with pytest.raises(ValueError, match="min exceeds max"):
         Attribute("i", AttributeType.INTEGER, 2, 1)

@@ -83,14 +83,59 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
         ]
 
 
+class PredicateTables:
+    """Predicates on the texts of a schema: on all of them, or on those of some attributes."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._unscoped = PredicateTable()
+        self._scoped: dict[tuple[int, int], PredicateTable] = {}
+
+    def add(self, predicate: int, alternative: Alternative) -> None:
+        """``predicate`` is positive."""
+        for table in self._tables(alternative):
+            table.add(predicate, alternative)
+
+    def remove(self, predicate: int, alternative: Alternative) -> None:
+        for table in self._tables(alternative):
+            table.remove(predicate, alternative)
+
+    def satisfied(self, block: Block) -> tuple[list[int], list[int]]:
+        """The predicates that rows of a block satisfy, perhaps several times, and those rows' places."""
+        predicates: list[int] = []
+        places: list[int] = []
+        for column in self._schema.relations[block.relation].search_columns:
+            scoped = self._scoped.get((block.relation, column))
+            tables = [self._unscoped] if scoped is None else [self._unscoped, scoped]
+            for place, value in enumerate(block.values(column)):
+                if value is not None:
+                    text = value if value.__class__ is str else str(value)
+                    for table in tables:
+                        hits = table.find(text)
+                        predicates += hits
+                        places += [place] * len(hits)
+        return predicates, places
+
+    def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
+        if alternative.everywhere:
+            yield self._unscoped
+            return
+        for relation, described in enumerate(self._schema.relations):
+            for column in described.search_columns:
+                if alternative.applies(relation, column):
+                    place = relation, column
+                    if place not in self._scoped:
+                        self._scoped[place] = PredicateTable(described.attributes[column].analyzer)
+                    yield self._scoped[place]
+
+
 class JointMatcher:
     """The bitmaps of all its queries; the same as those of a ``Matcher`` each."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._matchers: dict[int, Matcher] = {}
-        self._unscoped = PredicateTable()
-        self._scoped: dict[tuple[int, int], PredicateTable] = {}
+        self._tables = PredicateTables(schema)
         self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
         self._users: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -115,8 +160,7 @@ class JointMatcher:
             if not self._users[predicate]:
                 if isinstance(alternative, Condition) and alternative.relation is not None:
                     self._conditions[alternative.relation][alternative] = predicate
-                for table in self._tables(alternative):
-                    table.add(predicate, alternative)
+                self._tables.add(predicate, alternative)
             self._users[predicate].append((query, bit))
 
     def remove(self, query: int) -> None:
@@ -131,23 +175,12 @@ class JointMatcher:
             if not self._users[predicate]:
                 if isinstance(alternative, Condition) and alternative.relation is not None:
                     del self._conditions[alternative.relation][alternative]
-                for table in self._tables(alternative):
-                    table.remove(predicate, alternative)
+                self._tables.remove(predicate, alternative)
 
     def bitmaps(self, block: Block) -> KeywordBitmaps:
         """The rows with keywords of some query."""
         relation = block.relation
-        found: list[int] = []
-        row: list[int] = []
-        for column in self.schema.relations[relation].search_columns:
-            tables = [t for t in (self._unscoped, self._scoped.get((relation, column))) if t is not None]
-            for number, value in enumerate(block.values(column)):
-                if value is not None:
-                    text = value if value.__class__ is str else str(value)
-                    for table in tables:
-                        hits = table.find(text)
-                        found += hits
-                        row += [number] * len(hits)
+        found, row = self._tables.satisfied(block)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
         for condition, predicate in self._conditions[relation].items():
             places = np.flatnonzero(satisfying(condition, block))
@@ -190,18 +223,6 @@ class JointMatcher:
         bit = np.array([bit for some in users for _, bit in some], dtype=np.int64)
         self._spread = first, query, bit
         return self._spread
-
-    def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
-        if alternative.everywhere:
-            yield self._unscoped
-            return
-        for relation, described in enumerate(self.schema.relations):
-            for column in described.search_columns:
-                if alternative.applies(relation, column):
-                    place = relation, column
-                    if place not in self._scoped:
-                        self._scoped[place] = PredicateTable(described.attributes[column].analyzer)
-                    yield self._scoped[place]
 
 
 FEW = 4  # queries; for more, joint matching pays

@@ -5,16 +5,15 @@ Each text is looked up once, in time that does not grow with the number of words
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from skws.data.batch import Rows
-from skws.data.blocks import Block
-from skws.keywords.keyword_matching import KeywordMatching, PredicateTable
+from skws.keywords.keyword_matching import KeywordMatching, PredicateTables
 from skws.keywords.match import Matcher
-from skws.keywords.query import Alternative, KeywordQuery, Slot
+from skws.keywords.query import KeywordQuery, Slot
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
@@ -26,9 +25,7 @@ FEW: Final = 8
 
 class WordMatching:
     def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._unscoped = PredicateTable()
-        self._scoped: dict[tuple[int, int], PredicateTable] = {}
+        self._tables = PredicateTables(schema)
         self._slots: dict[int, tuple[int, Slot]] = {}  # by word: its first predicate, and what it asks
         self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; there is none called 0
         self._words.append((np.zeros(1, dtype=np.int64),))
@@ -40,22 +37,20 @@ class WordMatching:
             self._words.append((np.full(len(slot.alternatives), word, dtype=np.int64),))
             self._slots[word] = first, slot
             for predicate, alternative in enumerate(slot.alternatives, first):
-                for table in self._tables(alternative):
-                    table.add(predicate, alternative)
+                self._tables.add(predicate, alternative)
 
     def remove(self, words: Iterable[int]) -> None:
         """Look for words no longer."""
         for word in words:
             first, slot = self._slots.pop(word)
             for predicate, alternative in enumerate(slot.alternatives, first):
-                for table in self._tables(alternative):
-                    table.remove(predicate, alternative)
+                self._tables.remove(predicate, alternative)
 
     def of(self, rows: Rows) -> tuple[Ints, Ints]:
         """The rows that contain words, as (number of the row, word); a pair may be given several times."""
         found, parts = [NOTHING], [NOTHING]
         for block, mine, at in rows.by_block():
-            predicates, places = self._in_block(block)
+            predicates, places = (np.array(each, dtype=np.int64) for each in self._tables.satisfied(block))
             # Rows that are not asked for belong to another batch.
             number = np.full(len(block), -1, dtype=np.int64)
             number[at] = mine
@@ -64,34 +59,6 @@ class WordMatching:
             found.append(row[asked])
             parts.append(self._words.columns()[0].take(predicates[asked]))
         return np.concatenate(found), np.concatenate(parts)
-
-    def _in_block(self, block: Block) -> tuple[Ints, Ints]:
-        """The predicates that rows of a block satisfy, and those rows' places."""
-        predicates: list[int] = []
-        places: list[int] = []
-        for column in self._schema.relations[block.relation].search_columns:
-            scoped = self._scoped.get((block.relation, column))
-            tables = [self._unscoped] if scoped is None else [self._unscoped, scoped]
-            for place, value in enumerate(block.values(column)):
-                if value is not None:
-                    text = value if value.__class__ is str else str(value)
-                    for table in tables:
-                        hits = table.find(text)
-                        predicates += hits
-                        places += [place] * len(hits)
-        return np.array(predicates, dtype=np.int64), np.array(places, dtype=np.int64)
-
-    def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
-        if alternative.everywhere:
-            yield self._unscoped
-            return
-        for relation, described in enumerate(self._schema.relations):
-            for column in described.search_columns:
-                if alternative.applies(relation, column):
-                    place = relation, column
-                    if place not in self._scoped:
-                        self._scoped[place] = PredicateTable(described.attributes[column].analyzer)
-                    yield self._scoped[place]
 
 
 def words_of(schema: Schema, words: Mapping[int, Slot], rows: Rows) -> tuple[Ints, Ints]:

@@ -180,12 +180,12 @@ class Routing:
 
     def _forget(self, names: Set[str]) -> None:
         """Limits that change begin anew, also if the next process has them as they were."""
-        if any(names & one["limits"].keys() for one in self._kept):
-            rest = [
-                {name: state for name, state in one["limits"].items() if name not in names}
-                for one in self._kept
-            ]
-            self._keep([{**one, "limits": left} for one, left in zip(self._kept, rest, strict=True)])
+        left = [
+            {**one, "limits": {name: state for name, state in one["limits"].items() if name not in names}}
+            for one in self._kept
+        ]
+        if left != self._kept:
+            self._keep(left)
 
     def _keep(self, states: list[dict[str, Any]]) -> None:
         if self._marks is not None:

@@ -95,7 +95,7 @@ class RunDirectory:
 
     def check_commands(self, offset: Offset) -> None:
         """Raises StateError unless all commands up to an offset of Spark's read are there."""
-        commands_between(self.folder / COMMANDS, self.checkpoint.id, 0, offset["commands"])
+        commands_between(self.folder / COMMANDS, self.checkpoint.id, offset["commands"], None)
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)

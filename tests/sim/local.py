@@ -143,14 +143,12 @@ class LocalSimulation:
             "order a ; order b where a.cid = b.cid within 3 seconds",
             f"Q(x) <- customer(x, _), order(x{rest})",
         )
-        others = (
-            alert_of({"query": "lamp ada", "top": 2}).query,
-            alert_of(
-                {"query": "chair ada", "window": "every match [customer] .* [order] at most 6 records"}
-            ).query,
-        )
-        added = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts), *others)
-        return added, {**given, "best": others[0], "within": others[1]}
+        best = alert_of({"query": "lamp ada", "top": 2}).query
+        within = alert_of({"query": "chair ada", "window": "every match [customer] [order]"}).query
+        # These two stand from the start: best results that a command adds take equal rows to be those of the
+        # log alone, and the runs of a window are kept until they are swept.
+        added = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts))
+        return added, {**given, "best": best, "within": within}
 
     @contextmanager
     def running(self) -> Iterator[None]:

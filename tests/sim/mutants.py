@@ -712,6 +712,17 @@ _mutant(
     host="spark",
 )
 _mutant(
+    "past-sent-twice",
+    "a new query takes the records before it twice when the task that sent them has failed",
+    (
+        "skws.spark.streaming.shard:Shard.replay_silently",
+        "self._past[chunk.number] = ",
+        "self._past[len(self._past)] = ",
+    ),
+    host="spark",
+    asks="all",
+)
+_mutant(
     "zeros-before-answer",
     "zeros, left by a loss of power where a sync had failed, hide the next command or answer",
     ("skws.jobs.control:_loaded", 'line.lstrip(b"\\0")', "line"),

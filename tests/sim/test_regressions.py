@@ -229,6 +229,14 @@ _REGRESSIONS: Final = {
         lambda moves: (_RECORDS, _work(), *(_STOP, _CHAIRS, _work(4)) * moves),
         asks="all",
     ),
+    # A task fails after it has sent the log for a new pattern, and Spark tries it again.
+    "past-sent-twice": Regression(
+        "spark",
+        "files",
+        range(11, 16),
+        lambda at: (_RECORDS, _work(4), Action("add", 4), _failing("error", at), _work(4)),
+        asks="all",
+    ),
     # The tries number a pattern and conjunctive queries, added behind records of relations that are gone.
     "pattern-behind-dropped": Regression(
         "local",

@@ -41,14 +41,15 @@ class Shard:
         self._request = request
         self._share = share
         self._late: list[Late] = []
-        self._past: list[LoggedBatch] = []
+        # By chunk: Spark may fail a task that has sent some of them, and the next one sends all.
+        self._past: dict[int, LoggedBatch] = {}
         self._states: Mapping[str, bytes] = {}
         self._live = Session(
             request.stream,
             share,
             lambda record, reached: self._late.append(Late(record, reached)),
             keywords=request.asks_keywords,
-            past=lambda: self._past,
+            past=lambda: list(self._past.values()),
         )
         self._standing = StandingQueries(request, self._live)
         # From which chunk on a relation counts that came, or came back, with a change of the schema.
@@ -103,7 +104,7 @@ class Shard:
     def replay_silently(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, oldest first, for the next micro-batch's new queries."""
         batch = self._counting(unpacked(records), chunk.number)
-        self._past.append(LoggedBatch(chunk.position, chunk.now, batch))
+        self._past[chunk.number] = LoggedBatch(chunk.position, chunk.now, batch)
 
     def work(self, micro_batch: MicroBatch) -> Worked:
         """Tables, then commands, then records, which become the chunk of the log with its number."""

@@ -20,7 +20,7 @@ from tests.fuzz.languages import LANGUAGES
 
 MEGABYTES: Final = 1024
 """What a process may take beyond what it has when it is warm."""
-WARM: Final = 20
+WARM: Final = 5
 SIZE: Final = Path("/proc/self/statm")
 
 

@@ -149,7 +149,7 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
     for turn in range(TURNS):  # in one turn, many inputs are alike
         if missing := number - min(map(len, seen)):
             run = given(language.grammar, st.integers(0, 2**32))(each)
-            run = settings(_SETTINGS, max_examples=max(100, missing))(run)
+            run = settings(_SETTINGS, max_examples=max(20, missing))(run)
             seed(Random().getrandbits(64) if fresh else turn)(run)()
     generated, mutated = (Counts(len(inputs), count) for inputs, count in zip(seen, accepted, strict=True))
     return generated, mutated

@@ -197,7 +197,7 @@ def reasons(letters: Path) -> list[tuple[str, str]]:
     ],
     ids=["time", "count", "late", "expression", "late expression"],
 )
-@seeds(2, 40)
+@seeds(1, 40)
 def test_broken_off_anywhere_it_ends_as_if_it_had_not_been(
     tmp_path: Path, seed: int, window: Window, lateness: int
 ) -> None:

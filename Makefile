@@ -27,7 +27,7 @@ check: $(READY)
 	$(BIN)/python -m tests.sim --seed $$((0x$$(git rev-parse HEAD | cut -c 1-7))) --runs 100
 	$(PYTEST) -m "not slow"
 
-## All tests, the long ones too, with three times as many random examples
+## All tests, the long ones too, with up to five times as many random examples
 test-all: $(READY)
 	SKWS_THOROUGH=1 $(PYTEST)
 

@@ -18,7 +18,7 @@ from tests.strategies import THOROUGH
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples each time, so that a change is judged by what it changes; `make test-all` draws new ones.
-settings.register_profile("skws", patient, max_examples=100 if THOROUGH else 30, derandomize=not THOROUGH)
+settings.register_profile("skws", patient, max_examples=100 if THOROUGH else 20, derandomize=not THOROUGH)
 settings.load_profile("skws")
 
 # A shell in the background, as on continuous integration, ignores this signal, and so do the processes

@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test check test-all sim sim-night golden bench docs format clean
+.PHONY: demo test check lint simulate test-all sim sim-night golden bench docs format clean
 
 ## Half a century of films in a minute, with standing queries
 demo: $(READY)
@@ -18,14 +18,19 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST) -m "not slow"
 
-## What continuous integration runs
+## What continuous integration runs: types and simulations side by side, then the tests
 check: $(READY)
+	$(MAKE) --jobs $(JOBS) lint simulate
+	$(PYTEST) -m "not slow"
+
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+simulate: $(READY)
 	$(BIN)/python -m tests.sim --seed $$((0x$$(git rev-parse HEAD | cut -c 1-7))) --runs 100
-	$(PYTEST) -m "not slow"
 
 ## All tests, the long ones too, with up to five times as many random examples
 test-all: $(READY)

@@ -15,7 +15,16 @@ from zlib import crc32
 import orjson
 
 from skws.durable.frames import checked, unchecked
-from skws_schema.errors import StateError
+from skws_schema.errors import SkwsError, StateError
+
+
+@contextmanager
+def explained(what: str, kind: type[SkwsError] = StateError) -> Iterator[None]:
+    """Failures of the file system inside are errors for the user: ``what`` failed, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror}") from None
 
 
 class GrowingFile:
@@ -113,7 +122,7 @@ _ADVICE: Final = "start with a new --checkpoint, or put back a copy of the whole
 def replaced(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:
     """Replace the content of ``path``; ``durable``: also after a loss of power. Raises StateError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with explained(f"{path}: cannot write"):
         try:
             _write(temporary, data, mode, durable=durable)
             temporary.replace(path)
@@ -122,8 +131,6 @@ def replaced(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o66
             raise
         if durable:
             synced(path.parent)
-    except OSError as error:
-        raise StateError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def _write(path: Path, data: bytes, mode: int, *, durable: bool) -> None:
@@ -138,20 +145,17 @@ def _write(path: Path, data: bytes, mode: int, *, durable: bool) -> None:
 
 def read(path: Path) -> bytes:
     """The content of a file of a checkpoint. Raises StateError, also if it is missing."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise missing(path) from None
-    except OSError as error:
-        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+    with explained(f"{path}: cannot read"):
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise missing(path) from None
 
 
 def removed(path: Path) -> None:
     """Remove a file, unless it is gone already. Raises StateError."""
-    try:
+    with explained(f"{path}: cannot remove"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise StateError(f"{path}: cannot remove: {error.strerror}") from None
 
 
 def keep(path: Path, value: Any, of: str) -> None:
@@ -189,10 +193,8 @@ def private_folder(path: Path) -> None:
 
 def kept_folder(path: Path) -> None:
     """As ``private_folder``, within a checkpoint. Raises StateError."""
-    try:
+    with explained(f"{path}: cannot be made"):
         private_folder(path)
-    except OSError as error:
-        raise StateError(f"{path}: cannot be made: {error.strerror}") from None
 
 
 def synced(folder: Path) -> None:

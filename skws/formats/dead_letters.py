@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from skws.data.record import BadRecord, Record
-from skws.durable.files import GrowingFile
+from skws.durable.files import GrowingFile, explained
 from skws.results.names import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError
@@ -135,15 +135,13 @@ class BadRecordLog:
         self.close()
 
     def _write(self, bad: BadRecord) -> None:
-        try:
+        with explained(f"{self._path}: cannot write dead letters", DeadLetterError):
             if self._file is None and self._path is not None:
                 # A new log starts with an empty file; after `close` it appends.
                 self._file = GrowingFile(self._path, anew=not self._started)
                 self._started = True
             if self._file is not None:
                 self._file.append(dead_letter(bad))
-        except OSError as error:
-            raise DeadLetterError(f"{self._path}: cannot write dead letters: {error.strerror}") from None
 
 
 def place(bad: BadRecord) -> str:

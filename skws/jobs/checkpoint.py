@@ -32,6 +32,7 @@ from skws.durable.files import (
     PRIVATE,
     GrowingFile,
     damaged,
+    explained,
     keep,
     kept,
     missing,
@@ -59,25 +60,21 @@ _ROWS: Final = 1000  # in one write
 def keep_tables(folder: Path, records: Iterable[Record]) -> dict[str, int]:
     """Write the rows, a frame each; returns the length and checksum of the file, for ``check_tables``."""
     rows = iter(records)
-    try:
+    with explained(f"{folder / NAME}: cannot write"):
         with closing(GrowingFile(folder / NAME, mode=PRIVATE, anew=True)) as file:
             while piece := b"".join(checked(orjson.dumps(tuple(row))) for row in islice(rows, _ROWS)):
                 file.append(piece)
             file.sync()
         return summed(folder / NAME)
-    except OSError as error:
-        raise StateError(f"{folder / NAME}: cannot write: {error.strerror}") from None
 
 
 def check_tables(folder: Path, expected: Any) -> None:
     """Raises StateError unless the file has the length and checksum that ``keep_tables`` returned."""
     path = folder / NAME
-    try:
+    with explained(f"{path}: cannot read"):
+        if not path.exists():
+            raise missing(path)
         found = summed(path)
-    except FileNotFoundError:
-        raise missing(path) from None
-    except OSError as error:
-        raise StateError(f"{path}: cannot read: {error.strerror}") from None
     if expected != found:
         raise damaged(path)
 
@@ -85,16 +82,13 @@ def check_tables(folder: Path, expected: Any) -> None:
 def kept_tables(folder: Path) -> Iterator[Record]:
     """Inverse of ``keep_tables``. Raises StateError."""
     path = folder / NAME
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                text = unchecked(line)
-                if text is None:
-                    raise damaged(path)
-                relation, time, row, delete = orjson.loads(text)
-                yield Record(relation, time, tuple(row), delete)
-    except OSError as error:
-        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+    with explained(f"{path}: cannot read"), path.open("rb") as file:
+        for line in file:
+            text = unchecked(line)
+            if text is None:
+                raise damaged(path)
+            relation, time, row, delete = orjson.loads(text)
+            yield Record(relation, time, tuple(row), delete)
 
 
 VERSION: Final = 8  # of the forms in the journal and in Spark's log
@@ -113,12 +107,10 @@ class Checkpoint:
 
     def __init__(self, folder: Path, request: Job) -> None:
         self.folder = folder
-        try:
+        with explained(f"{folder}: cannot be a checkpoint folder"):
             for name in ("", "journal", "sinks", "source"):
                 private_folder(folder / name)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
-        except OSError as error:
-            raise StateError(f"{folder}: cannot be a checkpoint folder: {error.strerror}") from None
         self._described = _described(request)
         self._given: dict[str, Any] = {"names": [], "schema": self._described["schema"], "start": 0}
         self._committed: dict[str, Any] = {"batch": 0, "first": 1, "start": 0, "states": {}}

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, private_folder, replaced
+from skws.durable.files import PRIVATE, GrowingFile, explained, private_folder, replaced
 from skws.jobs.clock import Pace, StoppableClock, replay_rate
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -360,10 +360,8 @@ class ControlFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
+        with explained(f"{folder}: cannot be a control folder", SourceError):
             private_folder(folder)
-        except OSError as error:
-            raise SourceError(f"{folder}: cannot be a control folder: {error.strerror}") from None
 
     def send(self, command: Command) -> str:
         """Append a command; returns the id of its answer."""
@@ -417,14 +415,11 @@ class ControlFolder:
     def standing(self) -> list[Query]:
         """The queries that the job published last. Raises SourceError if no job has published any."""
         path = self.folder / _QUERIES
-        try:
+        none = f"{self.folder}: no job has used this folder; expected the --control of a job"
+        with explained(f"{path}: cannot read", SourceError):
+            if not path.exists():
+                raise SourceError(none)
             return [Query.from_dict(one) for one in orjson.loads(path.read_bytes())["queries"]]
-        except FileNotFoundError:
-            raise SourceError(
-                f"{self.folder}: no job has used this folder; expected the --control of a job"
-            ) from None
-        except OSError as error:
-            raise SourceError(f"{path}: cannot read: {error.strerror}") from None
 
     def _size(self, name: str) -> int:
         path = self.folder / name
@@ -433,22 +428,21 @@ class ControlFolder:
     def _append(self, name: str, line: bytes) -> None:
         """Append a line for good."""
         path = self.folder / name
-        try:
-            with closing(GrowingFile(path, mode=PRIVATE, shared=True)) as file:
-                file.append((b"\n" if _is_torn(path) else b"") + line + b"\n")
-                file.sync()
-        except OSError as error:
-            raise SourceError(f"{self.folder / name}: cannot write: {error.strerror}") from None
+        with (
+            explained(f"{path}: cannot write", SourceError),
+            closing(GrowingFile(path, mode=PRIVATE, shared=True)) as file,
+        ):
+            file.append((b"\n" if _is_torn(path) else b"") + line + b"\n")
+            file.sync()
 
     def _after(self, name: str, start: int) -> bytes:
-        try:
-            with (self.folder / name).open("rb") as file:
+        path = self.folder / name
+        with explained(f"{path}: cannot read", SourceError):
+            if not path.exists():
+                return b""
+            with path.open("rb") as file:
                 file.seek(start)
                 data = file.read()
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise SourceError(f"{self.folder / name}: cannot read: {error.strerror}") from None
         return data[: data.rfind(b"\n") + 1]
 
 

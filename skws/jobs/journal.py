@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ import orjson
 
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
-from skws.durable.files import PRIVATE, GrowingFile, damaged, missing, read, removed, replaced
+from skws.durable.files import PRIVATE, GrowingFile, damaged, explained, missing, read, removed, replaced
 from skws.durable.frames import checked, frames
 from skws.jobs.control import Command
 from skws.queries.stream_state import LoggedBatch
@@ -27,7 +27,6 @@ from skws.sources.feed import Offset
 from skws.spec.query import Query
 from skws_purging.retention import LogPart
 from skws_purging.tuples import ALWAYS
-from skws_schema.errors import StateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +275,8 @@ class Journal:
         """True for a segment without a whole head: its writer ended just after creating it."""
         return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StateError(f"{self.folder}: cannot write the journal: {error.strerror}") from None
+    def _writing(self) -> AbstractContextManager[None]:
+        return explained(f"{self.folder}: cannot write the journal")
 
 
 class Recent:

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Final
 
+from skws.durable.files import explained
 from skws.hosts import LOOPBACK, asks_for
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
@@ -25,10 +26,8 @@ class MetricsServer:
     """
 
     def __init__(self, port: int, latest: Callable[[], Metrics | None]) -> None:
-        try:
+        with explained(f"metrics port {port}", SkwsError):
             self._server = ThreadingHTTPServer((ADDRESS, port), _handler(latest))
-        except OSError as error:
-            raise SkwsError(f"metrics port {port}: {error.strerror}") from None
         self.port: int = self._server.server_address[1]
         self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()

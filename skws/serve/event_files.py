@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, private_folder, read, synced
+from skws.durable.files import PRIVATE, GrowingFile, explained, private_folder, read, synced
 from skws.durable.frames import checked, frames
 from skws.serve.events import Event, Kind, Position
-from skws_schema.errors import StateError
 
 SEGMENT: Final = 4 << 20  # bytes
 _SUFFIX: Final = ".events"
@@ -63,11 +62,9 @@ class EventFiles:
 
     def load(self) -> list[Event]:
         """All events that are kept, oldest first; a frame that was cut off goes."""
-        try:
+        with explained(f"{self._folder}: cannot be a folder of events"):
             private_folder(self._folder)
             paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
-        except OSError as error:
-            raise StateError(f"{self._folder}: cannot be a folder of events: {error.strerror}") from None
         events: list[Event] = []
         for path in paths:
             found, end = self._segment(path)
@@ -90,27 +87,23 @@ class EventFiles:
 
         ``floor``: the position of the last event before them, and ``digests`` those that were open then.
         """
-        try:
+        with explained(f"{self._folder}: cannot write events"):
             file = self._file or self._reopened()
             if file is None or file.size > SEGMENT:
                 file = self._rolled(floor, digests)
             self._put(file, _text(events))
-        except OSError as error:
-            raise StateError(f"{self._folder}: cannot write events: {error.strerror}") from None
 
     def sync(self) -> None:
         """Make all events durable, and drop the oldest segments beyond the limit."""
         if self._file is None:
             return
-        try:
+        with explained(f"{self._folder}: cannot write events"):
             self._file.sync()
             paths = sorted(self._sizes)
             while len(paths) > 1 and sum(self._sizes.values()) > self._most:
                 gone = paths.pop(0)
                 gone.unlink(missing_ok=True)
                 del self._sizes[gone]
-        except OSError as error:
-            raise StateError(f"{self._folder}: cannot write events: {error.strerror}") from None
 
     def close(self) -> None:
         if self._file is not None:

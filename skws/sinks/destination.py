@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import IO, Final
 
+from skws.durable.files import explained
 from skws.sinks.text import DEFAULT_WIDTH, escaped
 from skws_schema.errors import SkwsError
 
@@ -123,10 +124,8 @@ def _whole(output: Path) -> Iterator[Destination]:
 
 @contextmanager
 def _opened(path: Path, output: Path) -> Iterator[Destination]:
-    try:
+    with explained(f"cannot write to {output}", OutputError):
         file = path.open("wb")
-    except OSError as error:
-        raise OutputError(f"cannot write to {output}: {error.strerror}") from None
     opened = Destination(file, str(output))
     try:
         yield opened

@@ -7,12 +7,12 @@ that each batch is in the file once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from skws.durable.files import GrowingFile, synced
+from skws.durable.files import GrowingFile, explained, synced
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError
 from skws.sinks.destination import destination
@@ -174,10 +174,5 @@ class ParquetSink(BatchSink):
         self._held = []
 
 
-@contextmanager
-def _guarded(path: Path) -> Iterator[None]:
-    """Turns failures of the file system into SinkError."""
-    try:
-        yield
-    except OSError as error:
-        raise SinkError(f"cannot write to {path}: {error.strerror}") from None
+def _guarded(path: Path) -> AbstractContextManager[None]:
+    return explained(f"cannot write to {path}", SinkError)

@@ -12,6 +12,7 @@ from typing import IO, Final
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import BadRecord, Item, Record
+from skws.durable.files import explained
 from skws.formats.jsonl import StreamedLines
 from skws.sources.feed import Batch, Feed, Offset, Source, readable
 from skws_schema.errors import SourceError
@@ -122,10 +123,8 @@ class StdinFeed(Feed):
         self._searched = len(self._rest)
         if self._ended or not readable(self._descriptor, 0):
             return False
-        try:
+        with explained(f"{NAME}: cannot read", SourceError):
             block = os.read(self._descriptor, _BLOCK)
-        except OSError as error:
-            raise SourceError(f"{NAME}: cannot read: {error.strerror}") from None
         self._ended = not block
         self._rest += block
         return True

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,8 +29,8 @@ from psycopg2.sql import SQL, Identifier, Literal
 from skws.data.batch import Ints
 from skws.data.record import BadRecord, Item
 from skws.data.values import EARLIEST, timestamp
-from skws.durable.files import PRIVATE, summed, synced
-from skws.durable.frames import checked, unchecked
+from skws.durable.files import PRIVATE, explained, keep, summed, synced
+from skws.durable.frames import unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
 from skws.sources.postgres.catalog import Table
@@ -118,10 +118,8 @@ class Spool:
     def check_rows(self) -> None:
         """Raises SourceError unless the streams' rows are as copied."""
         header = self._header()
-        try:
+        with _reading(self.rows):
             whole = header is not None and header["rows"] == summed(self.rows)
-        except OSError as error:
-            raise SourceError(f"{self.rows}: cannot read the snapshot: {error.strerror}") from None
         if not whole:
             raise SourceError(
                 f"{self.rows}: damaged: the run cannot continue from this snapshot"
@@ -130,14 +128,10 @@ class Spool:
 
     def finish(self, lsn: int, time: int) -> None:
         """Mark the files as complete."""
-        part = self.header.with_suffix(".part")
-        with _written(part) as file:
+        with _writing(self.header):
             header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
-            file.write(checked(orjson.dumps(header), self.header.name))
-        with _guarded(self.header):
             synced(self.folder)  # the rows are there before the header is
-            part.replace(self.header)
-            synced(self.folder)
+            keep(self.header, header, self.header.name)
             self.begun.unlink(missing_ok=True)
 
     def sort(self, schema: Schema) -> None:
@@ -150,25 +144,23 @@ class Spool:
                 for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                     rows.seek(start)
                     file.write(rows.read(end - start))
-        with _guarded(self.rows):
+        with _writing(self.rows):
             self.sorted.replace(self.rows)
 
     def forget_rows(self) -> None:
         """Remove the streams' rows, which are read. Raises SourceError."""
-        with _guarded(self.rows):
+        with _writing(self.rows):
             self.rows.unlink(missing_ok=True)
 
     def size(self) -> int:
         """Bytes of the streams' rows."""
-        try:
+        with _reading(self.rows):
             return self.rows.stat().st_size
-        except OSError as error:
-            raise SourceError(f"{self.rows}: cannot read the snapshot: {error.strerror}") from None
 
     def remove(self) -> None:
         """Remove all files, the header first: without it, the others do not count."""
         for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
-            with _guarded(path):
+            with _writing(path):
                 path.unlink(missing_ok=True)
 
     def _header(self) -> dict[str, Any] | None:
@@ -217,7 +209,7 @@ def copy_tables(
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
     """A new file that only its owner may read: it holds data of the database."""
-    with _guarded(path):
+    with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
@@ -226,19 +218,16 @@ def _written(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
 
 
-@contextmanager
-def _guarded(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write the snapshot: {error.strerror}") from None
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return explained(f"{path}: cannot write the snapshot", SourceError)
+
+
+def _reading(path: Path) -> AbstractContextManager[None]:
+    return explained(f"{path}: cannot read the snapshot", SourceError)
 
 
 def lines_end(path: Path, start: int, limit: int) -> int:
     """The offset after ``limit`` lines from ``start`` on, or after the last. Raises SourceError."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return start + sum(len(line) for _, line in zip(range(limit), file, strict=False))
-    except OSError as error:
-        raise SourceError(f"{path}: cannot read the snapshot: {error.strerror}") from None
+    with _reading(path), path.open("rb") as file:
+        file.seek(start)
+        return start + sum(len(line) for _, line in zip(range(limit), file, strict=False))

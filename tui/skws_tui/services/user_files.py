@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import orjson
 
-from skws.durable.files import replaced
+from skws.durable.files import explained, replaced
 from skws.sinks.text import visible
-from skws_schema.errors import SchemaError, SkwsError, StateError, nearest
+from skws_schema.errors import SchemaError, SkwsError, nearest
 from skws_schema.yaml.located import locate
 
 _HISTORY: Final = 200
@@ -96,10 +96,8 @@ def load_session(path: Path) -> Session:
 
 def save_session(session: Session, path: Path) -> None:
     """Raises StateError if it cannot be written."""
-    try:
+    with explained(f"{path.parent}: cannot keep the session"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise StateError(f"{path.parent}: cannot keep the session: {error.strerror}") from None
     saved = {"version": _VERSION, **asdict(session)}
     replaced(path, orjson.dumps(saved, option=orjson.OPT_INDENT_2) + b"\n")
 

@@ -166,6 +166,11 @@ class Join:
     right: str
     on: tuple[tuple[str, str], ...]
 
+    @classmethod
+    def of(cls, left: str, right: str, on: tuple[tuple[str, str], ...]) -> Join:
+        """With its condition as its name."""
+        return cls(" and ".join(f"{left}.{a} = {right}.{b}" for a, b in on), left, right, on)
+
 
 @dataclass(frozen=True, slots=True)
 class Evolution:

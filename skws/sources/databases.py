@@ -8,6 +8,7 @@ from typing import Protocol
 
 from skws.extras import installed
 from skws.sources.addresses import is_postgres
+from skws.sources.feed import redacted
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 
@@ -44,12 +45,11 @@ def infer_schema(address: str, name: str | None, window: str) -> str:
 
     Raises UsageError, SourceError.
     """
-    if is_postgres(address):
-        with installed():
-            from skws.sources.postgres.address import Address  # noqa: PLC0415 - as above
-            from skws.sources.postgres.database import infer_schema as of_postgres  # noqa: PLC0415
-        return of_postgres(Address.of(address), name, window)
-    return inference_of(address, name, window).to_yaml()
+    text = inference_of(address, name, window).to_yaml()
+    if not is_postgres(address):
+        return text
+    heading = f"# Inferred from {redacted(address)}. What is uncertain is commented out.\n"
+    return heading + text.partition("\n")[2]
 
 
 def inference_of(address: str, name: str | None, window: str, *, followed: bool = True) -> Inference:

@@ -243,10 +243,9 @@ def _composite_finding(
 ) -> Finding[Join]:
     names, containment, rows, columns = best
     pairs = tuple((column.name, name) for column, name in zip(columns, key, strict=True))
-    text = " and ".join(f"{source.name}.{a} = {target.name}.{b}" for a, b in pairs)
     confidence = (0.6 + 0.3 * names) * containment * (rows / (rows + 1)) - (0.3 if rows < _FEW else 0)
     reason = f"{containment:.0%} of {rows} combinations found there"
-    return Finding(Join(text, source.name, target.name, pairs), round(confidence, 2), reason)
+    return Finding(Join.of(source.name, target.name, pairs), round(confidence, 2), reason)
 
 
 Columns = tuple[str, ...]

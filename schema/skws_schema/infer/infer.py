@@ -163,8 +163,7 @@ def _with_names(relation: InferredRelation, names: Mapping[str, str]) -> Inferre
 def _joined(found: Finding[Join], names: Mapping[str, Mapping[str, str]]) -> Finding[Join]:
     join = found.value
     on = tuple((names[join.left][a], names[join.right][b]) for a, b in join.on)
-    text = " and ".join(f"{join.left}.{a} = {join.right}.{b}" for a, b in on)
-    return found if on == join.on else replace(found, value=replace(join, name=text, on=on))
+    return found if on == join.on else replace(found, value=Join.of(join.left, join.right, on))
 
 
 def infer(

@@ -47,13 +47,6 @@ _TYPES: Final = {
     **dict.fromkeys(("bit", "varbit", "time", "timetz"), AttributeType.STRING),
 }
 _JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
-_HEADING: Final = "# Inferred from {}. What is uncertain is commented out.\n"
-
-
-def infer_schema(address: Address, name: str | None, window: str) -> str:
-    """The YAML of a schema for the tables in the address' search path. Raises SourceError."""
-    _, _, rest = inferred(address, name, window).to_yaml().partition("\n")
-    return _HEADING.format(address.shown) + rest
 
 
 def inferred(address: Address, name: str | None, window: str, *, followed: bool = True) -> Inference:
@@ -169,14 +162,14 @@ def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
 
 
 def _joins(usable: Mapping[str, Table]) -> Iterable[Finding[Join]]:
-    seen: set[tuple[str, str, tuple[tuple[str, str], ...]]] = set()
+    seen: set[Join] = set()
     for table in usable.values():
         for reference in table.references:
             on = tuple(zip(reference.columns, reference.to_columns, strict=True))
-            if (table.name, reference.to, on) not in seen and _joinable(table, reference, usable):
-                seen.add((table.name, reference.to, on))
-                conditions = " and ".join(f"{table.name}.{a} = {reference.to}.{b}" for a, b in on)
-                yield Finding(Join(conditions, table.name, reference.to, on), _SURE, reference.name)
+            join = Join.of(table.name, reference.to, on)
+            if join not in seen and _joinable(table, reference, usable):
+                seen.add(join)
+                yield Finding(join, _SURE, reference.name)
 
 
 def _joinable(table: Table, reference: ForeignKey, usable: Mapping[str, Table]) -> bool:

@@ -86,7 +86,7 @@ def is_address(text: str) -> bool:
 
 def _database(text: str, folder: Path | None, clock: Clock, resumable: bool) -> Source:
     if is_sqlite(text):
-        from skws.sources.snapshot import SnapshotSource  # noqa: PLC0415 - for SQLite only
+        from skws.sources.sqlite import SnapshotSource  # noqa: PLC0415 - for SQLite only
 
         return SnapshotSource(text)
     with installed():

@@ -1,15 +1,22 @@
-"""A SQLite file as a database: its rows, and a schema inferred from its catalog. Opened read-only."""
+"""A SQLite file as a database: its rows, and a schema inferred from its catalog. Opened read-only.
+
+As a source it gives its rows as they are now, all of static tables, and then ends.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from skws.data.batch import NOTHING, Chunk
+from skws.data.record import Item, Record
 from skws.formats.rows import typed_rows
+from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.candidate_keys import Finding
 from skws_schema.infer.infer import (
@@ -23,7 +30,7 @@ from skws_schema.infer.infer import (
     joined_by_values,
     renamed,
 )
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Row
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.document import is_name
 
 SAMPLE_ROWS: Final = 1000
@@ -196,8 +203,7 @@ class SqliteDatabase:
                 on = None if target is None else self._condition(usable, table, target, pairs)
                 if target is None or on is None:
                     continue
-                conditions = " and ".join(f"{table}.{a} = {target}.{b}" for a, b in on)
-                join = Join(conditions, table, target, on)
+                join = Join.of(table, target, on)
                 if join not in seen:
                     seen.add(join)
                     yield Finding(join, 1.0, "a foreign key")
@@ -244,3 +250,54 @@ def _usable(column: Column) -> bool:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+class SnapshotFeed(Feed):
+    """The rows of the tables that the schema names."""
+
+    def __init__(self, database: SqliteDatabase, schema: Schema) -> None:
+        self._database = database
+        self.change_schema(schema)
+
+    def change_schema(self, schema: Schema) -> None:
+        """Raises SourceError for a relation that is no static table: its rows would need times."""
+        streams = [relation.name for relation in schema.relations if not relation.table]
+        if streams:
+            raise SourceError(
+                f"{self._database.name}: a database file is read once, so its relations are static;"
+                f" {streams[0]} needs table: true"
+            )
+        self._schema = schema
+
+    def start(self) -> Offset:
+        return {"rows": 0}
+
+    def tables(self) -> Iterator[Item]:
+        for number, relation in enumerate(self._schema.relations):
+            if relation.source is None:
+                for row in self._database.rows(relation):
+                    yield Record(number, 0, row)
+
+    def poll(self, start: Offset, limit: int) -> Batch:  # noqa: ARG002 - there is nothing after the tables
+        return Batch(NOTHING, start, ended=True)
+
+    def replay(self, start: Offset, end: Offset) -> Chunk:  # noqa: ARG002 - as above
+        return NOTHING
+
+
+@dataclass(frozen=True)
+class SnapshotSource(Source):
+    """``address``: a path, or ``sqlite:FILE``."""
+
+    address: str
+
+    @property
+    def name(self) -> str:
+        return self.address
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def open(self, schema: Schema) -> Feed:
+        return SnapshotFeed(SqliteDatabase.of(self.address), schema)

@@ -12,9 +12,9 @@ import pytest
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
+from skws.jobs.standing import check_change
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.changing import check_change
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
 from skws.queries.session import Session

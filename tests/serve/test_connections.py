@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from skws.serve.connections import connections
 from skws.serve.events import START, Event, Position
 from skws.serve.hub import Hub
-from skws.serve.server import Server, listening
+from skws.serve.server import Server, connections, listening
 from skws.serve.streams import EventStream, StreamLimits, Streams, Subscription
 
 PATIENCE = 0.3
@@ -95,7 +94,7 @@ def test_a_request_that_takes_long() -> None:
 
 
 def test_more_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.serve.connections._BESIDE_STREAMS", 2)
+    monkeypatch.setattr("skws.serve.server._BESIDE_STREAMS", 2)
     with server(streams=1) as port:
         kept = [connected(port) for _ in range(3)]
         for one in kept:

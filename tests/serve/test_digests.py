@@ -11,9 +11,8 @@ import pytest
 
 from skws.jobs.control import Command
 from skws.results.model import LiveResult, Result, ResultTuple
-from skws.serve.digests import MOST
 from skws.serve.events import Event, Position
-from skws.serve.hub import Hub
+from skws.serve.hub import DIGESTED, Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
 from skws.spec.query import Query
@@ -119,11 +118,11 @@ def test_a_digest_lists_so_many_and_counts_the_others() -> None:
     clock = Clock(NOON)
     hub = opened(None, clock)
     take(hub, 1, [adding("daily", every="1 hour")])
-    take(hub, 2, results=[result(n) for n in range(MOST + 7)])
+    take(hub, 2, results=[result(n) for n in range(DIGESTED + 7)])
     clock.now += 3_600_000_000
     hub.tick()
     (told,) = digests(hub)
-    assert (len(told["results"]), told["more"]) == (MOST, 7)
+    assert (len(told["results"]), told["more"]) == (DIGESTED, 7)
 
 
 def test_a_search_that_is_removed_or_replaced_has_no_digest() -> None:

@@ -20,9 +20,9 @@ from weakref import WeakSet
 
 from skws import memory
 from skws.formats import files, unpacked
-from skws.jobs import checkpoint
+from skws.jobs import checkpoint, standing
 from skws.jobs.clock import StoppableClock
-from skws.queries import changing, stream_state
+from skws.queries import stream_state
 from skws.queries.keywords import kind
 from skws_mesh.columnar import hash_index
 from skws_purging import sweep
@@ -51,7 +51,7 @@ _MEETS: Final[dict[str, frozenset[str] | None]] = {
 }
 
 
-_READ_SCHEMAS: Final = (checkpoint, stream_state, changing, kind)
+_READ_SCHEMAS: Final = (checkpoint, stream_state, standing, kind)
 _parse_schema: Final = lru_cache(maxsize=64)(parse_schema)
 _to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
 """A process reads and writes its schemas several times, which takes a fifth of a simulation."""

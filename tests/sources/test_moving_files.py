@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skws.sources.files.feed import FilesFeed
+from skws.sources.files.feed import FilesFeed, Part, read_part
 from skws.sources.files.folder import SourceFile
-from skws.sources.files.growing import Part, read_part
 from skws_schema.errors import SourceError
 from tests.sources.followed_files import SCHEMA, Follower, append, line
 

@@ -11,7 +11,7 @@ import pytest
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.queries.changing import check_change
+from skws.jobs.standing import check_change
 from skws.queries.patterns.result import PatternResult
 from skws.queries.session import Session
 from skws.spec.query import Query

@@ -12,9 +12,9 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.keywords.conditions import satisfied
+from skws.keywords.keyword_matching import FEW_WORDS, WordMatching, matcher_of, spread, words_of
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
-from skws.keywords.word_matching import FEW, WordMatching, matcher_of, spread, words_of
 from skws.queries.keywords.live_words import LiveWords
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.columnar.live import LiveTuples
@@ -100,9 +100,8 @@ class SharedQueries:
 
     def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
         """The live tuples with new words: by the index, and by the texts that it does not cover."""
-        indexed = (
-            index.label(0, matcher_of(self._schema, new), index.covered) if 0 < len(new) <= FEW else None
-        )
+        few = 0 < len(new) <= FEW_WORDS
+        indexed = index.label(0, matcher_of(self._schema, new), index.covered) if few else None
         if indexed is None:
             return words_of(self._schema, new, rows)
         slots, words = spread(indexed.bitmaps, new)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.batch import NO_RECORDS, RecordBatch, records_of
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
@@ -224,7 +224,7 @@ class Search:
         expect_long_lived_objects()
         reading = self._step(report, "reading")
         if self.job.lateness is not None:
-            stream = self.replay.arrivals(self._log, reading)
+            stream = records_of(self.replay.arrivals(self._log, reading))
         else:
             stream = self.replay.stream(self._log, reading)
             if not any(relation.table for relation in plan.schema.relations):

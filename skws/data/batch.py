@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, TypeVar
+from itertools import chain, islice
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Row
 
 BATCH = 32_768  # records; larger ones gain little
+MEMORY_RECORDS: Final = 500_000
+"""Records that are sorted at a time."""
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -247,6 +249,10 @@ def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
         yield RecordBatch.of(chunk)
 
 
+def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
+    return chain.from_iterable(batch.records() for batch in batches)
+
+
 def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """The same records in batches of about BATCH that end where an instant ends: at a change of time."""
     held: list[RecordBatch] = []
@@ -263,6 +269,42 @@ def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             yield done
     if any(map(len, held)):
         yield together(held)
+
+
+Placed: TypeAlias = tuple[int, Any, RecordBatch]
+"""Records in order of time: a time that is not after them, and their place in the order of arrival."""
+
+
+def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
+    """Records in order of time, in order of arrival where times are equal; parts come by their times.
+
+    A part is held until one comes whose time is after its last record.
+    """
+    held: list[Placed] = []
+    for part in parts:
+        held = yield from _settled(held, part[0])
+        held.append(part)
+    yield from _settled(held, None)
+
+
+def _settled(held: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
+    """The records before a time; returns the parts with the rest of them."""
+    ready: list[Placed] = []
+    rest: list[Placed] = []
+    for first, place, batch in held:
+        if end is None or not len(batch) or batch.time[-1] < end:
+            ready.append((first, place, batch))
+            continue
+        before, after = batch.cut(int(np.searchsorted(batch.time, end)))
+        ready += [(first, place, before.packed())] if len(before) else []
+        rest.append((first, place, after.packed()))
+    if len(ready) == 1:
+        yield ready[0][2]
+    elif ready:
+        ready.sort(key=lambda each: each[1])
+        batch = together([batch for _, _, batch in ready])
+        yield batch.taken(np.argsort(batch.time, kind="stable"))
+    return rest
 
 
 def together(batches: Sequence[RecordBatch]) -> RecordBatch:

@@ -2,7 +2,7 @@
 
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import Format, Split
-from skws.formats.replay import Replay, sorted_records
+from skws.formats.replay import Replay
 from skws.formats.splits import plan, read_split
 from skws.spec.enums import OnError
 
@@ -14,5 +14,4 @@ __all__ = [
     "Split",
     "plan",
     "read_split",
-    "sorted_records",
 ]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Final, TypeAlias
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, TypeAlias
 
 import orjson
 
+from skws.durable.files import explained
 from skws.formats.unpacked import FAULTS, fault, unpacked
 from skws_schema.errors import SourceError
 
@@ -147,3 +150,57 @@ class Split:
     end: int
     size: int
     ordinal: int
+
+
+_TEMPORARY: Final = "cannot write a temporary file"
+
+
+class Spool:
+    """A temporary file without a name, shared by the processes of a run: it is gone with the last of them.
+
+    One process at a time writes to it.
+    """
+
+    def __init__(self, file: int | None = None) -> None:
+        with explained(_TEMPORARY, SourceError):
+            self._file = TemporaryFile(prefix="skws-") if file is None else os.fdopen(file, "r+b")  # noqa: SIM115
+        self.size = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the file in this process."""
+        return self._file.fileno()
+
+    def append(self, data: bytes) -> int:
+        """Write to the end; gives the place. Raises SourceError if the disk is full."""
+        place, rest = self.size, memoryview(data)
+        with explained(_TEMPORARY, SourceError):
+            while rest:
+                written = os.pwrite(self.number, rest, self.size)
+                self.size += written
+                rest = rest[written:]
+        return place
+
+    def read(self, place: int, size: int) -> bytes:
+        parts = []
+        while size > 0 and (part := os.pread(self.number, size, place)):
+            parts.append(part)
+            place, size = place + len(part), size - len(part)
+        return b"".join(parts)
+
+    def empty(self) -> None:
+        """Give its room on the disk back."""
+        os.truncate(self.number, 0)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __reduce__(self) -> Any:
+        """Only for a process that is being started."""
+        from multiprocessing.reduction import DupFd  # noqa: PLC0415 - only where there are several processes
+
+        return _received, (DupFd(self.number),)
+
+
+def _received(file: Any) -> Spool:
+    return Spool(file.detach())

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
 from skws.formats.origins import Origins, column_of
-from skws.formats.parquet import ArrowReader, columns_batch, is_plain
+from skws.formats.parquet import ArrowReader
 from skws_schema.errors import UsageError
 from skws_schema.model import AttributeType, Relation, Schema
 
@@ -69,14 +69,9 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
         raise UsageError(f"{described.name}: a column op needs times, since rows of a static table stay")
     table = _fitted(table, described, time)
     reader = ArrowReader(described.name, relation, schema, table.schema)
-    plain = not described.table and is_plain(table, described)
     first = 0
     for batch in table.combine_chunks().to_batches(ROWS):
-        yield (
-            Chunk(columns_batch(batch, relation, described))
-            if plain
-            else Chunk.of(reader.items(batch, first))
-        )
+        yield reader.chunk(batch, first)
         first += batch.num_rows
 
 

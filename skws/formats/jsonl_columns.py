@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from io import BytesIO
 from operator import attrgetter, or_
 from typing import IO, Any, Final, Literal
@@ -113,6 +113,12 @@ class ChunkReader:
             else:
                 columns.append(column)
         return ColumnBlock(number, columns, relation.search_columns)
+
+
+@lru_cache(maxsize=4)
+def chunk_reader(schema: Schema) -> ChunkReader:
+    """Made once for all splits: that takes milliseconds."""
+    return ChunkReader(schema)
 
 
 class TextReader:

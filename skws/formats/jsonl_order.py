@@ -30,45 +30,21 @@ ORDER_BLOCK = 1 << 18
 _TIME_FIELD = re.compile(rb'"time"\s*:\s*("[^"\\]*"|-?[0-9.eE+-]+)')
 
 
-class _Numbered(msgspec.Struct, gc=False):
-    """The time of a record, in seconds."""
-
-    time: float
-
-
-class _Written(msgspec.Struct, gc=False):
-    """The time of a record, as text."""
-
-    time: str
-
-
-class _Inserting(msgspec.Struct, gc=False):
-    """A line without the fields of deletions and of change events."""
-
-    op: Literal["+"] = "+"
-    payload: None = None
-    key: None = None
-    value: None = None
-    before: None = None
-    after: None = None
-
-
-class _NumberedInsertion(_Inserting, gc=False, kw_only=True):
-    time: float
-
-
-class _WrittenInsertion(_Inserting, gc=False, kw_only=True):
-    time: str
-
-
 _Decoders: TypeAlias = tuple[tuple[Any, Any], ...]
-_ANY: Final[_Decoders] = (
-    (msgspec.json.Decoder(_Numbered), np.float64),
-    (msgspec.json.Decoder(_Written), np.str_),
-)
-_INSERTIONS: Final[_Decoders] = (
-    (msgspec.json.Decoder(_NumberedInsertion), np.float64),
-    (msgspec.json.Decoder(_WrittenInsertion), np.str_),
+
+
+def _decoders(*others: tuple[str, Any, Any]) -> _Decoders:
+    """Decoders of lines with a time as a number of seconds, or as a text; each with the type of an array."""
+    kinds = ((float, np.float64), (str, np.str_))
+    structs = (msgspec.defstruct("Line", [("time", kind), *others], gc=False) for kind, _ in kinds)
+    return tuple((msgspec.json.Decoder(line), array) for line, (_, array) in zip(structs, kinds, strict=True))
+
+
+_ANY: Final = _decoders()
+# Lines without the fields of deletions and of change events.
+_INSERTIONS: Final = _decoders(
+    ("op", Literal["+"], "+"),
+    *((name, None, None) for name in ("payload", "key", "value", "before", "after")),
 )
 
 _OTHERS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')

@@ -10,11 +10,13 @@ like the same numbers in JSON.
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skws.data.arrow import STORED, integers
-from skws.data.batch import Ints, RecordBatch, Rows
+from skws.data.batch import Chunk, Ints, Placed, RecordBatch, Rows, merged
 from skws.data.blocks import ArrowBlock
 from skws.data.record import BadRecord, Record
 from skws.data.values import (
@@ -83,13 +85,26 @@ def group_ranges(path: Path, split_bytes: int) -> list[tuple[int, int, int]]:
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
     """The records of the row groups of ``split``. Raises SourceError if the file is damaged."""
+    for reader, batch, row in _read(split, schema, BATCH_ROWS, advance):
+        yield from reader.items(batch, row)
+
+
+def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Chunk]:
+    """As ``read``, many at a time, and as columns where they are plain."""
+    for reader, batch, row in _read(split, schema, READ_TOGETHER, advance):
+        yield reader.chunk(batch, row)
+
+
+def _read(
+    split: Split, schema: Schema, rows: int, advance: Advance
+) -> Iterator[tuple[ArrowReader, pa.RecordBatch, int]]:
     with opened(split.path) as file:
-        reading = ArrowReader(str(split.path), split.relation, schema, file.schema_arrow)
+        reader = ArrowReader(str(split.path), split.relation, schema, file.schema_arrow)
         row = sum(file.metadata.row_group(i).num_rows for i in range(split.start))
         groups = range(split.start, split.end)
         for group in groups:
-            for batch in file.iter_batches(BATCH_ROWS, row_groups=[group]):
-                yield from reading.items(batch, row)
+            for batch in file.iter_batches(rows, row_groups=[group]):
+                yield reader, batch, row
                 row += batch.num_rows
             advance(split.size // len(groups))
         advance(split.size % max(len(groups), 1))
@@ -104,6 +119,10 @@ class ArrowReader:
 
     def __init__(self, source: str, relation: int | None, schema: Schema, arrow: pa.Schema) -> None:
         self._source = source
+        self._number = relation or 0
+        known = None if relation is None else schema.relations[relation]
+        plain = known is not None and not known.table and _has_plain_columns(arrow, known)
+        self._relation = known if plain else None
         self._names = list(arrow.names)
         self._types = list(arrow.types)
         self._flat = ColumnReader(schema, self._names, relation, self._conversion, self._time())
@@ -126,6 +145,14 @@ class ArrowReader:
             except MalformedError as error:
                 yield BadRecord(self._source, 0, number, self._raw(row), str(error))
         yield from self._flat.notes(self._source)
+
+    def chunk(self, batch: pa.RecordBatch, first: int) -> Chunk:
+        """As ``items``, as columns if all rows are plain."""
+        relation = self._relation
+        if relation is not None and _has_plain_values(batch.select(_checked(relation)), relation):
+            with suppress(pa.ArrowInvalid):  # a text is not UTF-8
+                return Chunk(columns_batch(batch, self._number, relation))
+        return Chunk.of(self.items(batch, first))
 
     def _raw(self, row: Sequence[Any]) -> bytes:
         present = {name: value for name, value in zip(self._names, row, strict=True) if value is not None}
@@ -228,69 +255,39 @@ _RANGED = {AttributeType.NUMBER, AttributeType.TIMESTAMP}
 
 def plain(splits: Sequence[Split], schema: Schema) -> bool:
     """True if all files can be read as columns, whole, and each is in order of time."""
-    parts: dict[Path, list[Split]] = {}
-    for split in splits:
-        parts.setdefault(split.path, []).append(split)
+    files = {split.path: split.relation for split in splits}
     return all(
-        some[0].relation is not None and _is_plain(path, schema.relations[some[0].relation])
-        for path, some in parts.items()
+        number is not None and _is_ordered(path, schema.relations[number]) for path, number in files.items()
     )
 
 
 def batches(splits: Sequence[Split], schema: Schema, advance: Advance = ignore) -> Iterator[RecordBatch]:
     """The records of plain files by time, in order of the files where times are equal."""
-    files = list({split.path: split for split in splits}.values())
-    sizes = [sum(split.size for split in splits if split.path == file.path) for file in files]
-    rows = max(LEAST_ROWS, READ_TOGETHER // max(len(files), 1))
-    cursors = [_Cursor(file, schema, rows, size, advance) for file, size in zip(files, sizes, strict=True)]
-    while any(cursor.held for cursor in cursors):
-        # Records up to the earliest end of a cursor are complete.
-        bound = min((cursor.last for cursor in cursors if cursor.more), default=LATEST)
-        parts = [part for cursor in cursors for part in cursor.take(bound)]
-        if parts:
-            yield _merged(parts)
+    sizes: Counter[tuple[Path, int]] = Counter()
+    for split in splits:
+        sizes[split.path, split.relation or 0] += split.size
+    rows = max(LEAST_ROWS, READ_TOGETHER // max(len(sizes), 1))
 
+    def read(place: int, path: Path, number: int, size: int) -> Iterator[Placed]:
+        with opened(path) as file:
+            total = max(file.metadata.num_rows, 1)
+            for batch in file.iter_batches(rows):
+                if batch.num_rows:
+                    part = columns_batch(batch, number, schema.relations[number])
+                    yield part.time.item(0), place, part
+                    advance(size * batch.num_rows // total)
 
-def group_batches(split: Split, schema: Schema) -> Iterator[RecordBatch] | None:
-    """The rows of a split's row groups, in their order; None if some are for the row reader."""
-    assert split.relation is not None  # noqa: S101 - as for all files that are read so
-    relation, groups = schema.relations[split.relation], range(split.start, split.end)
-    time = relation.time or "time"
-    checked = {time, *(a.name for a in relation.attributes if a.type in _RANGED)}
-    with opened(split.path) as file:
-        if not _has_plain_columns(file.schema_arrow, relation):
-            return None
-        looked_at = file.iter_batches(1 << 16, row_groups=groups, columns=list(checked))
-        if not all(_has_plain_values(batch, time) for batch in looked_at):
-            return None
-    return _group_batches(split, relation, groups)
-
-
-def _group_batches(split: Split, relation: Relation, groups: Sequence[int]) -> Iterator[RecordBatch]:
-    number = split.relation or 0
-    with opened(split.path) as file:
-        for batch in file.iter_batches(READ_TOGETHER, row_groups=groups):
-            if batch.num_rows:
-                yield columns_batch(batch, number, relation)
-
-
-def is_plain(table: pa.Table, relation: Relation) -> bool:
-    """True if ``columns_batch`` reads the rows of a table as the row reader does."""
-    time = relation.time or "time"
-    checked = {time, *(a.name for a in relation.attributes if a.type in _RANGED)}
-    return _has_plain_columns(table.schema, relation) and all(
-        _has_plain_values(batch, time) for batch in table.select(sorted(checked)).to_batches()
-    )
+    parts = [read(place, *file, size) for place, (file, size) in enumerate(sizes.items())]
+    return merged(heapq.merge(*parts, key=itemgetter(0)))
 
 
 def columns_batch(batch: pa.RecordBatch, number: int, relation: Relation) -> RecordBatch:
-    """Plain rows of the relation at position ``number``, as columns."""
-    return _merged([_part(batch, number, relation)])
-
-
-def _has_plain_values(batch: pa.RecordBatch, time: str) -> bool:
-    """True if all rows have a time, and all values that may be out of range are in it."""
-    return not batch.column(time).null_count and all(map(_in_range, batch.columns))
+    """Plain rows of the relation at position ``number``, as columns. Raises ArrowInvalid."""
+    columns = [_stored(batch.column(a.name), a.type) for a in relation.attributes]
+    time = _times(batch, relation)
+    place = np.arange(len(time), dtype=np.int64)
+    rows = Rows(np.zeros_like(place), place, (ArrowBlock(number, columns),))
+    return RecordBatch(np.full_like(place, number), time, rows)
 
 
 def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | None:
@@ -298,8 +295,7 @@ def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | 
     names = [attribute.name for attribute in relation.attributes]
     ranged = [a.name for a in relation.attributes if a.type in _RANGED]
     with opened(path) as file:
-        arrow = file.schema_arrow
-        if not _has_attributes(arrow, relation, names):
+        if not _has_attributes(file.schema_arrow, relation, names):
             return None
         for batch in file.iter_batches(1 << 16, columns=ranged) if ranged else ():
             if not all(map(_in_range, batch.columns)):
@@ -314,23 +310,30 @@ def _stored_batches(path: Path, relation: Relation, names: list[str]) -> Iterato
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _is_plain(path: Path, relation: Relation) -> bool:
+def _is_ordered(path: Path, relation: Relation) -> bool:
+    """True if a file is plain, and in order of time."""
+    last = EARLIEST
     with opened(path) as file:
         if not _has_plain_columns(file.schema_arrow, relation):
             return False
-        time = relation.time or "time"
-        checked = {time, *(a.name for a in relation.attributes if a.type in _RANGED)}
-        last = EARLIEST
-        for batch in file.iter_batches(1 << 16, columns=list(checked)):
-            if batch.column(time).null_count:
+        for batch in file.iter_batches(1 << 16, columns=_checked(relation)):
+            if not _has_plain_values(batch, relation):
                 return False
-            times = _integers(batch.column(time))
-            in_order = len(times) == 0 or (times[0] >= last and bool((np.diff(times) >= 0).all()))
-            plain_values = all(_in_range(batch.column(name)) for name in batch.schema.names)
-            if not in_order or not plain_values:
+            times = np.concatenate([[last], _times(batch, relation)])
+            if (np.diff(times) < 0).any():
                 return False
-            last = int(times[-1]) if len(times) else last
-        return True
+            last = times[-1]
+    return True
+
+
+def _checked(relation: Relation) -> list[str]:
+    """The columns whose values may not be plain."""
+    return sorted({relation.time or "time", *(a.name for a in relation.attributes if a.type in _RANGED)})
+
+
+def _has_plain_values(batch: pa.RecordBatch, relation: Relation) -> bool:
+    """True if all rows have a time, and all values that may be out of range are in it."""
+    return not batch.column(relation.time or "time").null_count and all(map(_in_range, batch.columns))
 
 
 def _has_plain_columns(arrow: pa.Schema, relation: Relation) -> bool:
@@ -365,75 +368,6 @@ def _in_range(column: pa.Array) -> bool:
     return found["min"] is None or (found["min"] >= EARLIEST and found["max"] <= LATEST)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows of one file, in order of time."""
-
-    time: Ints
-    block: ArrowBlock
-
-    def cut(self, place: int) -> tuple[_Part, _Part]:
-        return (
-            _Part(self.time[:place], self.block.slice(0, place)),
-            _Part(self.time[place:], self.block.slice(place, len(self.block))),
-        )
-
-
-class _Cursor:
-    """Reads one file; ``held``: rows read but not yet taken."""
-
-    def __init__(self, split: Split, schema: Schema, rows: int, size: int, advance: Advance) -> None:
-        assert split.relation is not None  # noqa: S101 - plain files are of one relation
-        self._number = split.relation
-        self._relation = schema.relations[split.relation]
-        self._parts = self._read(split.path, rows, size, advance)
-        self.held: list[_Part] = []
-        self.more = True
-        self._fill()
-
-    @property
-    def last(self) -> int:
-        """The time of the last row that was read."""
-        return int(self.held[-1].time[-1])
-
-    def take(self, bound: int) -> Iterator[_Part]:
-        """The rows up to a time, which is at most ``last`` if there is more."""
-        while self.more and self.last == bound:
-            self._fill()
-        held, self.held = self.held, []
-        for part in held:
-            taken, rest = part.cut(int(np.searchsorted(part.time, bound, side="right")))
-            if len(taken.time):
-                yield taken
-            if len(rest.time):
-                self.held.append(rest)
-        if self.more and not self.held:
-            self._fill()
-
-    def _fill(self) -> None:
-        part = next(self._parts, None)
-        if part is None:
-            self.more = False
-        else:
-            self.held.append(part)
-
-    def _read(self, path: Path, rows: int, size: int, advance: Advance) -> Iterator[_Part]:
-        with opened(path) as file:
-            total = max(file.metadata.num_rows, 1)
-            for batch in file.iter_batches(rows):
-                if batch.num_rows:
-                    yield _part(batch, self._number, self._relation)
-                    advance(size * batch.num_rows // total)
-
-
-def _part(batch: pa.RecordBatch, number: int, relation: Relation) -> _Part:
-    columns = [
-        _stored(batch.column(batch.schema.get_field_index(a.name)), a.type) for a in relation.attributes
-    ]
-    time = batch.column(batch.schema.get_field_index(relation.time or "time"))
-    return _Part(_integers(time), ArrowBlock(number, columns))
-
-
 def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
     """The column in the type that blocks hold. Raises ArrowInvalid for a text that is not UTF-8."""
     wanted = STORED[kind]
@@ -443,16 +377,5 @@ def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
     return stored
 
 
-def _integers(time: pa.Array) -> Ints:
-    return integers(time.cast(pa.int64()))
-
-
-def _merged(parts: Sequence[_Part]) -> RecordBatch:
-    time = np.concatenate([part.time for part in parts])
-    sizes = [len(part.time) for part in parts]
-    relation = np.repeat([part.block.relation for part in parts], sizes).astype(np.int64)
-    block = np.repeat(np.arange(len(parts), dtype=np.int64), sizes)
-    place = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
-    order = np.argsort(time, kind="stable")
-    rows = Rows(block[order], place[order], tuple(part.block for part in parts))
-    return RecordBatch(relation[order], time[order], rows)
+def _times(batch: pa.RecordBatch, relation: Relation) -> Ints:
+    return integers(batch.column(relation.time or "time").cast(pa.int64()))

@@ -10,18 +10,15 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from skws.data.batch import BATCH, Chunk, RecordBatch, together
+from skws.data.batch import BATCH, MEMORY_RECORDS, RecordBatch, together
 from skws.data.packing import packed
 from skws.data.record import BadRecord
-from skws.formats.files import Format, Split
-from skws.formats.jsonl_columns import ChunkReader, reads_columns
-from skws.formats.replay import MEMORY_RECORDS
-from skws.formats.splits import read_split
+from skws.formats.files import Split
+from skws.formats.splits import chunks
 from skws_schema.memory import check
 from skws_schema.model import Schema
 
@@ -144,31 +141,10 @@ class Packer:
 def read_pieces(split: Split, schema: Schema) -> Iterator[tuple[Piece, bytes]]:
     """The pieces of a split. Raises SourceError if the file cannot be read."""
     packer = Packer(split.ordinal, schema)
-    for chunk in _chunks(split, schema):
+    for chunk in chunks(split, schema):
         yield from packer.bad(chunk.bad)
         yield from packer.records(chunk.records)
     yield from packer.rest()
-
-
-def _chunks(split: Split, schema: Schema) -> Iterator[Chunk]:
-    """What is in a split, in order of arrival; read as columns where that is possible."""
-    if reads_columns(split, schema):
-        yield from ChunkReader(schema).read(split)
-    elif (batches := _columns(split, schema)) is not None:
-        yield from map(Chunk, batches)
-    else:
-        items = read_split(split, schema)
-        while some := list(islice(items, BATCH)):
-            yield Chunk.of(some)
-
-
-def _columns(split: Split, schema: Schema) -> Iterator[RecordBatch] | None:
-    """The row groups of a plain Parquet file; None for other splits."""
-    if split.format is not Format.PARQUET or split.relation is None or schema.relations[split.relation].table:
-        return None
-    from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
-
-    return parquet.group_batches(split, schema)
 
 
 def unpack_bad(blob: bytes) -> list[BadRecord]:

@@ -1,129 +1,116 @@
 """A replay: files read as static tables and a stream in order of time.
 
-The stream is sorted in bounded memory: sorted runs are spilled to disk, then
-merged. The sort is stable: records of equal time keep their order of arrival.
-Runs are JSON, which reads back nothing but values. Records that arrive in order
-make one long run, which is neither sorted nor merged.
+The stream is sorted in bounded memory: sorted runs are spilled to disk, then merged. The sort is stable:
+records of equal time keep their order of arrival. Records that arrive in order make one long run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from heapq import merge
-from itertools import islice
-from operator import itemgetter
+from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias, TypeVar
 
-import orjson
+import numpy as np
 
-from skws.data.batch import RecordBatch, batched
+from skws.data.batch import BATCH, MEMORY_RECORDS, NO_RECORDS, RecordBatch, merged, records_of, together
+from skws.data.packing import packed, unpacked
 from skws.data.record import BadRecord, Record
+from skws.data.values import LATEST
 from skws.formats.dead_letters import BadRecordLog
-from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, ignore
-from skws.formats.jsonl_columns import ChunkReader, reads_columns
+from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, Spool, ignore
+from skws.formats.jsonl_columns import reads_columns
 from skws.formats.jsonl_order import in_order
-from skws.formats.splits import NoRecordsError, plan, read_split, skipped_notes
-from skws_schema.errors import SourceError
+from skws.formats.splits import NoRecordsError, chunks, plan, read_split, skipped_notes
 from skws_schema.memory import check
 from skws_schema.model import Schema
 
-MEMORY_RECORDS: Final = 500_000
-OPEN_RUNS: Final = 64
-# Records a line of a run: enough that JSON, not Python, does the work.
-LINE_RECORDS: Final = 512
-_time = itemgetter(1)
+RUNS: Final = 64
+"""Runs that are merged at a time; a part of each is in memory."""
 
 
-def sorted_records(items: Iterable[Record], *, memory_records: int = MEMORY_RECORDS) -> Iterator[Record]:
-    """``items`` by time, in order of arrival where times are equal, ``memory_records`` in memory at most.
+def sorted_batches(
+    batches: Iterable[RecordBatch], *, memory_records: int = MEMORY_RECORDS
+) -> Iterator[RecordBatch]:
+    """The records by time, in order of arrival where times are equal; about ``memory_records`` in memory.
 
-    Values are those of ``skws_schema.model.Value``, integers of at most 64 bits. The
-    temporary files are gone when the iterator ends, is closed, or fails.
-    Raises SourceError if the temporary directory cannot be written.
+    The temporary file is gone when the iterator ends, is closed, or fails. Raises SourceError if it cannot be
+    written.
     """
     if memory_records < 1:
         raise ValueError(f"memory_records must be positive, not {memory_records}")
-    source = iter(items)
-    chunk = sorted(islice(source, memory_records), key=_time)
-    following = next(source, None)
-    if following is None:
-        yield from chunk
-        return
-    with TemporaryDirectory(prefix="skws-sort-") as directory:
-        runs = _Runs(Path(directory))
-        while following is not None:
-            runs.add(chunk)
-            # Two chunks in memory at once would break the bound.
-            chunk.clear()
-            chunk.append(following)
-            chunk.extend(islice(source, memory_records - 1))
-            chunk.sort(key=_time)
-            following = next(source, None)
-        with closing(runs.merged(chunk)) as records:
-            yield from records
+    held: list[RecordBatch] = []
+    runs: _Runs | None = None
+    try:
+        for batch in batches:
+            held.append(batch)
+            if sum(map(len, held)) >= memory_records:
+                runs = runs or _Runs(max(1, memory_records // RUNS))
+                runs.add(_by_time(held))
+                held = []
+        last = _by_time(held)
+        if runs is None:
+            yield from _cut(last, BATCH)
+        else:
+            runs.add(last)
+            yield from runs.merged()
+    finally:
+        if runs is not None:
+            runs.close()
+
+
+def _by_time(batches: list[RecordBatch]) -> RecordBatch:
+    batch = together(batches) if batches else NO_RECORDS
+    return batch.taken(np.argsort(batch.time, kind="stable")) if (np.diff(batch.time) < 0).any() else batch
+
+
+def _cut(batch: RecordBatch, size: int) -> Iterator[RecordBatch]:
+    for begin in range(0, len(batch), size):
+        yield batch.taken(slice(begin, begin + size)).packed()
+
+
+_Run: TypeAlias = list[tuple[int, int, int, int]]
+"""Pieces in order of time: the first and last times, the place in the file, and the size in bytes."""
 
 
 class _Runs:
-    """Sorted runs on disk, in order of arrival."""
+    """Sorted runs on disk, in order of arrival, in pieces of ``size`` records."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._paths: list[Path] = []
-        self._made = 0
-        self._last = 0
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._runs: list[_Run] = []
+        self._spool = Spool()
 
-    def add(self, chunk: list[Record]) -> None:
-        """Spill a sorted chunk: to the last run if it continues it, else as a new run."""
-        if not self._paths or chunk[0].time < self._last:
-            self._paths.append(self._new_path())
-        self._last = chunk[-1].time
-        _write_run(self._paths[-1], chunk)
+    def add(self, batch: RecordBatch) -> None:
+        """Spill sorted records: to the last run if they continue it, else as a new run."""
+        if len(batch):
+            _, latest, *_ = self._runs[-1][-1] if self._runs else (0, LATEST + 1)
+            if batch.time[0] < latest:
+                self._runs.append([])
+            self._runs[-1] += self._written([batch])
 
-    def merged(self, chunk: list[Record]) -> Generator[Record, None, None]:
-        """The records of all runs and of ``chunk``, which arrived last."""
-        while len(self._paths) > OPEN_RUNS:
+    def merged(self) -> Iterator[RecordBatch]:
+        """The records of all runs."""
+        while len(self._runs) > RUNS:
             # Neighbours only, so that the order of arrival is kept.
-            groups = [self._paths[i : i + OPEN_RUNS] for i in range(0, len(self._paths), OPEN_RUNS)]
-            self._paths = [self._merge(group) for group in groups]
-        if len(self._paths) == 1 and chunk[0].time >= self._last:
-            yield from _read_run(self._paths[0])
-            yield from chunk
-        else:
-            yield from merge(*map(_read_run, self._paths), chunk, key=_time)
+            groups = [self._runs[at : at + RUNS] for at in range(0, len(self._runs), RUNS)]
+            self._runs = [list(self._written(self._merged(group))) for group in groups]
+        return self._merged(self._runs)
 
-    def _merge(self, group: list[Path]) -> Path:
-        target = self._new_path()
-        _write_run(target, merge(*map(_read_run, group), key=_time))
-        for path in group:
-            path.unlink()
-        return target
+    def close(self) -> None:
+        self._spool.close()
 
-    def _new_path(self) -> Path:
-        self._made += 1
-        return self._directory / f"{self._made}.jsonl"
+    def _merged(self, runs: Sequence[_Run]) -> Iterator[RecordBatch]:
+        placed = [(piece, (number, at)) for number, run in enumerate(runs) for at, piece in enumerate(run)]
+        return merged(
+            (piece[0], place, unpacked(self._spool.read(*piece[2:]))) for piece, place in sorted(placed)
+        )
 
-
-def _write_run(path: Path, records: Iterable[Record]) -> None:
-    source = iter(records)
-    try:
-        with path.open("ab") as file:
-            # orjson writes tuples, but not named tuples.
-            while batch := [tuple(record) for record in islice(source, LINE_RECORDS)]:
-                file.write(orjson.dumps(batch))
-                file.write(b"\n")
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write sorted records: {error.strerror}") from None
-
-
-def _read_run(path: Path) -> Iterator[Record]:
-    with path.open("rb") as file:
-        for line in file:
-            for relation, time, row, delete in orjson.loads(line):
-                yield Record(relation, time, tuple(row), delete)
+    def _written(self, batches: Iterable[RecordBatch]) -> Iterator[tuple[int, int, int, int]]:
+        for part in chain.from_iterable(_cut(batch, self._size) for batch in batches):
+            blob = packed(part)
+            yield part.time.item(0), part.time.item(-1), self._spool.append(blob), len(blob)
 
 
 Progress: TypeAlias = Callable[[int], None]
@@ -171,43 +158,28 @@ class Replay:
                     if type(item) is Record and item.relation in self._tables:
                         yield item
 
-    def stream(
-        self,
-        policy: BadRecordLog,
-        progress: Progress = ignore,
-        *,
-        memory_records: int = MEMORY_RECORDS,
-    ) -> Iterator[Record]:
-        """All other records by time, in order of arrival where times are equal.
-
-        ``progress`` gets the bytes read so far, without those of ``tables``.
-        Everything is read before the first record is given; at most
-        ``memory_records`` are in memory. Raises BadRecordsError, SourceError.
-        """
-        return sorted_records(self.arrivals(policy, progress), memory_records=memory_records)
+    def stream(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
+        """As ``batches``, one by one."""
+        return records_of(self.batches(policy, progress))
 
     def batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
-        """The records of ``stream`` in batches; read on demand if the files are in order of time."""
+        """All other records by time, in order of arrival where times are equal.
+
+        ``progress`` gets the bytes read so far, without those of ``tables``. They are read on demand if the
+        files are in order of time; else everything is read before the first record is given. Raises
+        BadRecordsError, SourceError.
+        """
         for batch in self._batches(policy, progress):
             check()
             yield batch
 
     def _batches(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
-        if not self.in_order:
-            yield from batched(self.stream(policy, progress))
-            return
-        meter = _Meter(progress)
-        if self._columnar:
+        if self.in_order and self._columnar:
             from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
 
-            yield from parquet.batches(self._streams, self.schema, meter.advance)
-            return
-        reader = ChunkReader(self.schema)
-        for split in self.splits:
-            for chunk in meter.metered(split, reader.read):
-                for bad in chunk.bad:
-                    policy.add(bad)
-                yield chunk.without(self._tables).records
+            return parquet.batches(self._streams, self.schema, _Meter(progress).advance)
+        arrivals = self.arrivals(policy, progress)
+        return arrivals if self.in_order else sorted_batches(arrivals)
 
     @cached_property
     def in_order(self) -> bool:
@@ -246,13 +218,13 @@ class Replay:
         """The files that hold more than rows of static tables."""
         return [split for split in self.splits if split.relation not in self._tables]
 
-    def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
-        """The records of ``stream`` in the order of the files."""
+    def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
+        """The records of ``batches`` in the order of the files."""
         meter = _Meter(progress)
         for split in self._streams if self._has_streams else ():
-            for record in policy.records(meter.read(split, self.schema)):
-                if record.relation not in self._tables:
-                    yield record
+            for chunk in meter.metered(split, lambda part, advance: chunks(part, self.schema, advance)):
+                policy.take(chunk.bad)
+                yield chunk.without(self._tables).records
 
 
 class _Meter:

@@ -29,7 +29,7 @@ from skws.data.values import (
 )
 from skws.formats.origins import MISSING, Origins, has_origins, taken
 from skws_schema.errors import SourceError, nearest
-from skws_schema.model import Attribute, Relation, Row, Schema, Unknown, Value
+from skws_schema.model import Relation, Row, Schema, Unknown, Value
 
 Steps: TypeAlias = tuple[tuple[int, Convert], ...]
 _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
@@ -131,37 +131,26 @@ class RowReader:
     def _placed(self, origins: Origins, row: Any, wanted: Collection[str]) -> Row:
         """The row of a JSON object in which some attributes have other names, or are nested."""
         self._check_names(row)
-        values: list[Any] = []
+        values: list[Value] = []
         for attribute, value in zip(self.relation.attributes, origins.values(row), strict=True):
-            if value is MISSING and attribute.name in wanted:
-                raise self.missing(attribute.name)
-            if attribute.origin is not None and value is not MISSING:
-                value = self._taken(attribute, value)  # noqa: PLW2901 - as it is to be converted
-            values.append(None if value is MISSING else value)
-        return self._plainly(tuple(values))
+            if value is MISSING:
+                if attribute.name in wanted:
+                    raise self.missing(attribute.name)
+                values.append(None)
+                continue
+            try:
+                kind = attribute.type
+                plain = attribute.origin is None
+                values.append(conversion(kind, type(value))(value) if plain else taken(attribute, value))
+            except MalformedError as error:
+                raise MalformedError(f"{self.relation.name}.{attribute.name}: {error}") from None
+        return tuple(values)
 
-    def _taken(self, attribute: Attribute, value: Any) -> Value:
-        try:
-            return taken(attribute, value)
-        except MalformedError as error:
-            raise MalformedError(f"{self.relation.name}.{attribute.name}: {error}") from None
-
-    def _plainly(self, values: tuple[Any, ...]) -> Row:
-        """``values`` converted, where those with an origin are so already."""
-        row = list(values)
-        for place, attribute in enumerate(self.relation.attributes):
-            if attribute.origin is None:
-                try:
-                    row[place] = conversion(attribute.type, type(values[place]))(values[place])
-                except MalformedError as error:
-                    raise MalformedError(f"{self.relation.name}.{attribute.name}: {error}") from None
-        return tuple(row)
-
-    def unknown(self, name: str, count: int = 1) -> None:
+    def unknown(self, name: str) -> None:
         """Pass over values of an attribute that the relation lacks, unless the schema refuses them."""
         if self._fails:
             raise self.no_attribute(name)
-        self.passed_over[name] += count
+        self.passed_over[name] += 1
 
     def notes(self, source: str) -> Iterator[BadRecord]:
         """What was passed over since the last call."""

@@ -30,7 +30,8 @@ from skws.queries.kinds import checked
 from skws.queries.stream_state import LoggedBatch, changed
 from skws.sinks.base import NONE, Run, Sink
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Offset, Seekable, Source
+from skws.sources.feed import Batch, Offset, Source
+from skws.sources.replays import ReplayFeed
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
@@ -232,7 +233,7 @@ class LocalWatch:
         polled = self._input.poll(self._offset, self.sizer.limit)
         self.gauges.spent("read", perf_counter() - began)
         feed = self._input.feed
-        self.control.times = feed.times if isinstance(feed, Seekable) else None
+        self.control.times = feed.times if isinstance(feed, ReplayFeed) else None
         return commands, polled
 
     def _take(self, commands: list[Command], polled: Batch) -> None:
@@ -255,9 +256,9 @@ class LocalWatch:
     def _move(self, move: Move) -> None:
         """Move a replay to an instant. A micro-batch under way is complete before."""
         feed, now = self._input.feed, self.event_time
-        times = feed.times if isinstance(feed, Seekable) else None
+        times = feed.times if isinstance(feed, ReplayFeed) else None
         if (
-            not isinstance(feed, Seekable)
+            not isinstance(feed, ReplayFeed)
             or self._checkpoint is not None
             or self._listener is not None
             or times is None
@@ -281,7 +282,7 @@ class LocalWatch:
             else:
                 self._take_until(feed, None, time)
 
-    def _take_until(self, feed: Seekable, start: int | None, time: int) -> None:
+    def _take_until(self, feed: ReplayFeed, start: int | None, time: int) -> None:
         for batch in feed.seek(start, time):
             self._take([], batch)
             self._offset = batch.end
@@ -298,7 +299,7 @@ class LocalWatch:
         # As in logs, since the number of a tuple among equal ones depends on those alive at its start.
         return time - 2 * max(lengths) - self.request.stream.lateness
 
-    def _rebuild(self, feed: Seekable, start: int, time: int) -> None:
+    def _rebuild(self, feed: ReplayFeed, start: int, time: int) -> None:
         """Begin anew from the records since ``start``; queries then find what is alive at ``time``."""
         standing = self.standing
         self._prepare(replace(self.request, schema=self.schema, queries={}))

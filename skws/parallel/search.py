@@ -17,14 +17,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import MEMORY_RECORDS, RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.formats import BadRecordLog, Replay
-from skws.formats.files import Split
+from skws.formats.files import Split, Spool
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
-from skws.formats.replay import MEMORY_RECORDS
-from skws.parallel.workers import Spool, Task, Worker, Workers
+from skws.parallel.workers import Task, Worker, Workers
 from skws.queries.keys import plan_keys
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import window_of

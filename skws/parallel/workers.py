@@ -16,66 +16,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process, reduction
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from tempfile import TemporaryFile
 from typing import Any, Self, TypeAlias
 
+from skws.formats.files import Spool
 from skws.memory import MemoryShare, share
-from skws_schema.errors import SkwsError, SourceError
+from skws_schema.errors import SkwsError
 
 Task: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
-
-
-class Spool:
-    """A temporary file without a name, shared by the processes of a run: it is gone with the last of them.
-
-    One process at a time writes to it.
-    """
-
-    def __init__(self, file: int | None = None) -> None:
-        self._file = TemporaryFile(prefix="skws-") if file is None else os.fdopen(file, "r+b")  # noqa: SIM115
-        self.size = 0
-
-    @property
-    def number(self) -> int:
-        """The number of the file in this process."""
-        return self._file.fileno()
-
-    def append(self, data: bytes) -> int:
-        """Write to the end; gives the place. Raises SourceError if the disk is full."""
-        place, rest = self.size, memoryview(data)
-        try:
-            while rest:
-                written = os.pwrite(self.number, rest, self.size)
-                self.size += written
-                rest = rest[written:]
-        except OSError as error:
-            raise SourceError(f"cannot write a temporary file: {error.strerror}") from None
-        return place
-
-    def read(self, place: int, size: int) -> bytes:
-        parts = []
-        while size > 0 and (part := os.pread(self.number, size, place)):
-            parts.append(part)
-            place, size = place + len(part), size - len(part)
-        return b"".join(parts)
-
-    def empty(self) -> None:
-        """Give its room on the disk back."""
-        os.truncate(self.number, 0)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __reduce__(self) -> Any:
-        """Only for a process that is being started."""
-        return _received, (reduction.DupFd(self.number),)
-
-
-def _received(file: Any) -> Spool:
-    return Spool(file.detach())
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats import BadRecordLog
 from skws.formats.files import Split
-from skws.formats.jsonl_columns import ChunkReader, reads_columns
+from skws.formats.jsonl_columns import chunk_reader, reads_columns
 from skws.formats.jsonl_order import TimedBlock
 from skws.formats.pieces import Holds, Piece
 from skws.queries.evaluator import Counts
@@ -109,7 +109,7 @@ class SliceRanges:
         bad: Callable[[Sequence[BadRecord]], None],
     ) -> Iterator[LiveResult]:
         """Read and search; ``progress`` and ``bad`` hear of its own records. Raises SourceError."""
-        reader = ChunkReader(stream.schema)
+        reader = chunk_reader(stream.schema)
 
         def batches() -> Iterator[RecordBatch]:
             for split in self.context:

@@ -12,14 +12,14 @@ Nothing here knows who runs it: tasks of Spark, or processes of one machine.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, RecordBatch, together
+from skws.data.batch import NO_RECORDS, Placed, RecordBatch, merged
 from skws.data.record import Record
 from skws.formats.pieces import Holds, Piece
 from skws.queries.evaluator import Counts
@@ -319,46 +319,10 @@ def in_order(
     return tables, chain([first], batches)
 
 
-def _without_tables(
-    pieces: Iterator[tuple[Piece, RecordBatch]], tables: list[Record]
-) -> Iterator[tuple[Piece, RecordBatch]]:
+def _without_tables(pieces: Iterator[tuple[Piece, RecordBatch]], tables: list[Record]) -> Iterator[Placed]:
     """The pieces of the stream; when the first one comes, ``tables`` has the rows of the pieces before it."""
     for piece, batch in pieces:
         if piece.holds is Holds.TABLE:
             tables += batch.records()
         else:
-            yield piece, batch
-
-
-def merged(pieces: Iterable[tuple[Piece, RecordBatch]]) -> Iterator[RecordBatch]:
-    """Records in order of time, in order of arrival where times are equal; pieces come by their first times.
-
-    A piece is held until one comes that begins after its last record.
-    """
-    held: list[tuple[Piece, RecordBatch]] = []
-    for piece, batch in pieces:
-        held = yield from _settled(held, piece.first)
-        held.append((piece, batch))
-    yield from _settled(held, FOREVER)
-
-
-def _settled(
-    held: list[tuple[Piece, RecordBatch]], end: int
-) -> Generator[RecordBatch, None, list[tuple[Piece, RecordBatch]]]:
-    """The records of pieces before a time; returns the pieces with the rest of them."""
-    ready: list[tuple[Piece, RecordBatch]] = []
-    rest: list[tuple[Piece, RecordBatch]] = []
-    for piece, batch in held:
-        if piece.last < end:
-            ready.append((piece, batch))
-            continue
-        first, second = batch.cut(int(np.searchsorted(batch.time, end)))
-        ready += [(piece, first)] if len(first) else []
-        rest.append((piece, second))
-    if len(ready) == 1:
-        yield ready[0][1]
-    elif ready:
-        ready.sort(key=lambda one: one[0].place)
-        batch = together([batch for _, batch in ready])
-        yield batch.taken(np.argsort(batch.time, kind="stable"))
-    return rest
+            yield piece.first, piece.place, batch

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -20,7 +19,6 @@ from urllib.parse import parse_qsl
 
 from skws.data.batch import Chunk
 from skws.data.record import Item
-from skws.data.time_buckets import TimeBuckets
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.model import Schema
 
@@ -93,27 +91,6 @@ class Feed(Protocol):
     def close(self) -> None:
         """Close files and connections. Items that were not committed can be read again."""
         return
-
-
-class Seekable(ABC):
-    """A feed that can go to any instant of its records."""
-
-    @property
-    @abstractmethod
-    def times(self) -> TimeBuckets | None:
-        """The times of all records; None until they are known."""
-
-    @property
-    @abstractmethod
-    def next_time(self) -> int | None:
-        """The time of the next record; None at the end."""
-
-    @abstractmethod
-    def seek(self, start: int | None, now: int) -> Iterator[Batch]:
-        """The records from the time ``start`` to ``now``; later polls go on from there at the feed's pace.
-
-        ``start``: None continues where the feed stands. There is at least one batch, perhaps an empty one.
-        """
 
 
 class Source(Protocol):

@@ -20,17 +20,16 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, Chunk, Ints, RecordBatch, together
+from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Chunk, Ints, RecordBatch, together
 from skws.data.record import BadRecord, Item
 from skws.data.time_buckets import TimeBuckets
 from skws.formats.dead_letters import BadRecordLog
-from skws.formats.replay import MEMORY_RECORDS, Replay
+from skws.formats.replay import Replay
 from skws.sources.feed import (
     Batch,
     Clock,
     Feed,
     Offset,
-    Seekable,
     Source,
     SystemClock,
     parse_offset,
@@ -125,7 +124,7 @@ class _Scan:
     starts: list[int]
 
 
-class ReplayFeed(Feed, Seekable):
+class ReplayFeed(Feed):
     """The records of replay files in order of time; ``speed`` seconds of them a second, None: all at once."""
 
     def __init__(self, path: Path, schema: Schema, speed: float | None, clock: Clock) -> None:
@@ -169,15 +168,21 @@ class ReplayFeed(Feed, Seekable):
 
     @property
     def times(self) -> TimeBuckets | None:
+        """The times of all records; None until they are known."""
         self._seek(self._position)  # after a change of the schema all is read again
         return None if self._scan is None else self._scan.times
 
     @property
     def next_time(self) -> int | None:
+        """The time of the next record; None at the end."""
         self._seek(self._position)
         return self._records.next_time
 
     def seek(self, start: int | None, now: int) -> Iterator[Batch]:
+        """The records from the time ``start`` to ``now``; later polls go on from there at the feed's pace.
+
+        ``start``: None continues where the feed stands. There is at least one batch, perhaps an empty one.
+        """
         if start is not None:
             self._position = _Position(0, start)
             self._bad, self._records = self._items_after(self._position)

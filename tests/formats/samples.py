@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from skws.data.record import BadRecord, Record
-from skws.formats import plan, read_split
+from skws.formats import BadRecordLog, Replay, plan, read_split
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
 
 T = AttributeType
@@ -187,3 +187,9 @@ def records(path: Path, schema: Schema = SCHEMA) -> list[Record]:
 
 def bad(path: Path, schema: Schema = SCHEMA) -> list[BadRecord]:
     return [item for item in items(path, schema) if isinstance(item, BadRecord)]
+
+
+def by_rows(replay: Replay, log: BadRecordLog) -> list[Record]:
+    """The records of a replay's stream, read one by one and sorted."""
+    read = log.records(item for split in replay.splits for item in read_split(split, replay.schema))
+    return sorted((r for r in read if not replay.schema.relations[r.relation].table), key=lambda r: r.time)

@@ -22,6 +22,7 @@ from skws.formats.jsonl_columns import ChunkReader
 from skws.formats.jsonl_order import in_order
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from tests.formats.samples import by_rows
 from tests.strategies import examples
 
 KINDS = tuple(Attribute(kind.value, kind) for kind in AttributeType)
@@ -174,7 +175,7 @@ def test_batches_equal_the_stream(tmp_path: Path, found: list[bytes]) -> None:
     replay = Replay.open(path, SCHEMA)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
     batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
-    assert batches == list(replay.stream(logs[1]))
+    assert batches == by_rows(replay, logs[1])
     assert logs[0].count == logs[1].count
 
 

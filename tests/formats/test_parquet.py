@@ -22,7 +22,7 @@ from skws.formats.parquet import columns
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SourceError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
-from tests.formats.samples import PLAYS, SCHEMA, T, items
+from tests.formats.samples import PLAYS, SCHEMA, T, by_rows, items
 from tests.strategies import examples
 
 
@@ -192,7 +192,7 @@ def test_equal_to_the_row_reader(
     done: list[int] = []
     batches = list(replay.batches(BadRecordLog(), done.append))
     records = [record for batch in batches for record in batch.records()]
-    assert records == list(replay.stream(BadRecordLog()))
+    assert records == by_rows(replay, BadRecordLog())
     assert done == sorted(done)
     assert not done or done[-1] <= replay.size_bytes
 
@@ -211,7 +211,7 @@ def test_what_is_not_plain_is_left_to_the_row_reader(tmp_path: Path, a: dict[str
     assert not parquet.plain(replay.splits, PLAIN)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
     records = [record for batch in replay.batches(logs[0]) for record in batch.records()]
-    assert records == list(replay.stream(logs[1]))
+    assert records == by_rows(replay, logs[1])
     assert logs[0].count == logs[1].count
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import os
 import tempfile
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import orjson
@@ -13,22 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord, Record
-from skws.formats import BadRecordLog, replay, sorted_records
+from skws.formats import BadRecordLog, replay
 from skws.formats.dead_letters import DeadLetterError, dead_letter
+from skws.formats.replay import sorted_batches
 from skws.spec.enums import OnError
-from skws_schema.errors import BadRecordsError, SkwsError, UsageError
+from skws_schema.errors import BadRecordsError, SkwsError, SourceError, UsageError
 from tests.strategies import examples
 
-VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=4)
+ROWS = st.tuples(
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.text(max_size=4),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    st.none() | st.booleans(),
+)
 RECORDS = st.lists(
-    st.builds(
-        Record,
-        st.integers(0, 2),
-        st.integers(-3, 3),
-        st.tuples(VALUES, VALUES | st.floats(allow_nan=False, allow_infinity=False)),
-        st.booleans(),
-    ),
+    st.builds(Record, st.integers(0, 2), st.integers(-3, 3), ROWS, st.booleans()),
     max_size=60,
 )
 
@@ -39,12 +42,27 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def in_batches(records: Iterable[Record], size: int) -> Iterator[RecordBatch]:
+    rest = iter(records)
+    while some := list(islice(rest, size)):
+        yield RecordBatch.of(some)
+
+
+def sorted_records(records: Iterable[Record], memory: int, size: int = 3) -> Generator[Record, None, None]:
+    for batch in sorted_batches(in_batches(records, size), memory_records=memory):
+        yield from batch.records()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
 @examples(60)
-@given(RECORDS, st.integers(1, 20), st.sampled_from([2, 3, 64]))
-def test_equals_sorted(records: list[Record], memory: int, open_runs: int) -> None:
+@given(RECORDS, st.integers(1, 20), st.integers(1, 9), st.sampled_from([2, 3, 64]))
+def test_equals_sorted(records: list[Record], memory: int, size: int, runs: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "OPEN_RUNS", open_runs)
-        found = list(sorted_records(records, memory_records=memory))
+        patch.setattr(replay, "RUNS", runs)
+        found = list(sorted_records(records, memory, size))
     expected = sorted(records, key=lambda r: r.time)
     # Comparing texts tells 1 from True and from 1.0, and 0.0 from -0.0.
     assert list(map(repr, found)) == list(map(repr, expected))
@@ -54,46 +72,49 @@ def descending(count: int) -> Iterator[Record]:
     return (Record(0, -i, (i, "x")) for i in range(count))
 
 
-def test_more_runs_than_open_files_are_merged_in_passes(spill: Path) -> None:
-    found = sorted_records(descending(700), memory_records=3)
-    first = next(found)
-    assert first.time == -699
-    runs = list(spill.glob("*/*"))
-    assert 1 < len(runs) <= replay.OPEN_RUNS
-    assert [first.time, *(r.time for r in found)] == list(range(-699, 1))
+def test_more_runs_than_are_merged_at_a_time_are_merged_in_passes(spill: Path) -> None:
+    found = [record.time for record in sorted_records(descending(700), 3)]
+    assert found == list(range(-699, 1))
     assert list(spill.iterdir()) == []
 
 
-def test_ordered_input_makes_one_run(spill: Path) -> None:
-    found = sorted_records((Record(0, i // 2, (i,)) for i in range(1000)), memory_records=10)
-    assert next(found).row == (0,)
-    assert len(list(spill.glob("*/*"))) == 1
-    assert [r.row[0] for r in found] == list(range(1, 1000))
-    assert list(spill.iterdir()) == []
+def test_few_records_need_no_file(spill: Path) -> None:
+    spill.rmdir()
+    assert [r.row[0] for r in sorted_records(descending(50), 1000)] == list(range(49, -1, -1))
 
 
-def test_files_vanish_when_closed_early(spill: Path) -> None:
-    found = sorted_records(descending(100), memory_records=7)
+def test_a_file_that_cannot_be_made_is_told(spill: Path) -> None:
+    spill.rmdir()
+    with pytest.raises(SourceError, match="cannot write a temporary file: No such file"):
+        next(sorted_records(descending(100), 7))
+
+
+def test_the_file_vanishes_when_closed_early(spill: Path) -> None:
+    before = open_files()
+    found = sorted_records(descending(100), 7)
     next(found)
-    assert list(spill.iterdir()) != []
-    found.close()  # type: ignore[attr-defined]  # it is a generator, and this its early end
+    assert open_files() > before
+    found.close()
+    assert open_files() == before
     assert list(spill.iterdir()) == []
 
 
-def test_files_vanish_when_the_source_fails(spill: Path) -> None:
+def test_the_file_vanishes_when_the_source_fails(spill: Path) -> None:
+    before = open_files()
+
     def failing() -> Iterator[Record]:
         yield from descending(100)
-        assert list(spill.iterdir()) != []
+        assert open_files() > before
         raise SkwsError("the source broke")
 
     with pytest.raises(SkwsError, match="the source broke"):
-        list(sorted_records(failing(), memory_records=7))
-    assert list(spill.iterdir()) == []
+        list(sorted_records(failing(), 7))
+    assert open_files() == before
 
 
 def test_memory_must_hold_a_record() -> None:
     with pytest.raises(ValueError, match="must be positive"):
-        next(sorted_records([], memory_records=0))
+        next(sorted_batches([], memory_records=0))
 
 
 @pytest.mark.slow
@@ -101,7 +122,7 @@ def test_a_million_records_stay_within_memory(spill: Path) -> None:
     tracemalloc.start()
     try:
         last, count = -(10**9), 0
-        for record in sorted_records(descending(1_000_000), memory_records=20_000):
+        for record in sorted_records(descending(1_000_000), 20_000, 1_000):
             assert record.time >= last
             last, count = record.time, count + 1
         peak = tracemalloc.get_traced_memory()[1]

@@ -18,7 +18,18 @@ from skws.data.record import BadRecord, Item, Record
 from skws.formats import BadRecordLog, OnError, Replay
 from skws_schema.errors import SourceError
 from skws_schema.model import AttributeType, Value
-from tests.formats.samples import MOVIE, NAMES, PLAYS, RECORDS, SCHEMA, iso, items, json_lines, parquet_stream
+from tests.formats.samples import (
+    MOVIE,
+    NAMES,
+    PLAYS,
+    RECORDS,
+    SCHEMA,
+    by_rows,
+    iso,
+    items,
+    json_lines,
+    parquet_stream,
+)
 from tests.fuzz.fuzzing import Language, told
 
 _GOOD: Final = b'{"relation":"plays","time":1,"row":{"mid":1,"role":"last"}}'
@@ -161,7 +172,7 @@ def _check_ways(path: Path, records: list[Record], malformed: list[BadRecord]) -
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
     replay = Replay.open(path, SCHEMA)
     by_columns = [record for batch in replay.batches(logs[0]) for record in batch.records()]
-    assert by_columns == list(replay.stream(logs[1]))
+    assert by_columns == by_rows(replay, logs[1])
     assert logs[0].count == logs[1].count == len(malformed)
     tables = [record for record in records if SCHEMA.relations[record.relation].table]
     assert len(by_columns) + len(tables) == len(records)

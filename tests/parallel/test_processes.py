@@ -13,7 +13,8 @@ from threading import Event, Thread
 
 import pytest
 
-from skws.parallel.workers import Spool, Worker, Workers
+from skws.formats.files import Spool
+from skws.parallel.workers import Worker, Workers
 from skws_schema.errors import SkwsError, UsageError
 from tests.waiting import gone, until
 

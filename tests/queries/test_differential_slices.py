@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import RecordBatch, merged
 from skws.data.packing import unpacked
 from skws.data.record import Record
 from skws.formats.pieces import Holds, Packer, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.session import Session
-from skws.queries.slices import SliceRun, Slicing, in_order, merged, plan_slices
+from skws.queries.slices import SliceRun, Slicing, in_order, plan_slices
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query, RankingChoice, TopChoice
 from skws.spec.stream import Stream
@@ -120,7 +120,7 @@ def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
     pieces = packed(records, STREAMS, rng)
     pieces.sort(key=lambda each: (each[0].first, each[0].place))
-    found = merged((piece, unpacked(blob)) for piece, blob in pieces)
+    found = merged((piece.first, piece.place, unpacked(blob)) for piece, blob in pieces)
     assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
 
 

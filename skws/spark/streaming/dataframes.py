@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from skws.data.batch import RecordBatch, together
+from skws.data.batch import RecordBatch, merged, together
 from skws.data.packing import expanded, packed, unpacked
 from skws.formats.pieces import Holds, Piece
 from skws.jobs.control import Command
@@ -26,7 +26,6 @@ from skws.jobs.standing import StandingQueries
 from skws.library import called
 from skws.queries.partitioning import Part
 from skws.queries.results import read_result
-from skws.queries.slices import merged
 from skws.results.frames import COLUMNS, result_table
 from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
@@ -106,7 +105,7 @@ class FrameProcessor(MeshProcessor):
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
         pieces, reached = _in_order(rows)
-        for batch in _cut(merged(pieces)):
+        for batch in _cut(merged((piece.first, piece.place, batch) for piece, batch in pieces)):
             number += 1
             header = BatchHeader(time.time(), tuple(commands), number=number)
             yield MicroBatch(header, tables, packed(batch)).to_bytes()

@@ -18,7 +18,7 @@ from skws.queries.diagnosis import why_nothing
 from skws.replay_search import Search
 from skws.results.model import LiveResult, Result
 from skws.sinks.destination import destination
-from skws.sinks.formats import open_match_writer, open_writer
+from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import SIZE
@@ -98,10 +98,8 @@ def _notes(search: Search) -> list[str]:
 
 
 def _writer(search: Search, output_format: OutputFormat, output: Path | None) -> Any:
-    if search.plan is not None:
-        color = color_on_stdout() and output is None
-        return open_writer(output_format, output, search.plan, stdout_bytes(), color=color)
-    return open_match_writer(output_format, output, stdout_bytes())
+    color = color_on_stdout() and output is None
+    return open_writer(output_format, output, search.plan, stdout_bytes(), color=color)
 
 
 def _write(

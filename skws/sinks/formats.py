@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Generic, TypeVar
@@ -50,61 +50,35 @@ class Writer(Generic[T]):
 
 @contextmanager
 def open_writer(
-    output_format: OutputFormat, output: Path | None, plan: Plan, stdout: IO[bytes], *, color: bool = False
-) -> Iterator[Writer[Result]]:
-    """A writer of networks to ``output``, or to ``stdout`` if that is None.
-
-    ``color`` marks keywords by colours (formats for people only). A file
-    appears when the ``with`` ends well. Raises UsageError for Parquet without
-    ``output``; OutputError, OutputClosedError.
-    """
-    with _opened(
-        output_format,
-        output,
-        stdout,
-        lambda opened: _network_encoder(output_format, plan, opened.width, color=color),
-    ) as writer:
-        yield writer
-
-
-@contextmanager
-def open_match_writer(
-    output_format: OutputFormat, output: Path | None, stdout: IO[bytes]
-) -> Iterator[Writer[LiveResult]]:
-    """A writer of matches of patterns; else as ``open_writer``."""
-
-    def encoder(_: Destination) -> Encoder[LiveResult]:
-        if output_format is OutputFormat.TABLE:
-            return MatchTable()
-        return MatchTree() if output_format is OutputFormat.TREE else plain_encoder(output_format)
-
-    with _opened(output_format, output, stdout, encoder) as writer:
-        yield writer
-
-
-@contextmanager
-def _opened(
     output_format: OutputFormat,
     output: Path | None,
+    plan: Plan | None,
     stdout: IO[bytes],
-    encoder: Callable[[Destination], Encoder[T]],
-) -> Iterator[Writer[T]]:
+    *,
+    color: bool = False,
+) -> Iterator[Writer[Any]]:
+    """A writer of results to ``output``, or to ``stdout`` if that is None.
+
+    ``plan``: of keywords, None for matches. ``color`` marks keywords by colours (formats for people only). A
+    file appears when the ``with`` ends well. Raises UsageError for Parquet without ``output``; OutputError,
+    OutputClosedError.
+    """
     if output_format is OutputFormat.PARQUET and output is None:
         raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
     with destination(output, stdout) as opened:
-        writer = Writer(encoder(opened), opened)
+        writer = Writer(_encoder(output_format, plan, opened.width, color=color), opened)
         yield writer
         writer.finish()
 
 
-def _network_encoder(
-    output_format: OutputFormat, plan: Plan, width: int | None, *, color: bool
-) -> Encoder[Result]:
+def _encoder(
+    output_format: OutputFormat, plan: Plan | None, width: int | None, *, color: bool
+) -> Encoder[Any]:
     if output_format is OutputFormat.TABLE:
-        return NetworkTable(plan, width, color=color)
+        return MatchTable() if plan is None else NetworkTable(plan, width, color=color)
     if output_format is OutputFormat.TREE:
-        return NetworkTree(plan, color=color)
-    return plain_encoder(output_format, ranked=plan.ranking is not None)
+        return MatchTree() if plan is None else NetworkTree(plan, color=color)
+    return plain_encoder(output_format, ranked=plan is not None and plan.ranking is not None)
 
 
 def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encoder[LiveResult]:
@@ -174,7 +148,7 @@ class StdoutSink(BatchSink):
             return MatchTable()
         query = parse_query(result.query, self._run.schema, match_names=self._run.match_names)
         plan = Plan(self._run.schema, query, Unbounded())
-        return _network_encoder(self._format, plan, self._stdout.width, color=self._color)
+        return _encoder(self._format, plan, self._stdout.width, color=self._color)
 
     def _name(self, query: str) -> None:
         """Names the query of the results that follow, if there are several."""

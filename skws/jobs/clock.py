@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,20 +10,17 @@ from threading import Event, Lock, current_thread, main_thread
 from types import FrameType
 from typing import Final
 
-from skws.sources.feed import Clock
+from skws.sources.feed import Clock, SystemClock
 from skws.spec.job import Job
 from skws_schema.errors import UsageError
 from skws_schema.memory import TimeLimitError
 
 
-class StoppableClock:
+class StoppableClock(SystemClock):
     """The machine's clock; setting ``stopping`` ends every sleep."""
 
     def __init__(self) -> None:
         self.stopping = Event()
-
-    def now(self) -> int:
-        return time.monotonic_ns() // 1000
 
     def sleep(self, micros: int) -> None:
         self.stopping.wait(micros / 1_000_000)

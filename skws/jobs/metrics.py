@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+import msgspec
 import orjson
 
 from skws.data.batch import RecordBatch
@@ -103,11 +104,7 @@ class Metrics:
     @classmethod
     def from_json(cls, text: bytes | str) -> Metrics:
         """Inverse of ``to_json``."""
-        fields = orjson.loads(text)
-        fields["relations"] = tuple(RelationMetrics(**one) for one in fields["relations"])
-        fields["queries"] = tuple(QueryMetrics(**one) for one in fields["queries"])
-        fields["stages"] = tuple(StageMetrics(**one) for one in fields["stages"])
-        return cls(**fields)
+        return msgspec.json.decode(text, type=cls)
 
     def write(self, path: Path) -> None:
         """Replace a JSON file at once, so that it is always whole. Raises StateError."""

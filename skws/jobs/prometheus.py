@@ -12,7 +12,7 @@ from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_HELP: Final = {
+_COUNTERS: Final = {
     "tuples": "Tuples read.",
     "deletions": "Deletions read.",
     "late": "Records dropped because they came too late.",
@@ -21,6 +21,8 @@ _HELP: Final = {
     "retractions": "Results retracted.",
     "batches": "Micro-batches processed.",
     "restarts": "Restarts of the query on Spark, after failures.",
+}
+_GAUGES: Final = {
     "batch_seconds": "Duration of the last micro-batch.",
     "live_tuples": "Tuples in the window, including expired ones that are not yet purged.",
     "operators": "Operators that ever had partial results.",
@@ -31,9 +33,13 @@ _HELP: Final = {
     "uptime_seconds": "Seconds since the process started.",
     "paused": "1 while paused.",
 }
-_COUNTERS: Final = frozenset(
-    {"tuples", "deletions", "late", "bad_records", "results", "retractions", "batches", "restarts"}
-)
+_FIELDS: Final = {
+    "bad_records": "bad",
+    "waiting_partials": "waiting",
+    "event_time_seconds": "event_time",
+    "uptime_seconds": "uptime",
+}
+"""Those of ``Metrics`` that have another name."""
 
 
 def text(metrics: Metrics) -> str:
@@ -50,29 +56,12 @@ class _Collected:
     def collect(self) -> Iterator[Metric]:
         m = self._metrics
         lag = None if m.event_time is None else round(m.at - m.event_time, 3)
-        values = {
-            "tuples": m.tuples,
-            "deletions": m.deletions,
-            "late": m.late,
-            "bad_records": m.bad,
-            "results": m.results,
-            "retractions": m.retractions,
-            "batches": m.batches,
-            "batch_seconds": m.batch_seconds,
-            "live_tuples": m.live_tuples,
-            "operators": m.operators,
-            "waiting_partials": m.waiting,
-            "log_bytes": m.log_bytes,
-            "restarts": m.restarts,
-            "event_time_seconds": m.event_time,
-            "event_time_lag_seconds": lag,
-            "uptime_seconds": m.uptime,
-            "paused": int(m.state == "paused"),
-        }
-        for name, value in values.items():
+        derived = {"event_time_lag_seconds": lag, "paused": int(m.state == "paused")}
+        for name, about in (_COUNTERS | _GAUGES).items():
+            value = derived[name] if name in derived else getattr(m, _FIELDS.get(name, name))
             if value is not None:
                 kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
-                family = kind(f"skws_{name}", _HELP[name], labels=("source", "engine"))
+                family = kind(f"skws_{name}", about, labels=("source", "engine"))
                 family.add_metric((_shown(m.source), _shown(m.engine)), value)
                 yield family
         yield _by("relation_tuples", "Tuples read.", "relation", {r.name: r.tuples for r in m.relations})

@@ -278,12 +278,16 @@ Placed: TypeAlias = tuple[int, Any, RecordBatch]
 def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
     """Records in order of time, in order of arrival where times are equal; parts come by their times.
 
-    A part is held until one comes whose time is after its last record.
+    A part is held until one comes whose time is after its last record, and about BATCH records more.
     """
     held: list[Placed] = []
+    new = 0
     for part in parts:
-        held = yield from _settled(held, part[0])
+        if new >= BATCH:  # each look at all that is held costs time
+            held = yield from _settled(held, part[0])
+            new = 0
         held.append(part)
+        new += len(part[2])
     yield from _settled(held, None)
 
 

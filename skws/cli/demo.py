@@ -14,6 +14,7 @@ from skws.cli.data import engine_of, java_ahead
 from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import EngineChoice, EngineName, OutputFormat
+from skws.spec.job import Job
 from skws_schema.errors import SourceError
 
 _SPEED: Final = 28_000_000
@@ -57,7 +58,6 @@ def _open(queries: tuple[str, ...], engine: EngineName) -> None:
 
 
 def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
-    from skws.spec.job import Job  # noqa: PLC0415 - as above
 
     schema, replay = movie_files()
     job = Job.search(text, read_schema(schema), replay, engine=engine)

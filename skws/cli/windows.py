@@ -13,6 +13,7 @@ from skws.cli import options
 from skws.cli.given import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
+from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.sinks.destination import destination
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -211,7 +212,6 @@ def _run(
     job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
 ) -> None:
     from skws.queries.evaluator import Counts  # noqa: PLC0415
-    from skws.queries.keywords.collector import expect_long_lived_objects  # noqa: PLC0415 - as above
     from skws.queries.windowed import writers  # noqa: PLC0415
     from skws.queries.windowed.plan import check_overlap  # noqa: PLC0415
     from skws.queries.windowed.stream_windows import windows  # noqa: PLC0415

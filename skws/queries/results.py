@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import orjson
 
+from skws.queries.patterns.result import PatternResult
 from skws.results.encoded import EncodedResult, parsed
 from skws.results.model import LiveResult, Result
 
@@ -37,8 +38,6 @@ def read_result(line: bytes) -> LiveResult:
         from skws.queries.sql.result import SqlResult  # noqa: PLC0415 - only for SQL
 
         return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
-    from skws.queries.patterns.result import PatternResult  # noqa: PLC0415 - only for patterns
-
     return PatternResult.from_dict(shown)
 
 

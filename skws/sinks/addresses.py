@@ -15,6 +15,7 @@ from skws.sinks.database import PARAMETERS, SqliteSink, Table
 from skws.sinks.files import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
 from skws.sources.feed import parameters, redacted
+from skws.sources.kafka.address import Address as KafkaAddress
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import MICROSECOND, parse_duration
@@ -91,8 +92,7 @@ def _postgres(text: str) -> Sink:
 def _kafka(text: str) -> Sink:
     with installed():
         from skws.sinks.kafka import KafkaSink  # noqa: PLC0415 - confluent_kafka is an extra
-        from skws.sources.kafka.address import Address  # noqa: PLC0415
-    return KafkaSink(Address.of(text))
+    return KafkaSink(KafkaAddress.of(text))
 
 
 def _receivers(kind: str) -> Callable[[str], Receiver]:

@@ -10,6 +10,7 @@ from skws.extensions import SOURCES, extension
 from skws.extras import installed
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files.feed import FilesSource
+from skws.sources.kafka.address import Address as KafkaAddress
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
@@ -98,9 +99,8 @@ def _database(text: str, folder: Path | None, clock: Clock, resumable: bool) -> 
 
 def _kafka(text: str, clock: Clock) -> Source:
     with installed():
-        from skws.sources.kafka.address import Address  # noqa: PLC0415 - confluent_kafka is an extra
-        from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415
-    return KafkaSource(Address.of(text), clock)
+        from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415 - confluent_kafka is an extra
+    return KafkaSource(KafkaAddress.of(text), clock)
 
 
 def _replay(text: str, clock: Clock) -> Source:

@@ -22,8 +22,8 @@ class Database(Protocol):
     def stamp(self, relations: Sequence[Relation]) -> str:
         """A text that changes when the rows of ``relations`` change."""
 
-    def inferred(self) -> Inference:
-        """The schema that the catalog implies."""
+    def inferred(self, *, followed: bool) -> Inference:
+        """The schema that the catalog implies; ``followed``: changes will be read, too, if they can be."""
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         """The rows of a relation's table, with the types of its attributes."""
@@ -57,12 +57,7 @@ def inference_of(address: str, name: str | None, window: str, *, followed: bool 
 
     Raises UsageError, SourceError.
     """
-    if followed and is_postgres(address):
-        with installed():
-            from skws.sources.postgres.address import Address  # noqa: PLC0415 - as above
-            from skws.sources.postgres.database import inferred  # noqa: PLC0415
-        return inferred(Address.of(address), name, window)
-    found = database_at(address).inferred()
+    found = database_at(address).inferred(followed=followed)
     return replace(found, name=name or found.name, window=window)
 
 

@@ -85,7 +85,7 @@ class SqliteDatabase:
         found = [file.stat() for file in files if file.exists()]
         return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
 
-    def inferred(self) -> Inference:
+    def inferred(self, *, followed: bool = False) -> Inference:  # noqa: ARG002 - a file has no changes
         """From declared types, keys and references.
 
         Samples show columns of text that hold numbers, and joins where no table declares a reference.

@@ -49,21 +49,6 @@ _TYPES: Final = {
 _JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
 
 
-def inferred(address: Address, name: str | None, window: str, *, followed: bool = True) -> Inference:
-    """The schema that the catalog and samples imply; ``followed``: whether changes will be read.
-
-    Raises SourceError.
-    """
-    with address.sql() as connected:
-        known = tables(connected) if followed else {n: _readable(t) for n, t in tables(connected).items()}
-        if not any(map(_usable, known.values())):
-            raise SourceError(f"{address.shown}: no tables in the search path to infer a schema from")
-        found = _inference(known, name or connected.info.dbname, window)
-        if not found.joins:
-            found = joined_by_values(found, _first_rows(connected, found, known))
-        return renamed(found)
-
-
 def _first_rows(
     connected: connection, found: Inference, known: Mapping[str, Table]
 ) -> dict[str, dict[str, list[object]]]:
@@ -85,7 +70,7 @@ def _first_rows(
     return first
 
 
-def _inference(known: Mapping[str, Table], name: str, window: str) -> Inference:
+def _inference(known: Mapping[str, Table], name: str) -> Inference:
     usable = {table.name: table for table in known.values() if _usable(table)}
     joins = list(_joins(usable))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
@@ -95,7 +80,7 @@ def _inference(known: Mapping[str, Table], name: str, window: str) -> Inference:
         for table in known
         if table not in usable
     )
-    return Inference(name, relations, tuple(joins), window, left_out)
+    return Inference(name, relations, tuple(joins), left_out=left_out)
 
 
 def _usable(table: Table) -> bool:
@@ -213,8 +198,17 @@ class PostgresDatabase:
             ((count, hashes),) = cursor.fetchall()
         return table.namespace, table.name, str(count), str(hashes)
 
-    def inferred(self) -> Inference:
-        return inferred(self.address, None, "none", followed=False)
+    def inferred(self, *, followed: bool = False) -> Inference:
+        with self.address.sql() as connected:
+            known = tables(connected)
+            if not followed:
+                known = {name: _readable(table) for name, table in known.items()}
+            if not any(map(_usable, known.values())):
+                raise SourceError(f"{self.name}: no tables in the search path to infer a schema from")
+            found = _inference(known, connected.info.dbname)
+            if not found.joins:
+                found = joined_by_values(found, _first_rows(connected, found, known))
+            return renamed(found)
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table_of(relation)

@@ -20,7 +20,9 @@ from skws.explain.branch import Branch, Role
 from skws.explain.explanation import explain
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
+from skws.queries.sql.report import to_text
 from skws.sinks.text import visible
+from skws_bounds.verdict import check
 from skws_mesh.networks import node_text
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
@@ -201,8 +203,6 @@ def _synopses(text: str, select: str, schema: Schema) -> list[str]:
     """The verdict on a pattern that shows attributes, which no automaton evaluates. Raises SkwsError."""
     from skws.queries.patterns.normal_form import pattern_query  # noqa: PLC0415
     from skws.queries.patterns.selected import names_of  # noqa: PLC0415
-    from skws.queries.sql.report import to_text  # noqa: PLC0415
-    from skws_bounds.verdict import check  # noqa: PLC0415 - as above
 
     union = pattern_query(text, schema, names_of(select))
     shown = ", ".join(union.queries[0].names) or "nothing: matches are counted"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 from textual.widgets import Static
 
+from skws.queries.windowed.window_span import LABEL, timeline
 from skws.sinks.text import fitted, instant
 from skws_schema.plural import counted
 from skws_tui.services.drawing import Palette
@@ -42,8 +43,6 @@ def draw_windows(view: View, query: str | None, palette: Palette, width: int) ->
 
     ``query``: None for all of them, which share the windows of the schema, or of which one only has any.
     """
-    from skws.queries.windowed.window_span import LABEL, timeline  # noqa: PLC0415 - loads only for an expression
-
     if query is None and (
         len(view.windows) == 1 or isinstance(view.request.job.plan_window, ExpressionWindow)
     ):

@@ -19,9 +19,9 @@ import orjson
 from skws.data.values import MalformedError
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
-from skws.formats.files import BOM, opened, replay_entries
+from skws.formats.files import BOM, opened
 from skws.formats.origins import leaves
-from skws.formats.splits import NoRecordsError, format_of, skipped_notes
+from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import column_names, fields_of, fitted
 from skws_schema.errors import SourceError, nearest_file
 from skws_schema.infer.infer import SAMPLE_ROWS
@@ -120,17 +120,13 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
 
 
 def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
+    def known(places: Sequence[Path]) -> Path:
+        format_of(places[-1])
+        return places[-1]
+
     if not path.exists():
         raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-    if not path.is_dir():
-        format_of(path)
-        yield path
-        return
-    for entry in replay_entries(path):
-        try:
-            yield from _files(entry, skipped)
-        except NoRecordsError as reason:
-            skipped.append(reason)
+    return visited(path, known, skipped.append)
 
 
 def _is_series(files: Sequence[Path]) -> bool:

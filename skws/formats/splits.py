@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from skws.data.batch import BATCH, Chunk
 from skws.data.record import BadRecord, Record
@@ -35,6 +35,8 @@ from skws.formats.jsonl_columns import chunk_reader, reads_columns
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def plan(
             )
         if not path.exists():
             raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-        files = list(_files(path, schema, relation, skipped.append, by_name=relation is None))
+        files = list(visited(path, lambda places: _file(places, schema, relation), skipped.append))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
     except OSError as error:
@@ -104,29 +106,30 @@ def _known_suffixes() -> str:
     return ", ".join(SUFFIXES) + "; of text also .gz, .bz2, .zip"
 
 
-def _files(
-    path: Path,
-    schema: Schema,
-    inherited: int | None,
-    skip: Callable[[NoRecordsError], None],
-    *,
-    by_name: bool = True,
-) -> Iterator[_File]:
-    """The files at and under ``path``; ``inherited``: the relation that a directory above is named for.
+def visited(
+    path: Path, visit: Callable[[Sequence[Path]], T], skip: Callable[[NoRecordsError], None], *above: Path
+) -> Iterator[T]:
+    """What ``visit`` makes of each file at and under a path; it gets the directories above it and the file.
 
-    ``by_name``: whether names of files and directories give relations.
+    ``skip`` gets the errors that it raises for files of a directory.
     """
-    named = relation_named(path, schema) if by_name else None
-    relation = inherited if named is None else named
-    if path.is_dir():
-        for entry in replay_entries(path):
-            try:
-                yield from _files(entry, schema, relation, skip, by_name=by_name)
-            except NoRecordsError as reason:
-                skip(reason)
+    places = (*above, path)
+    if not path.is_dir():
+        yield visit(places)
         return
-    kind = format_of(path)
-    yield _File(path, kind, _bare(path, kind, schema, relation))
+    for entry in replay_entries(path):
+        try:
+            yield from visited(entry, visit, skip, *places)
+        except NoRecordsError as reason:
+            skip(reason)
+
+
+def _file(places: Sequence[Path], schema: Schema, given: int | None) -> _File:
+    """The last of ``places``; without a relation that is given, the nearest name of one gives it."""
+    named = (relation_named(place, schema) for place in reversed(places))
+    relation = next((each for each in named if each is not None), None) if given is None else given
+    kind = format_of(places[-1])
+    return _File(places[-1], kind, _bare(places[-1], kind, schema, relation))
 
 
 def format_of(path: Path) -> Format:

@@ -60,7 +60,6 @@ _KNOWN: Final = (
 _EXPECTED: Final = "expected keywords, or a mapping with query, pattern or sql"
 _FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*|[a-z]+)\s*", re.IGNORECASE)
 _REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
-_EVERY: Final = MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,26 +173,16 @@ def _alerts(path: Path) -> dict[str, Alert]:
     alerts: dict[str, Alert] = {}
     faults: list[str] = []
     for name, given in found.items():
+        named = isinstance(name, str) and name
         try:
-            alerts[_name(path, name, given)] = _alert(path, name, given)
-        except UsageError as error:
-            faults.append(str(error))
+            if not named:
+                raise UsageError(f"{given!r}: expected a name as text, and its keywords")
+            alerts[name] = alert_of(given)
+        except SkwsError as error:
+            faults.append(f"{path}: {name if named else repr(name)}: {error}")
     if faults:
         raise UsageError("\n".join(faults))
     return alerts
-
-
-def _name(path: Path, name: Any, given: Any) -> str:
-    if not (isinstance(name, str) and name):
-        raise UsageError(f"{path}: {name!r}: {given!r}: expected a name as text, and its keywords")
-    return name
-
-
-def _alert(path: Path, name: str, given: Any) -> Alert:
-    try:
-        return alert_of(given)
-    except SkwsError as error:
-        raise UsageError(f"{path}: {name}: {error}") from None
 
 
 def alert_of(given: Any) -> Alert:
@@ -373,7 +362,7 @@ class Reloading:
 
         A file with faults changes nothing.
         """
-        if now - self._looked < _EVERY:
+        if now - self._looked < MICROSECOND:
             return
         self._looked = now
         state = _state(self._path)

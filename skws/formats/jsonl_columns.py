@@ -115,9 +115,14 @@ class ChunkReader:
         return ColumnBlock(number, columns, relation.search_columns)
 
 
-@lru_cache(maxsize=4)
 def chunk_reader(schema: Schema) -> ChunkReader:
     """Made once for all splits: that takes milliseconds."""
+    # Schemas are equal whatever the sources of their tables, which decide what records may hold.
+    return _chunk_reader(schema, tuple(relation.source for relation in schema.relations))
+
+
+@lru_cache(maxsize=4)
+def _chunk_reader(schema: Schema, _sources: tuple[str | None, ...]) -> ChunkReader:
     return ChunkReader(schema)
 
 

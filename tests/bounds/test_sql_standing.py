@@ -80,7 +80,7 @@ def _begun(static: list[Record]) -> Session:
     return live
 
 
-@seeds(2, 4)
+@seeds(1, 4)
 def test_results_through_restarts_in_the_midst_of_an_instant(seed: int) -> None:
     static, stream = _records(seed, 120)
     results = through_restarts(lambda: _begun(static), stream, seed)

@@ -73,7 +73,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-@seeds(4, 8)
+@seeds(2, 8)
 def test_as_the_engines_own_change_at_that_point(source: Path, seed: int) -> None:
     """Random records and changes: what the sink gets is what the engine alone gives."""
     random = Random(seed)

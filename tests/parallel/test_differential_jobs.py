@@ -36,7 +36,7 @@ from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.formats.replays import write_replay
 from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
-from tests.strategies import examples
+from tests.strategies import examples, seeds
 
 KEYWORDS = Query("alpha beta -no", 4)
 PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
@@ -158,7 +158,7 @@ def test_a_replay_in_order_is_cut_into_ranges(
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
 @pytest.mark.parametrize("on_error", OnError)
-@pytest.mark.parametrize("seed", range(4))
+@seeds(2, 4)
 def test_bad_records_are_told_in_order_and_once(
     tmp_path: Path, seed: int, on_error: OnError, mixed: bool
 ) -> None:

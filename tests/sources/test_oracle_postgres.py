@@ -82,7 +82,7 @@ def opened(database: Database, folder: Path) -> Feed:
     return PostgresSource(Address.of(database.uri(slot=database.name)), folder).open(SCHEMA)
 
 
-@seeds(2, 4)
+@seeds(1, 4)
 def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     database.run(*TABLES, "ALTER TABLE keyed ALTER body SET STORAGE PLAIN")

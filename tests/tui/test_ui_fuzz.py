@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
+from tests.strategies import seeds
 from tests.tui.ui import QUERY, movies, opened, scenario
 
 PIECES = (
@@ -25,7 +24,7 @@ KEYS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(1, 3)
 def test_any_text_can_be_typed_and_entered(seed: int) -> None:
     @scenario
     async def run() -> None:
@@ -45,7 +44,7 @@ def test_any_text_can_be_typed_and_entered(seed: int) -> None:
     run()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(1, 3)
 def test_any_key_can_be_pressed_anywhere(seed: int) -> None:
     @scenario
     async def run() -> None:

@@ -21,7 +21,7 @@ from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Selection, expression
 from skws_windows.processor.panes import _REGISTERED, Aggregate, Forest, Monoid, monoid, names, register
 from skws_windows.processor.processor import Processor
-from tests.strategies import examples
+from tests.strategies import examples, seeds
 from tests.window_streams import ALPHABET, regulars, words
 
 AGGREGATES = (
@@ -74,7 +74,7 @@ def test_windows_have_the_aggregates_of_their_records(
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@seeds(1, 2)
 def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
     """Panes are cut where batches end, too; where windows begin seldom, a pane has many values."""
     rng = random.Random(seed)

@@ -77,7 +77,7 @@ def pattern() -> tuple[Evaluated, list[Command]]:
 
 
 @pytest.mark.parametrize("asked_for", [keywords, pattern])
-@seeds(3, 8)
+@seeds(2, 8)
 def test_shards_that_lose_all_go_on(
     seed: int, asked_for: Callable[[], tuple[Evaluated, list[Command]]]
 ) -> None:

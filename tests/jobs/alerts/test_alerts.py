@@ -310,7 +310,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     until(lambda: gone(int(started.read_text())))
 
 
-@seeds(5, 20)
+@seeds(3, 20)
 def test_limits_and_their_counts_survive_a_restart(tmp_path: Path, seed: int) -> None:
     """As undisturbed, wherever the job ends: before a flush, or between a flush and its commit."""
     rng = random.Random(seed)

@@ -152,7 +152,7 @@ def test_queries_divided_over_shards(
     assert max(joined) > 1
 
 
-@seeds(2, 3)
+@seeds(1, 3)
 def test_tuples_divided_by_key(seed: int, joined: list[int]) -> None:
     job = asked(TimeWindow(30), DIVIDED)
     results, retractions, spreads = compare(
@@ -168,7 +168,7 @@ def test_tuples_divided_by_key(seed: int, joined: list[int]) -> None:
     assert max(joined) > FEW
 
 
-@seeds(3, 4)
+@seeds(2, 4)
 def test_layouts_that_change_and_records_out_of_order(seed: int, joined: list[int]) -> None:
     """Shards that divide roots have meshes; their queries move to delta joins and back."""
     rng = random.Random(seed)
@@ -188,7 +188,7 @@ def test_layouts_that_change_and_records_out_of_order(seed: int, joined: list[in
 
 
 @pytest.mark.parametrize("window", [TimeWindow(30), CountWindow(20)])
-@seeds(2, 3)
+@seeds(1, 3)
 def test_queries_become_many_and_few_again(
     window: Window, seed: int, joined: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

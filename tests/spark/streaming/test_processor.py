@@ -93,7 +93,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("together", [1, 3])
 @pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9), Unbounded()])
-@seeds(2, 3)
+@seeds(1, 3)
 def test_it_tells_what_one_worker_tells(
     monkeypatch: pytest.MonkeyPatch, seed: int, window: Window, together: int
 ) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from shutil import copytree
+from shutil import copy, copytree
 
 import pytest
 
@@ -69,10 +70,20 @@ def _lay_out(page: Path, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     for name, public in PUBLIC.items():
         (folder / f"{name}-csv").symlink_to(DATA / public / "csv")
-    if MONDIAL.is_dir() and "mondial.sqlite" in page.read_text(encoding="utf-8"):
-        write_mondial(folder / "mondial.sqlite")
-    for trace in DATA.glob("google-cluster/*query3a*.csv"):
-        _cluster(trace, folder / "cluster-csv")
+    text = page.read_text(encoding="utf-8")
+    if MONDIAL.is_dir() and "mondial.sqlite" in text:
+        copy(_mondial(folder.parent), folder / "mondial.sqlite")
+    if "cluster-csv" in text:
+        for trace in DATA.glob("google-cluster/*query3a*.csv"):
+            _cluster(trace, folder / "cluster-csv")
+
+
+@cache
+def _mondial(folder: Path) -> Path:
+    """Written once, as it takes longer than most commands."""
+    path = folder / "mondial.sqlite"
+    write_mondial(path)
+    return path
 
 
 def _cluster(trace: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from textual import app, pilot, screen
+from textual.css.stylesheet import Stylesheet
 
 DRAWN = 0.001
 """Seconds from a change to its drawing."""
@@ -20,6 +21,23 @@ def waits_for_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app.App.delay_update, "__defaults__", (DRAWN,))
     for module in (app, pilot):
         monkeypatch.setattr(module, "wait_for_idle", _no_task_ready)
+
+
+_parse = Stylesheet._parse_rules
+_parsed: dict[Any, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def parses_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has Textual parse the styles of a theme once for all apps: it parses them for each screen of each."""
+
+    def rules(sheet: Any, *told: Any, **more: Any) -> Any:
+        key = (told, *more.items(), *sheet._variables.items())
+        if key not in _parsed:
+            _parsed[key] = _parse(sheet, *told, **more)
+        return _parsed[key]
+
+    monkeypatch.setattr(Stylesheet, "_parse_rules", rules)
 
 
 async def _no_task_ready(*_: Any) -> None:

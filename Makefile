@@ -30,7 +30,9 @@ lint: $(READY)
 	$(BIN)/mypy
 
 simulate: $(READY)
-	$(BIN)/python -m tests.sim --seed $$((0x$$(git rev-parse HEAD | cut -c 1-7))) --runs 100
+	first=$$((0x$$(git rev-parse HEAD | cut -c 1-7))); \
+	for seed in $$first $$((first + 50)); do $(BIN)/python -m tests.sim --seed $$seed --runs 50 & jobs="$$jobs $$!"; done; \
+	for job in $$jobs; do wait $$job || failed=1; done; exit $${failed:-0}
 
 ## All tests, the long ones too, with up to five times as many random examples
 test-all: $(READY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from skws.serve.events import START, Event, Position
 from skws.serve.hub import Hub
 from skws.serve.server import Server, connections, listening
 from skws.serve.streams import EventStream, StreamLimits, Streams, Subscription
+from tests.waiting import until
 
 PATIENCE = 0.3
 LARGE = 64 << 20  # more than the buffers of both ends hold
@@ -46,6 +48,10 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), 30)
 
 
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
 def taken_until_the_end(opened: socket.socket) -> int:
     """The bytes that the server sends before it ends the connection."""
     taken = 0
@@ -69,10 +75,13 @@ def test_a_head_that_does_not_end(head: bytes) -> None:
 
 
 def test_an_answer_that_nobody_takes() -> None:
-    with server() as port, connected(port) as stuck:
-        stuck.sendall(HEAD.replace(b"/ ", b"/large ", 1))
-        time.sleep(4 * PATIENCE)
-        assert taken_until_the_end(stuck) < LARGE
+    with server() as port:
+        before = open_files()
+        with connected(port) as stuck:
+            stuck.sendall(HEAD.replace(b"/ ", b"/large ", 1))
+            assert stuck.recv(1)
+            until(lambda: open_files() == before + 1)  # the server, in this process, has closed its end
+            assert taken_until_the_end(stuck) < LARGE
 
 
 def test_an_answer_that_is_taken_slowly() -> None:

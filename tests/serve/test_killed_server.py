@@ -176,7 +176,8 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path, kil
     follower.close()
 
 
-def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: int) -> None:
     """100 searches are saved, every third is removed; the server is killed meanwhile."""
     rng = random.Random(5)
     schema, source = shop(tmp_path)
@@ -210,7 +211,7 @@ def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path) -> None:
 
     worker = Thread(target=work, daemon=True)
     worker.start()
-    for _ in range(4):
+    for _ in range(kills):
         until(lambda: len(saved) > rng.randrange(100) or not worker.is_alive())
         serving.kill()
         serving = Serving(command)

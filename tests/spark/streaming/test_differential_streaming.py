@@ -64,6 +64,7 @@ def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int
     assert metrics.event_time == theirs.event_time
 
 
+@pytest.mark.slow
 def test_automata_find_on_spark_what_the_mesh_finds_in_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

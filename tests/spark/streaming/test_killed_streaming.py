@@ -193,7 +193,7 @@ def count(out: Path) -> int:
 
 def test_killed_once_each(tmp_path: Path) -> None:
     """Spark repeats no task here: the run itself does what is to be done."""
-    kinds = ["planners", "source", "server", "driver"]
+    kinds = ["planners", "source", "server"]
     run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 1, "local[2]"))
     assert "the process of the source has gone; starting again in 1 s" in run.errors.read_text()
     run.kill("java", random.Random())

@@ -138,7 +138,7 @@ def request(window: Window, lateness: int = 0) -> Job:
     )
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("window", WINDOWS)
 @seeds(1, 3)
 def test_shards_give_what_one_engine_gives(window: Window, shards: int, seed: int) -> None:

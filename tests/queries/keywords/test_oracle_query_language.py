@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws.data.record import Record
 from skws.keywords import keyword_matching
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -21,10 +19,9 @@ from skws_schema.errors import QueryError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow
 from tests.oracles.bitmaps import bitmap
-from tests.oracles.oracle import Oracle, instants
-from tests.paper_modes import SIZES, ops
+from tests.paper_modes import SIZES
 from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
-from tests.queries.keywords.test_oracle_left_out import engines
+from tests.queries.keywords.test_oracle_left_out import check
 from tests.strategies import examples, query_texts, runs, schemas, static_rows, streams, worded
 
 
@@ -37,36 +34,13 @@ def planned(text: str, schema: Schema, window: int) -> Plan:
     return Plan(schema, query, TimeWindow(window), SIZES[len(query.slots)])
 
 
-def check(plan: Plan, static: list[Record], stream: list[Record], window: int) -> int:
-    """Gives how many results there were."""
-    expected_bitmap = partial(bitmap, plan.query, plan.schema)
-    oracle = Oracle(plan.schema, len(plan.keywords), plan.max_size, expected_bitmap)
-    snapshot = oracle.load([(r.relation, r.row) for r in static])
-    running = engines(plan)
-    late = ColumnarEngine(plan.schema, plan.window)
-    for engine in running:
-        assert ops(list(engine.load_tables(static)), "+") == snapshot
-    list(late.load_tables(static))
-    found = sum(snapshot.values())
-    for time, records in instants(stream):
-        expected = oracle.instant(time, records, window)
-        for engine in running:
-            results = list(engine.process(records))
-            assert (ops(results, "-"), ops(results, "+")) == expected
-        list(late.process(records))
-        assert ops(late.add(plan), "+") == Counter(map(oracle.shape, oracle.found))
-        late.remove(plan.query.text)
-        found += expected[1].total()
-    return found
-
-
 @given(st.data(), query_texts(), st.integers(1, 8))
 @examples(150)
 def test_any_schema(data: st.DataObject, text: str, window: int) -> None:
     schema: Schema = data.draw(schemas(tables=True).flatmap(worded))
     plan = planned(text, schema, window)
     static, stream = data.draw(static_rows(schema, 3)), data.draw(streams(schema, 3, max_records=16))
-    check(plan, static, stream, window)
+    check(plan, static, stream, window, partial(bitmap, plan.query, schema))
 
 
 DENSE_QUERIES = (
@@ -82,10 +56,11 @@ DENSE_QUERIES = (
 @pytest.mark.parametrize("text", DENSE_QUERIES)
 def test_dense_streams(text: str) -> None:
     plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(7), 3)
+    expected = partial(bitmap, plan.query, DENSE)
     found = 0
     for seed in runs(6):
         random = Random(seed)
-        found += check(plan, tables(random), rows(random, 40, 3, [0, 1]), 7)
+        found += check(plan, tables(random), rows(random, 40, 3, [0, 1]), 7, expected)
     assert found > 5
 
 

@@ -1,20 +1,25 @@
-"""Errors out of Spark as users should read them: our own as they were raised, others in one line."""
+"""Errors out of Spark: our own as they were raised, others in one line, and which of them pass.
+
+Spark's messages go on and on. Which processes a failure is about is read from the stack trace that comes with
+it: Java's own objects have the chain of causes only while Java runs, and not for errors of tasks.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from skws_schema import errors
-from skws_schema.errors import SkwsError, SourceError
+from skws_schema.errors import NotYetError, SkwsError, SourceError
 
 # The end of a Python traceback inside a message, up to Java's part of it.
-_RAISED: Final = re.compile(
+_OURS: Final = re.compile(
     rf"^{re.escape(errors.__name__)}\.(\w+): (.*?)(?=\n\s*\n|\n\tat |\n\s*Traceback|\s+SQLSTATE: |\Z)",
     re.M | re.S,
 )
@@ -22,9 +27,47 @@ _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All
 _ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as where there is no such method
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
+# Spark or the machine lost a process, or had no time for it; nothing of this comes from what was read.
+_PASSING: Final = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "the server of a shard",
+    "ExecutorLostFailure",
+)
+_ADVICE: Final = " Consider setting"
+_PLAN: Final = "=== Streaming Query ==="
+_FAILED: Final = "SparkFailedError: Spark failed: "
+_RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: .*", re.M)
+
+# Of the line that names an exception of Java's the last one: a task's comes behind Spark's words.
+_KIND: Final = re.compile(r".*(?<![\w.])((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error))\b(?:: (.*))?$", re.M)
+# What a call passes through on its way to the class that made it.
+_BENEATH: Final = re.compile(
+    r"at (?:[\w.@]*/)?(?:java|javax|jdk|sun|scala|org\.apache\.arrow|io\.netty|org\.apache\.spark\.errors)\."
+)
+_IO: Final = re.compile(r"java\.(?:io|net|nio)\.")
+_STARTER: Final = "PythonWorkerFactory"
+_SOURCE: Final = "PythonStreamingSourceRunner"
+_NO_PROGRAM: Final = "java.lang.ProcessBuilder.start("
+_SAID_WHY: Final = "Error from python worker"
+
+# Spark looks for these in the text of an error, to know that it was asked to stop.
+_INTERRUPTED: Final = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
+_AS_SPARK_KNOWS_IT: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling collect: java.lang.InterruptedException"
+)
+
 
 class SparkFailedError(SkwsError):
     """Spark, or what it runs on, gave up."""
+
+
+class PassingError(SparkFailedError):
+    """A failure of what the query runs on, after which it may go on."""
+
+
+# By `brief_errors`, through Java.
+_PASSED_ON: Final = re.compile(rf"^{re.escape(__name__)}\.{PassingError.__name__}: (.*)", re.M)
 
 
 @contextmanager
@@ -33,7 +76,24 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionRefusedError) as error:
-        raise (java_gone() if without_java(error) else translated(error)) from error
+        raise (java_gone() if without_java(error) else translated(str(error))) from error
+
+
+@contextmanager
+def brief_errors() -> Iterator[None]:
+    """Errors out of Spark's Java, within a batch, as short ones.
+
+    Spark looks for an interruption behind a Py4JJavaError by a regular
+    expression that needs stack for every character: a task's traceback
+    overflows it, and the query ends as if nothing had been wrong.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        if any(name in text for name in _INTERRUPTED):
+            raise RuntimeError(_AS_SPARK_KNOWS_IT) from None
+        raise _fault(text, _printed(error)) from None
 
 
 def without_java(error: Exception) -> bool:
@@ -48,16 +108,79 @@ def java_gone() -> SparkFailedError:
     return SparkFailedError("Spark failed: its Java process has gone")
 
 
-def translated(error: Exception) -> SkwsError:
+def translated(text: str) -> SkwsError:
     """The error of ours that a worker raised, if it was one; else one that says what Spark says."""
-    text = str(error)
-    for name, message in _RAISED.findall(text):
+    for name, message in _OURS.findall(text):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):
             return kind(message.strip())
     if any(sign in text for sign in _NOT_STARTED):
         return SourceError(f"Spark cannot start: {_reason(text)}")
     return SparkFailedError(f"Spark failed: {_reason(text)}")
+
+
+def passing(error: Exception) -> PassingError | None:
+    """What an error out of Spark says, if it is of a kind that passes."""
+    fault = _fault(str(error), _printed(error))
+    return fault if isinstance(fault, PassingError) else None
+
+
+def streaming_fault(error: StreamingQueryException) -> SkwsError:
+    """The error of ours that a stage or the source raised, if it was one; else what was raised last."""
+    cause = getattr(error, "_cause", None)
+    return _fault(str(error).partition(_PLAN)[0], "" if cause is None else _printed(cause))
+
+
+def lost_process(trace: str) -> str | None:
+    """That a process of Python's went while Spark talked to it or started it, by a trace of Java's.
+
+    None for anything else: where there is no such program, and where Python said why it does not start, it
+    would not the next time.
+    """
+    head: list[str] = []
+    for framed, lines in groupby(map(str.strip, trace.splitlines()), lambda line: line.startswith("at ")):
+        if not framed:
+            head = list(lines)
+            continue
+        frames, said = list(lines), "\n".join(head)
+        maker = next((frame for frame in frames if not _BENEATH.match(frame)), "")
+        found = _KIND.search(said)
+        if found is None:
+            continue
+        kind, message = found.groups("")
+        if _IO.match(kind):
+            lost = "Python" in maker and not any(_NO_PROGRAM in frame for frame in frames)
+        else:
+            lost = _STARTER in maker and _SAID_WHY not in said
+        if lost and _SOURCE in maker:
+            return "the process of the source has gone"
+        if lost:
+            return f"a Python process has gone ({message.strip(' .') or kind.rpartition('.')[2]})"
+    return None
+
+
+def _fault(text: str, trace: str) -> SkwsError:
+    found = translated(text)
+    if isinstance(found, NotYetError):  # raised where a micro-batch is read again
+        return PassingError(str(found))
+    if type(found) is not SparkFailedError:
+        return found
+    if passed_on := _PASSED_ON.search(text):
+        return PassingError(passed_on[1])
+    for sign in _PASSING:
+        if sign in text:
+            line = next(line for line in text.splitlines() if sign in line)
+            said = line[line.index(sign) :].partition(_ADVICE)[0]
+            return PassingError(f"Spark failed: {said.strip(' .')}")
+    if lost := lost_process(trace):
+        return PassingError(f"Spark failed: {lost}")
+    raised = _RAISED.findall(text)
+    return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else found
+
+
+def _printed(error: Exception) -> str:
+    """An error out of Java as Java prints it, with its causes."""
+    return getattr(error, "_stackTrace", None) or str(error)
 
 
 def _reason(text: str) -> str:

@@ -84,7 +84,7 @@ def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path
     ],
 )
 def test_errors_of_spark_are_plain_errors(text: str, kind: type[Exception], message: str) -> None:
-    error = translated(RuntimeError(text))
+    error = translated(text)
     assert type(error) is kind
     assert str(error).startswith(message)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skws.spark.java import use_java
-from skws.spark.java_causes import java_causes
+from skws.spark.faults import lost_process
 
 IDLE_ONE_KILLED = """\
 An error occurred while calling o123.load.
@@ -86,29 +86,20 @@ java.lang.OutOfMemoryError: Java heap space
 
 @pytest.mark.parametrize("trace", [IDLE_ONE_KILLED, KILLED_AS_IT_STARTED, NOT_HEARD_OF, NO_FORK, TASK])
 def test_a_lost_process(trace: str) -> None:
-    assert any(cause.is_lost_process for cause in java_causes(trace))
+    assert lost_process(trace)
 
 
 @pytest.mark.parametrize(
     "trace", [NO_SUCH_PROGRAM, NO_PYSPARK, RAISED_BY_IT, BEFORE_PYTHON, NO_MEMORY, "", "at"]
 )
 def test_another_failure(trace: str) -> None:
-    assert not any(cause.is_lost_process for cause in java_causes(trace))
+    assert lost_process(trace) is None
 
 
-def test_a_chain_from_the_outermost_to_the_innermost() -> None:
-    causes = list(java_causes(NOT_HEARD_OF))
-    assert [cause.kind for cause in causes] == [
-        "org.apache.spark.SparkException",
-        "java.net.SocketTimeoutException",
-    ]
-    assert causes[0].message == "Python worker failed to connect back."
-    assert [len(cause.frames) for cause in causes] == [1, 1]
-
-
-def test_a_task_tells_its_error_behind_what_spark_says_of_it() -> None:
-    (first, *_) = java_causes(TASK)
-    assert (first.kind, first.message) == ("java.io.EOFException", "")
+def test_what_it_said_is_read_from_the_last_exception_of_its_line() -> None:
+    assert lost_process(IDLE_ONE_KILLED) == "a Python process has gone (Stream closed)"
+    assert lost_process(TASK) == "a Python process has gone (EOFException)"
+    assert lost_process(NOT_HEARD_OF) == "a Python process has gone (Python worker failed to connect back)"
 
 
 @pytest.fixture

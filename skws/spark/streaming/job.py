@@ -22,7 +22,7 @@ from skws.index.cache import pinned
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing import StandingQueries
-from skws.spark.streaming.faults import brief_errors
+from skws.spark.faults import brief_errors
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.live_source import NAME, source_of
 from skws.spark.streaming.moving import last_offset, moved

@@ -16,8 +16,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
-from skws.spark.faults import SparkFailedError, java_gone, without_java
-from skws.spark.streaming.faults import PassingError, passing, streaming_fault
+from skws.spark.faults import (
+    PassingError,
+    SparkFailedError,
+    java_gone,
+    passing,
+    streaming_fault,
+    without_java,
+)
 from skws.spark.streaming.sessions import stopped
 from skws_schema.errors import SkwsError
 from skws_windows.window import MICROSECOND

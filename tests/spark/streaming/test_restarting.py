@@ -9,8 +9,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.jobs.clock import StoppableClock
-from skws.spark.faults import SparkFailedError
-from skws.spark.streaming.faults import PassingError, brief_errors, passing, streaming_fault
+from skws.spark.faults import PassingError, SparkFailedError, brief_errors, passing, streaming_fault
 from skws.spark.streaming.restarting import ATTEMPTS, RestartingQuery
 from skws_schema.errors import BadRecordsError
 from tests.jobs.watching import Notes
@@ -194,7 +193,7 @@ def test_what_would_fail_again_is_raised_at_once() -> None:
         ("Stream closed", f"java.io.IOException: Stream closed{IN_FACTORY}", True),
         ("EOFException", f"org.apache.spark.SparkException: EOFException{IN_FACTORY}", True),
         # By `brief_errors`, through Java.
-        ("Return Message: Traceback\nskws.spark.streaming.faults.PassingError: Spark failed: x\n", "", True),
+        ("Return Message: Traceback\nskws.spark.faults.PassingError: Spark failed: x\n", "", True),
         # What the source raises, the process being well.
         ("x", f"org.apache.spark.SparkException: {BAD}\n\tat o.a.s.PythonStreamingSourceRunner", False),
         # Ours comes first, whatever is said beside it.

@@ -28,7 +28,7 @@ from skws.jobs.control import Command
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.layout import Layout, Wanted
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
+from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
 from skws.spec.query import Query

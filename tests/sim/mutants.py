@@ -579,11 +579,7 @@ _mutant(
 _mutant(
     "chunks-for-ever",
     "the log of a shard keeps everything",
-    (
-        f"{_SPARK}.shard:Shard.work",
-        "self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)",
-        "()",
-    ),
+    (f"{_SPARK}.shard:Shard.work", "self._trimmed()", "[]"),
     host="spark",
 )
 

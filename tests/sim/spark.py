@@ -32,6 +32,7 @@ from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.layout import Layout, Wanted
+from skws.spark.streaming.messages import Chunk, Failed
 from skws.spark.streaming.moving import Blob, divided, planned
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_log import Output, OutputLog, in_order
@@ -39,10 +40,8 @@ from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.prefetch import Polled
 from skws.spark.streaming.processor import MeshProcessor
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
-from skws.spark.streaming.record_log import Chunk
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.shard_messages import Failed
 from skws.spark.streaming.shard_server import ShardServer, _answered
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -167,7 +166,7 @@ class Spark:
 
     def client(self, _run: str, request: Any, share: Any) -> Client:
         if share.number not in self._servers:
-            self._servers[share.number] = ShardServer(request.read(), share)
+            self._servers[share.number] = ShardServer(pickle.loads(request), share)
         return Client(self._world, self._servers, share.number)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ Tasks that read send every shard the latest time they saw, so that shards agree 
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -27,7 +28,7 @@ from skws.library import called
 from skws.queries.partitioning import Part
 from skws.queries.results import read_result
 from skws.results.frames import COLUMNS, result_table
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
+from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -118,7 +119,7 @@ class FrameProcessor(MeshProcessor):
         """What makes the queries of the state those of this start. Raises UsageError for another stream."""
         if mark.given == self._given:
             return []
-        job = self._request.read()
+        job: Job = pickle.loads(self._request)  # noqa: S301 - by the constructor
         standing = StandingQueries(job)
         if mark.given:
             stream, divided, _ = orjson.loads(mark.given)

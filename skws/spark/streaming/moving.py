@@ -27,8 +27,8 @@ from skws.queries.operator import SHARED
 from skws.queries.order import insertions
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout
+from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
-from skws.spark.streaming.record_log import Chunk
 from skws_purging.lifespans import Front
 from skws_purging.tuples import ALWAYS
 from skws_schema.model import Row

@@ -23,9 +23,6 @@ _NUMBER: Final = Struct("<Q")
 _SUFFIX: Final = ".out"
 
 
-RECORDS: Final = (1 << 31) - 1
-
-
 class Output(NamedTuple):
     """What the shards gave for one batch of Spark: rows of (shard, part, blob), in order.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
+from msgspec import convert
 
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.packing import expanded, rejoined, unpacked
@@ -17,8 +18,8 @@ from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
 from skws.queries.results import encoded, moment
 from skws.results.model import LiveResult
-from skws.spark.streaming.micro_batch import BatchHeader
-from skws.spark.streaming.output_log import RECORDS, Output
+from skws.spark.streaming.messages import RECORDS, BatchHeader
+from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND
@@ -71,7 +72,7 @@ class OutputMerger:
         told = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
         stats = [one for _, one in told]
         results = self._limited(results_of(output))
-        heads = [BatchHeader.from_json(one["head"].encode()) for one in stats if "head" in one]
+        heads = [convert(one["head"], BatchHeader) for one in stats if "head" in one]
         letters = tuple(letter for head in heads for letter in head.letters)
         for one in stats:
             letters += tuple(one.get("late_letters", ()))

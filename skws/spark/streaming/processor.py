@@ -11,6 +11,7 @@ there is one for all blobs.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -26,12 +27,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from skws.queries.keywords.collector import freeze_loaded_objects
 from skws.queries.partitioning import Part
-from skws.spark.streaming.lazy_pickle import LazyPickle
-from skws.spark.streaming.micro_batch import MicroBatch
-from skws.spark.streaming.output_log import RECORDS
-from skws.spark.streaming.record_log import Chunk
+from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_client import ShardClient
-from skws.spark.streaming.shard_messages import BEHIND, PAST, Worked
 from skws.spec.query import Query
 from skws_purging.tuples import ALWAYS
 
@@ -123,7 +120,7 @@ class MeshProcessor(StatefulProcessor):
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
-        self._request = LazyPickle(request)
+        self._request = pickle.dumps(request)
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:

@@ -30,7 +30,7 @@ from skws.sources.feed import Batch, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
 from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.layout import Layout
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
+from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.prefetch import Polled, Prefetch
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spec.job import Job

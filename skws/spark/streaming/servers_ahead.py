@@ -6,13 +6,13 @@ A task would start its shard's server itself, and finds one that is there. Both 
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread
 
 from skws.queries.partitioning import Part
-from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.sessions import master_of
 from skws.spark.streaming.shard_client import ShardClient, shut_down
 from skws.spec.job import Job
@@ -29,7 +29,7 @@ class ServersAhead:
         # Tables with a source are pinned when the job starts.
         ahead = local and not sourced(request.schema)
         self._thread = (
-            Thread(target=self._start, args=(LazyPickle(request),), name="servers") if ahead else None
+            Thread(target=self._start, args=(pickle.dumps(request),), name="servers") if ahead else None
         )
         if self._thread is not None:
             self._thread.start()
@@ -39,7 +39,7 @@ class ServersAhead:
             self._thread.join()
         shut_down(self._run)
 
-    def _start(self, request: LazyPickle[Job]) -> None:
+    def _start(self, request: bytes) -> None:
         for share in self._shares.values():
             with suppress(OSError, RuntimeError):  # then tasks try, and say why they cannot
                 ShardClient(self._run, request, share, os.getpid(), _python()).close()

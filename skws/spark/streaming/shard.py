@@ -8,6 +8,8 @@ the log can go; who keeps the log replays it to a shard that has lost all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from itertools import takewhile
 from time import perf_counter
 from typing import Any
 
@@ -25,12 +27,10 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming import shard_stats
-from skws.spark.streaming.micro_batch import MicroBatch
-from skws.spark.streaming.record_log import Chunk, RecordLog
-from skws.spark.streaming.shard_messages import Worked
+from skws.spark.streaming.messages import Chunk, MicroBatch, Worked
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_purging.retention import Retention
+from skws_purging.retention import LogPart, Retention
 from skws_schema.evolution import SchemaChange
 
 
@@ -54,7 +54,7 @@ class Shard:
         self._standing = StandingQueries(request, self._live)
         # From which chunk on a relation counts that came, or came back, with a change of the schema.
         self._since: dict[int, int] = {}
-        self.log = RecordLog()
+        self._log: list[Chunk] = []  # oldest first
 
     def begin(
         self,
@@ -85,7 +85,7 @@ class Shard:
         self._live.seek(chunk.position, chunk.now)
         self._live.replay(self._counting(unpacked(records), chunk.number))
         self._late.clear()
-        self.log.chunks.append(chunk)
+        self._log.append(chunk)
 
     def seek(self, position: int, now: int) -> None:
         """The end of the log: the stream stands here, even if records that led here have left the log."""
@@ -94,7 +94,7 @@ class Shard:
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
         """True if the micro-batch's commands need the log: ``replay_silently`` its chunks first."""
-        return bool(self.log.chunks) and any(map(self._needs_past, micro_batch.head.commands))
+        return bool(self._log) and any(map(self._needs_past, micro_batch.head.commands))
 
     def _needs_past(self, command: Command) -> bool:
         if command.op == "schema":
@@ -125,11 +125,27 @@ class Shard:
         if len(batch):
             latest = int(batch.time.max())
             chunk = Chunk(micro_batch.head.number, *before, latest, live.position, len(micro_batch.records))
-            self.log.chunks.append(chunk)
-        dropped = self.log.trim(Retention(live.keeps, self._request.stream.lateness), live.position)
+            self._log.append(chunk)
+        dropped = self._trimmed()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
         state = live.snapshot()
         return Worked(results, stats, chunk, dropped, added, removed, live.position, live.now, state, schemas)
+
+    def _trimmed(self) -> list[int]:
+        """Forget the oldest chunks as far as they are over; gives their numbers.
+
+        From the front alone, since a deletion must not go before what it deletes.
+        """
+        live, log = self._live, self._log
+        retention = Retention(live.keeps, self._request.stream.lateness)
+        now = max((chunk.latest for chunk in log), default=0)
+
+        def is_over(chunk: Chunk) -> bool:
+            return retention.over(LogPart(chunk.latest, chunk.after), now, live.position)
+
+        gone = [chunk.number for chunk in takewhile(is_over, log)]
+        del log[: len(gone)]
+        return gone
 
     @property
     def position(self) -> int:
@@ -174,11 +190,11 @@ class Shard:
             stats |= shard_stats.stats_of(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if self._share.first:
-            stats["head"] = micro_batch.head.to_json().decode()
+            stats["head"] = asdict(micro_batch.head)
         if self._share.first or self._share.alone:
             stats |= {
                 "live": load.live,
-                "log_bytes": self.log.size,
+                "log_bytes": sum(chunk.size for chunk in self._log),
                 **self._counted(batch, [one.record for one in late]),
                 "latest": int(batch.time.max()) if len(batch) else None,
                 "late": len(late),

@@ -11,16 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from skws.queries.partitioning import Part
-from skws.spark.streaming.lazy_pickle import LazyPickle
-from skws.spark.streaming.shard_messages import Failed, Setup, talking
+from skws.spark.streaming.messages import Failed, Setup, talking
 from skws_schema import errors
 from skws_schema.errors import SkwsError
-
-if TYPE_CHECKING:
-    from skws.spec.job import Job
 
 PATIENCE: Final = 60.0  # seconds until a server must have started
 
@@ -69,7 +65,7 @@ class ShardClient:
     def __init__(
         self,
         run: str,
-        request: LazyPickle[Job],
+        request: bytes,
         share: Part,
         daemon: int | None = None,
         python: str = sys.executable,

@@ -33,9 +33,16 @@ from skws.memory import use
 from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.partitioning import Part
 from skws.queries.results import written
-from skws.spark.streaming.micro_batch import MicroBatch
+from skws.spark.streaming.messages import (
+    BEHIND,
+    PAST,
+    Failed,
+    MicroBatch,
+    Setup,
+    Worked,
+    talking,
+)
 from skws.spark.streaming.shard import Shard
-from skws.spark.streaming.shard_messages import BEHIND, PAST, Failed, Setup, Worked, talking
 from skws.spec.job import Job
 from skws_schema.errors import SkwsError
 from skws_schema.memory import explain_refusals
@@ -99,7 +106,7 @@ def blobs_of(worked: Worked) -> list[bytes]:
 def serve(setup: Setup) -> None:
     """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
     expect_long_lived_objects()
-    request = setup.request.read()
+    request: Job = pickle.loads(setup.request)  # noqa: S301 - as below
     use(request.memory, lambda _: None, setup.share.shards)
     server = ShardServer(request, setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")

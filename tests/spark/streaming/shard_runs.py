@@ -13,10 +13,8 @@ from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.results.model import LiveResult
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
-from skws.spark.streaming.record_log import Chunk
+from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard import Shard
-from skws.spark.streaming.shard_messages import Worked
 from skws.spec.job import Job
 from skws.spec.query import Query
 

@@ -13,7 +13,7 @@ from skws.data.packing import packed, rejoined, unpacked
 from skws.data.record import Record
 from skws.data.texts import Texts
 from skws.jobs.control import Command
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
+from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.output_log import Output, OutputLog
 
 RECORDS = [

@@ -21,10 +21,9 @@ from skws.queries.partitioning import Partitioning
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Layout, Wanted, keys_for
-from skws.spark.streaming.micro_batch import BatchHeader, MicroBatch
+from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
 from skws.spark.streaming.moving import Blob, divided, merged_fronts, planned
 from skws.spark.streaming.processor import ShardProgress
-from skws.spark.streaming.record_log import Chunk
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query
 from skws_purging.lifespans import Front

@@ -15,10 +15,10 @@ from skws.data.record import Record
 from skws.jobs.clock import StoppableClock
 from skws.results.encoded import parsed
 from skws.results.model import Result, ResultTuple
+from skws.spark.streaming.messages import RECORDS, Worked
 from skws.spark.streaming.output_committer import AHEAD, OutputCommitter
-from skws.spark.streaming.output_log import RECORDS, Output
+from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.output_merger import records_of, results_of
-from skws.spark.streaming.shard_messages import Worked
 from skws.spark.streaming.shard_server import blobs_of
 from tests.spark.streaming.committers import committer
 

@@ -21,10 +21,8 @@ from skws.queries.partitioning import Part, Partitioning
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spark.streaming import processor
-from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.processor import BLOBS, MeshProcessor
 from skws.spark.streaming.shard_server import ShardServer
-from skws.spec.job import Job
 from skws.spec.query import PATTERN
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
@@ -69,8 +67,8 @@ class Lodgings:
     def __init__(self) -> None:
         self.servers: dict[int, ShardServer] = {}
 
-    def client(self, run: str, asked: LazyPickle[Job], share: Part) -> Any:
-        server = self.servers.setdefault(share.number, ShardServer(asked.read(), share))
+    def client(self, run: str, asked: bytes, share: Part) -> Any:
+        server = self.servers.setdefault(share.number, ShardServer(pickle.loads(asked), share))
 
         def ask(*message: Any) -> Any:
             return pickle.loads(pickle.dumps(server.answer(pickle.loads(pickle.dumps(message)))))

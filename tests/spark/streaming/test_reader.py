@@ -15,7 +15,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.layout import Layout, Wanted
-from skws.spark.streaming.micro_batch import MicroBatch
+from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.replay_control import ReplayControl
 from skws.spec.query import Query

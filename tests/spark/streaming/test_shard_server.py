@@ -19,9 +19,8 @@ from skws.data.packing import expanded
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
-from skws.spark.streaming.lazy_pickle import LazyPickle
+from skws.spark.streaming.messages import Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
-from skws.spark.streaming.shard_messages import Worked
 from skws.spec.query import PATTERN
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
@@ -66,18 +65,18 @@ def server_of(run: str) -> int:
 
 
 def test_a_mesh_is_there_again_for_the_next_task(run: str) -> None:
-    first = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    first = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(first, 0) == "behind"
     stand(first, 0)
     assert work(first, 0, Record(0, 5, ("alpha", 1, 1))) == "done"
     first.close()
-    second = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    second = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(second, 1) == "done"
     second.close()
 
 
 def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
-    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 0)
     assert work(client, 0) == "done"
     assert work(client, 0) == "behind"
@@ -88,7 +87,7 @@ def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
 
 def test_the_past_that_a_failed_task_has_sent_counts_once(run: str) -> None:
     """Before a pattern of two records there is one of the first: one result comes with the second."""
-    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 0)
     first = client.ask("work", 0, micro_batch_of((Record(0, 5, ("alpha", 1, 1)),)).to_bytes(), False)
     assert isinstance(first, Worked)
@@ -106,7 +105,7 @@ def test_the_past_that_a_failed_task_has_sent_counts_once(run: str) -> None:
 
 
 def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> None:
-    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 0)
     with pytest.raises(UsageError, match="no standing query 'x'"):
         work(client, 0, commands=(Command("remove", "x"),))
@@ -116,7 +115,7 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
 
 
 def test_the_end_of_its_memory_is_told(run: str) -> None:
-    client = ShardClient(run, LazyPickle(replace(REQUEST, memory="64MiB")), SHARE)
+    client = ShardClient(run, pickle.dumps(replace(REQUEST, memory="64MiB")), SHARE)
     stand(client, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
@@ -126,7 +125,7 @@ def test_the_end_of_its_memory_is_told(run: str) -> None:
 
 
 def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
-    client = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 3)
     server = server_of(run)
     os.kill(server, signal.SIGKILL)
@@ -134,13 +133,13 @@ def test_a_killed_server_is_replaced_and_has_no_epoch(run: str) -> None:
         work(client, 3)
     until(lambda: gone(server))
     client.close()
-    again = ShardClient(run, LazyPickle(REQUEST), SHARE)
+    again = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     assert work(again, 3) == "behind"
     again.close()
 
 
 def test_servers_go_with_their_sockets(run: str) -> None:
-    ShardClient(run, LazyPickle(REQUEST), SHARE).close()
+    ShardClient(run, pickle.dumps(REQUEST), SHARE).close()
     server = server_of(run)
     shut_down(run)
     assert not socket_dir(run).exists()
@@ -162,14 +161,14 @@ ShardClient(sys.argv[1], request, share).close()
 
 
 def test_a_server_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
-    told = pickle.dumps((LazyPickle(REQUEST), SHARE))
+    told = pickle.dumps((pickle.dumps(REQUEST), SHARE))
     subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)
     until((socket_dir(run) / "0.log").exists)
     until(lambda: not socket_dir(run).exists())
 
 
 def test_its_folder_is_for_one_user(run: str) -> None:
-    ShardClient(run, LazyPickle(REQUEST), SHARE).close()
+    ShardClient(run, pickle.dumps(REQUEST), SHARE).close()
     assert socket_dir(run).stat().st_mode & 0o077 == 0
 
 
@@ -179,6 +178,6 @@ def test_a_folder_that_goes_meanwhile_says_nothing_about_the_stream(run: str, tm
     program.write_text(f"#!/bin/sh\nrm -r {socket_dir(run)}\n")
     program.chmod(0o755)
     with pytest.raises(RuntimeError, match=r"^the server of a shard has gone"):
-        ShardClient(run, LazyPickle(REQUEST), SHARE, python=str(program))
+        ShardClient(run, pickle.dumps(REQUEST), SHARE, python=str(program))
     with pytest.raises(FileNotFoundError, match="no-such-python"):
-        ShardClient(run, LazyPickle(REQUEST), SHARE, python=str(tmp_path / "no-such-python"))
+        ShardClient(run, pickle.dumps(REQUEST), SHARE, python=str(tmp_path / "no-such-python"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +19,6 @@ from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
-from skws.spark.streaming.lazy_pickle import LazyPickle
 from skws.spark.streaming.servers_ahead import ServersAhead
 from skws.spark.streaming.shard_client import ShardClient, socket_dir
 from skws.spark.streaming.shard_stats import ShardStats
@@ -92,7 +92,7 @@ def test_a_task_finds_the_server_that_was_started_ahead() -> None:
         assert ahead._thread is not None
         ahead._thread.join()
         known = server_of(run)
-        ShardClient(run, LazyPickle(LOCAL), ONE[0]).close()
+        ShardClient(run, pickle.dumps(LOCAL), ONE[0]).close()
         assert server_of(run) == known
         assert known != os.getpid()
     finally:

@@ -1,0 +1,153 @@
+"""What processes of a live job send each other; apart, so that tasks do not load the engine.
+
+The source hands each shard micro-batches, whose records are packed once: a log keeps them as they came. A
+task asks its shard's server what they come to.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from skws.jobs.control import Command
+from skws.queries.partitioning import Part
+
+if TYPE_CHECKING:
+    from skws.results.model import LiveResult
+    from skws.spec.query import Query
+
+_LENGTHS: Final = Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """All of a micro-batch but its records.
+
+    ``read``: seconds since the epoch when it was read, which took ``reading``
+    seconds. ``letters``: bad
+    records as lines of the dead letter file; ``bad``: their number.
+    ``reasons``: the first few, for the user. ``notices`` are lines for the
+    user, ``behind`` what waits in the source (None: not asked). ``ended``:
+    nothing will come after this. ``number``: micro-batches are counted.
+    ``watched``: an onlooker of the driver wants to see what goes on inside. ``reached``: the latest time of
+    all records, where a shard does not see all of them.
+    """
+
+    read: float
+    commands: tuple[Command, ...] = ()
+    letters: tuple[str, ...] = ()
+    bad: int = 0
+    reasons: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    behind: str | None = None
+    ended: bool = False
+    number: int = 0
+    watched: bool = False
+    reading: float = 0.0
+    reached: int | None = None
+
+
+_READ_HEADER: Final = msgspec.json.Decoder(BatchHeader).decode
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """``tables`` and ``records`` are packed, empty if there are none."""
+
+    head: BatchHeader
+    tables: bytes = b""
+    records: bytes = field(default=b"")
+
+    def to_bytes(self) -> bytes:
+        head = msgspec.json.encode(self.head)
+        return _LENGTHS.pack(len(head), len(self.tables)) + head + self.tables + self.records
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> MicroBatch:
+        """Inverse of ``to_bytes``."""
+        head, tables = _LENGTHS.unpack_from(blob)
+        first, second = _LENGTHS.size + head, _LENGTHS.size + head + tables
+        return cls(_READ_HEADER(blob[_LENGTHS.size : first]), blob[first:second], blob[second:])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The records of one micro-batch in the log of a shard.
+
+    ``position`` and ``now``: where the stream stood before them. ``latest``: the latest time among them;
+    ``after``: the position behind them. ``size`` in bytes.
+    """
+
+    number: int
+    position: int
+    now: int
+    latest: int
+    after: int
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a server is started with. ``daemon``: the process without which it has no reason to live.
+
+    ``request``: the pickled job. Four Python processes and more only pass it on: it would take each of them
+    two seconds to load what it refers to.
+    """
+
+    request: bytes
+    share: Part
+    socket: Path
+    daemon: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What a micro-batch came to, and how the log must change.
+
+    ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
+    records just taken, None if there were none. ``dropped``: chunks that can
+    go. ``added`` and ``removed``: queries. ``states``: of those that keep
+    their own. ``schemas``: those that it has changed to. ``position`` and ``now``: where the stream stands.
+    ``blobs``: stats and results, encoded; a server sends these in place of both.
+    """
+
+    results: list[LiveResult]
+    stats: dict[str, Any]
+    chunk: Chunk | None
+    dropped: list[int]
+    added: list[Query]
+    removed: list[str]
+    position: int
+    now: int
+    states: dict[str, bytes] = field(default_factory=dict)
+    schemas: list[str] = field(default_factory=list)
+    blobs: list[bytes] = field(default_factory=list)
+
+
+RECORDS: Final = (1 << 31) - 1
+"""In place of the number of a blob: the records of a micro-batch, for an onlooker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An answer in place of another. ``kind``: the name of an error of ours, empty for any other."""
+
+    kind: str
+    message: str
+
+
+BEHIND = "behind"
+"""In place of ``Worked``: the server's mesh is of another epoch, and needs the state first."""
+PAST = "past"
+"""In place of ``Worked``: the batch's commands need the log."""
+
+
+def talking(connected: socket.socket) -> Connection:
+    """Objects over a socket, which nobody else can reach."""
+    return Connection(connected.detach())

@@ -40,8 +40,7 @@ from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.prefetch import Polled
 from skws.spark.streaming.processor import MeshProcessor
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
-from skws.spark.streaming.replay_control import ReplayControl
-from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
 from skws.spark.streaming.shard_server import ShardServer, _answered
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

@@ -15,8 +15,7 @@ from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.standing import Inbox, StandingQueries
 from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
-from skws.spark.streaming.command_file import COMMANDS, name_of
-from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.run_directory import COMMANDS, RunDirectory, name_of
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.stream import Stream

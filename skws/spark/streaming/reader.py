@@ -28,11 +28,10 @@ from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
-from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.prefetch import Polled, Prefetch
-from skws.spark.streaming.replay_control import ReplayControl
+from skws.spark.streaming.run_directory import COMMANDS, ReplayControl, commands_between
 from skws.spec.job import Job
 from skws_schema.model import Schema
 

@@ -1,7 +1,8 @@
 """The folder of a run: the checkpoint that all engines share, and what Spark's adds to it.
 
               (its manifest has the layout of the shards)
-commands/     the commands, which the source reads
+commands/     the commands, which the driver appends and the source reads by offsets
+replay_control.json  whether the source is paused, and how fast a replay goes; read before every micro-batch
 outbox/       what batches came to, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
               says where the executors can reach it; ``spark-1`` that of the run's second layout, and so on
@@ -12,20 +13,29 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Final
+
+import orjson
 
 from skws.data.batch import Chunk
 from skws.data.record import Item, Record
-from skws.durable.files import kept_folder
+from skws.durable.files import PRIVATE, damaged, kept_folder, replaced
+from skws.durable.frames import all_frames
 from skws.jobs.checkpoint import Checkpoint
+from skws.jobs.control import Command
 from skws.jobs.intake import Intake
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
-from skws.spark.streaming.command_file import COMMANDS, commands_between
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.output_log import OutputLog
 from skws.spec.job import Job
+from skws_schema.errors import StateError
+
+COMMANDS: Final = Path("commands", "commands.jsonl")
+"""Where it is in the folder of a run."""
+_CONTROL: Final = "replay_control.json"
 
 
 class RunDirectory:
@@ -104,6 +114,52 @@ class RunDirectory:
         read = Chunk.of(items)
         self.letters = self.intake.refuse(read.bad)
         return tuple(read.records.records())
+
+
+def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
+    """The commands of a register from one offset of its file to another, and the last offset.
+
+    ``end`` None: as far as they are written. Raises StateError, also if the offsets lie behind what is there.
+    """
+    size = path.stat().st_size if path.exists() else 0
+    if size < max(start, end or 0):
+        raise damaged(path, f" behind byte {size:,}")
+    if size == start:
+        return (), start
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            data = file.read(-1 if end is None else end - start)
+    except OSError as error:
+        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+    texts, length = all_frames(data, name_of(run, path), start)
+    commands = (Command.of(one) for text in texts for one in orjson.loads(text)["commands"])
+    return tuple(commands), start + length
+
+
+def name_of(run: str, path: Path) -> str:
+    """Distinguishes the checksums of runs."""
+    return f"{run}/{path.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayControl:
+    """``speed``: None for the one that the run was started with."""
+
+    paused: bool = False
+    speed: float | None = None
+
+    def put(self, folder: Path) -> None:
+        """From now on."""
+        replaced(folder / _CONTROL, orjson.dumps(asdict(self)), mode=PRIVATE)
+
+    @classmethod
+    def of(cls, folder: Path) -> ReplayControl:
+        """As they are now."""
+        try:
+            return cls(**orjson.loads((folder / _CONTROL).read_bytes()))
+        except FileNotFoundError:
+            return cls()
 
 
 def _behind(generation: int) -> str:

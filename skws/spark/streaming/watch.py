@@ -33,8 +33,7 @@ from skws.spark.streaming.job import ShardedJob
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_merger import OutputMerger
-from skws.spark.streaming.replay_control import ReplayControl
-from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
 from skws.spark.streaming.sessions import Ahead, live_session, stopped
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job

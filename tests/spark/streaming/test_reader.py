@@ -17,7 +17,7 @@ from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
-from skws.spark.streaming.replay_control import ReplayControl
+from skws.spark.streaming.run_directory import ReplayControl
 from skws.spec.query import Query
 from skws_windows.window import TimeWindow
 from tests.jobs.test_schema_changes import WITH_NOTES, WITHOUT_ORDERS, note

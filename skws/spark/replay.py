@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from skws.formats import Replay
 from skws.formats.jsonl_order import TimedBlock
-from skws.progress import Progress, ReportProgress
+from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.kinds import window_of
 from skws.queries.slice_tasks import SlicedRun, has_ranges
 from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, replay_pieces
 from skws.spark.faults import plain_errors
-from skws.spark.interrupts import interrupts_deferred
 from skws.spark.local_java import LocalJava
 from skws.spark.ranges import RangesRun, blocks_in_order, looked_at
-from skws.spark.session import runs_in, start_session
-from skws.spark.stages import reported_stages
-from skws.spark.worker_memory import of_a_worker
+from skws.spark.session import interrupts_deferred, runs_in, start_session, worker_memory
 from skws.spec.query import Query
 from skws.spec.stream import Stream
+
+_INTERVAL: Final = 0.2  # seconds
 
 
 @contextmanager
@@ -43,13 +44,18 @@ def spark_run(
     Raises SourceError if Spark cannot start, and what the job's own workers
     raise: SourceError, BadRecordsError.
     """
-    with ExitStack() as stack:
+    with plain_errors(), ExitStack() as stack:
+        report(Progress("starting Spark", unit="tasks"))
+        own = SparkSession.getActiveSession() is None
         with looked_at(replay.splits if _has_ranges(query, stream, replay) else ()) as known:
-            spark = stack.enter_context(_running_spark(master, report, java))
-        with reported_stages(spark, report):
+            with interrupts_deferred():
+                spark = start_session(master, ahead=java)
+                if own and not runs_in(spark, java):
+                    stack.callback(spark.stop)
+        with _reported_stages(spark, report):
             run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=known))
         if isinstance(run, BatchRun):
-            stack.enter_context(reported_stages(spark, report))
+            stack.enter_context(_reported_stages(spark, report))
         yield run
 
 
@@ -66,7 +72,7 @@ def replay_run(
 
     ``known``: what a look at the first splits has found.
     """
-    memory = of_a_worker(spark)
+    memory = worker_memory(spark)
     context = spark.sparkContext
     tasks = context.defaultParallelism
     window = window_of(query, stream)
@@ -88,16 +94,26 @@ def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:
 
 
 @contextmanager
-def _running_spark(
-    master: str | None, report: ReportProgress, java: LocalJava | None
-) -> Iterator[SparkSession]:
-    """A session, stopped at the end unless it was there before; its errors are plain."""
-    with ExitStack() as stack:
-        stack.enter_context(plain_errors())
-        report(Progress("starting Spark", unit="tasks"))
-        own = SparkSession.getActiveSession() is None
-        with interrupts_deferred():
-            spark = start_session(master, ahead=java)
-            if own and not runs_in(spark, java):
-                stack.callback(spark.stop)
-        yield spark
+def _reported_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
+    """Call ``report``, from a thread, with the number of tasks done of the running stages."""
+    if report is unreported:
+        yield
+        return
+    over = Event()
+    poller = Thread(target=_poll, args=(spark, report, over), name="spark-stages", daemon=True)
+    poller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        poller.join()
+
+
+def _poll(spark: SparkSession, report: ReportProgress, over: Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not over.wait(_INTERVAL):
+        stages = [s for i in tracker.getActiveStageIds() if (s := tracker.getStageInfo(i)) is not None]
+        if stages:
+            number = max(s.stageId for s in stages) + 1
+            done = sum(s.numCompletedTasks for s in stages)
+            report(Progress(f"Spark stage {number}", done, sum(s.numTasks for s in stages), "tasks"))

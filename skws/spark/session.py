@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from threading import current_thread, main_thread
+from typing import Any, Final, TypeAlias
 
-from py4j.protocol import INPUT_CONVERTER
+from py4j.protocol import INPUT_CONVERTER, Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
+from skws.memory import MemoryShare, asked
 from skws.spark.java import use_java
 from skws.spark.local_java import LocalJava, driver_memory, is_local, is_plain, java_options, started_java
 
@@ -28,11 +34,15 @@ PACKAGES = (
     "skws_bounds",
     "skws",
 )
+# A task whose Python worker was killed is run again, as it is on a cluster.
+_LIVE_MASTER: Final = "local[*,4]"
+
+Ahead: TypeAlias = Future[SparkSession]
+"""A session that is being started."""
 
 
 def start_session(
     master: str | None = None,
-    app_name: str = "skws",
     packages: Sequence[str] = (),
     ahead: LocalJava | None = None,
 ) -> SparkSession:
@@ -48,7 +58,7 @@ def start_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers pick another Python otherwise
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ and master is None
-    builder = SparkSession.builder.appName(app_name)
+    builder = SparkSession.builder.appName("skws")
     for name, value in _settings(options).items():
         builder = builder.config(name, value)
     if packages:
@@ -74,6 +84,64 @@ def runs_in(session: SparkSession, java: LocalJava | None) -> bool:
     """True if it is the Java that runs this session."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark tells it nowhere else
     return java is not None and gateway.proc is java.process
+
+
+def live_master(master: str | None) -> str | None:
+    """That of a live search: the one that is asked for, or the usual one. None: that of spark-submit."""
+    return master or (None if "SPARK_ENV_LOADED" in os.environ else _LIVE_MASTER)
+
+
+def session_ahead(master: str | None, java: LocalJava | None = None) -> Ahead:
+    """One of a live search, which starts in a thread. ``java``: one that is starting."""
+    thread = ThreadPoolExecutor(1, "spark")
+    started = thread.submit(start_session, live_master(master), ahead=java)
+    thread.shutdown(wait=False)
+    return started
+
+
+def stopped(started: StreamingQuery | SparkSession) -> None:
+    """Stop what may have gone by itself: who ends a service sends signals to Java, too."""
+    with suppress(Py4JError, OSError):
+        started.stop()
+
+
+def worker_memory(session: SparkSession) -> MemoryShare:
+    """What a Python worker may take of its machine's memory: one task a core runs at a time."""
+    context = session.sparkContext
+    cores = context.getConf().get("spark.executor.cores", "1")
+    return MemoryShare(asked(), context.defaultParallelism if is_local(context.master) else int(cores or 1))
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """An interrupt inside is raised at the end; a second one at once.
+
+    PySpark loses track of a Java that it has started and not yet heard from:
+    interrupted there, it would leave that process running for ever. Afterwards
+    the former handler is back in place of PySpark's, which talks to Java in
+    the middle of whatever talks to Java; stopping the session cancels its jobs
+    just as well.
+    """
+    former = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread():
+        yield
+        return
+    came = False
+
+    def note(*_: object) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+
+    if former is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _join(ahead: LocalJava | None, options: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from skws.cli import terminal
 from skws.cli.terminal import ProgressBar, StepsLine
-from skws.spark.interrupts import interrupts_deferred
+from skws.spark.session import interrupts_deferred
 from skws_schema.memory import OverBudgetError, StepBudget, watch_steps
 
 

@@ -75,7 +75,7 @@ def new_job(request: UiRequest, events: EventQueue, java: LocalJava | None = Non
 
 def _spark_host(java: LocalJava | None, job: LiveJob) -> Host:
     job.log("info", "Spark is starting")
-    from skws.spark.streaming.sessions import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
+    from skws.spark.session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
 
     ahead = session_ahead(job.request.job.master, java=java)  # while the rest is loaded
     return job.host_with(ahead=ahead)

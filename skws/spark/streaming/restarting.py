@@ -24,7 +24,7 @@ from skws.spark.faults import (
     streaming_fault,
     without_java,
 )
-from skws.spark.streaming.sessions import stopped
+from skws.spark.session import stopped
 from skws_schema.errors import SkwsError
 from skws_windows.window import MICROSECOND
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import Thread
 
 from skws.queries.partitioning import Part
-from skws.spark.streaming.sessions import master_of
+from skws.spark.session import live_master
 from skws.spark.streaming.shard_client import ShardClient, shut_down
 from skws.spec.job import Job
 from skws_schema.model import sourced
@@ -25,7 +25,7 @@ class ServersAhead:
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
         self._shares = dict(shares)
-        local = (master_of(request.master) or "").startswith("local")
+        local = (live_master(request.master) or "").startswith("local")
         # Tables with a source are pinned when the job starts.
         ahead = local and not sourced(request.schema)
         self._thread = (

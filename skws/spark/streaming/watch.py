@@ -27,14 +27,13 @@ from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
-from skws.spark.interrupts import interrupts_deferred
+from skws.spark.session import Ahead, interrupts_deferred, live_master, start_session, stopped
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.job import ShardedJob
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
-from skws.spark.streaming.sessions import Ahead, live_session, stopped
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -239,7 +238,10 @@ class SparkWatch:
         request, ahead = self.request, self._ahead
         own = ahead is not None or SparkContext._active_spark_context is None  # noqa: SLF001 - of any thread
         with interrupts_deferred():
-            spark = ahead.result() if ahead else live_session(request.master, request.packages)
+            if ahead is None:
+                spark = start_session(live_master(request.master), packages=request.packages)
+            else:
+                spark = ahead.result()
             if own:
                 stack.callback(stopped, spark)
         return spark

@@ -47,11 +47,11 @@ def spark_run(
     with plain_errors(), ExitStack() as stack:
         report(Progress("starting Spark", unit="tasks"))
         own = SparkSession.getActiveSession() is None
-        with looked_at(replay.splits if _has_ranges(query, stream, replay) else ()) as known:
-            with interrupts_deferred():
-                spark = start_session(master, ahead=java)
-                if own and not runs_in(spark, java):
-                    stack.callback(spark.stop)
+        splits = replay.splits if _has_ranges(query, stream, replay) else ()
+        with looked_at(splits) as known, interrupts_deferred():
+            spark = start_session(master, ahead=java)
+            if own and not runs_in(spark, java):
+                stack.callback(spark.stop)
         with _reported_stages(spark, report):
             run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=known))
         if isinstance(run, BatchRun):

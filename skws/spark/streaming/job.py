@@ -6,37 +6,47 @@ LiveSource -> groupBy(shard).transformWithState(mesh) -> foreachBatch
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from skws.durable.files import missing
 from skws.index.cache import pinned
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing import StandingQueries
+from skws.queries.partitioning import Part
 from skws.spark.faults import brief_errors
+from skws.spark.session import live_master
 from skws.spark.streaming.layout import Layout, Wanted
-from skws.spark.streaming.live_source import NAME, source_of
 from skws.spark.streaming.moving import last_offset, moved
 from skws.spark.streaming.output_log import Output, in_order
 from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
 from skws.spark.streaming.restarting import RestartingQuery
 from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.servers_ahead import ServersAhead
+from skws.spark.streaming.shard_client import ShardClient, shut_down
+from skws.spec.job import Job
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:
     from skws.spark.streaming.output_committer import OutputCommitter
+    from skws.spark.streaming.reader import FeedReader
 
+NAME: Final = "skws_live"
+INPUT: Final = "shard int, sequence long, blob binary"
 STATE: Final = "spark.skws.stateLocation"
 SETTINGS: Final = {
     **STATE_STORE,
@@ -55,6 +65,51 @@ SETTINGS: Final = {
     # A row is a micro-batch of a shard here, so few fill a batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
+
+
+def source_of(reading: Reading) -> type[DataSource]:
+    """The data source to register with Spark, pickled: two processes make one and never read."""
+    pickled = pickle.dumps(reading)
+
+    class LiveSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return NAME
+
+        def schema(self) -> str:
+            return INPUT
+
+        def simpleStreamReader(self, schema: StructType) -> FeedReader:  # noqa: N802, ARG002 - Spark's names
+            from skws.queries.keywords.collector import expect_long_lived_objects  # noqa: PLC0415 - as below
+            from skws.spark.streaming.reader import FeedReader  # noqa: PLC0415 - in the reader's own process
+
+            if current_thread() is main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
+                expect_long_lived_objects()
+            return FeedReader(pickle.loads(pickled))  # noqa: S301 - just above
+
+    return LiveSource
+
+
+def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
+    """Start the servers of shards in a thread, where a local master has its tasks: on this machine.
+
+    A task would start its shard's server itself, and finds one that is there. Spark and they take seconds.
+    """
+    pickled = pickle.dumps(request)
+
+    def start() -> None:
+        local = (live_master(request.master) or "").startswith("local")
+        # Tables with a source are pinned when the job starts.
+        for share in shares if local and not sourced(request.schema) else ():
+            # That of Spark's workers, which may be one that has loaded what a server needs.
+            python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+            with suppress(OSError, RuntimeError):  # then tasks try, and say why they cannot
+                ShardClient(run, pickled, share, os.getpid(), python).close()
+
+    thread = Thread(target=start, name="servers")
+    thread.start()
+    return thread
 
 
 @contextmanager
@@ -196,7 +251,8 @@ class ShardedJob:
 
     def close(self) -> None:
         """No start comes any more."""
-        self._servers.end()
+        self._servers.join()
+        shut_down(self._name)
 
     @property
     def _opened(self) -> RestartingQuery:
@@ -214,11 +270,11 @@ class ShardedJob:
 
     def _begin(self) -> None:
         self._name = uuid4().hex[:12]  # distinguishes starts
-        self._servers = ServersAhead(self._name, self._place.request, self.layout.shares)
+        self._servers = servers_ahead(self._name, self._place.request, self.layout.shares.values())
 
     def _expect(self, layout: Layout) -> None:
         if layout.shares != self.layout.shares:
-            self._servers.end()
+            self.close()
             self.layout = layout
             self._begin()
         self.layout = layout

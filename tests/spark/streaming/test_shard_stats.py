@@ -19,8 +19,8 @@ from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
 from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
-from skws.spark.streaming.servers_ahead import ServersAhead
-from skws.spark.streaming.shard_client import ShardClient, socket_dir
+from skws.spark.streaming.job import servers_ahead
+from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -87,30 +87,26 @@ LOCAL = replace(REQUEST, master="local[2]")
 
 def test_a_task_finds_the_server_that_was_started_ahead() -> None:
     run = uuid4().hex[:12]
-    ahead = ServersAhead(run, LOCAL, ONE)
+    servers_ahead(run, LOCAL, ONE.values()).join()
     try:
-        assert ahead._thread is not None
-        ahead._thread.join()
         known = server_of(run)
         ShardClient(run, pickle.dumps(LOCAL), ONE[0]).close()
         assert server_of(run) == known
         assert known != os.getpid()
     finally:
-        ahead.end()
+        shut_down(run)
     until(lambda: gone(known))
 
 
 def test_they_go_at_the_end() -> None:
     run = uuid4().hex[:12]
-    ahead = ServersAhead(run, LOCAL, TWO)
-    assert ahead._thread is not None
-    ahead._thread.join()
+    servers_ahead(run, LOCAL, TWO.values()).join()
     assert len(list(socket_dir(run).glob("*.socket"))) == 2
-    ahead.end()
+    shut_down(run)
     assert not socket_dir(run).exists()
 
 
 def test_none_starts_here_for_tasks_on_other_machines() -> None:
     run = uuid4().hex[:12]
-    ServersAhead(run, replace(REQUEST, master="spark://far:7077"), ONE).end()
+    servers_ahead(run, replace(REQUEST, master="spark://far:7077"), ONE.values()).join()
     assert not socket_dir(run).exists()

@@ -32,7 +32,7 @@ from skws.spark.local_java import (
     spark_home,
     started_java,
 )
-from skws.spark.preloaded.driver import BATCH, preloaded_python
+from skws.spark.preloaded import BATCH, preloaded_python
 from skws_schema.errors import SourceError
 
 _KEPT: Final = 4  # archives, of several installations

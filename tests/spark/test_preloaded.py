@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.spark.preloaded.driver import PreloadedPython, preloaded_python
+from skws.spark.preloaded import PreloadedPython, preloaded_python
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks elsewhere start Python as usual")

@@ -89,7 +89,7 @@ def _started_ahead(master: str | None) -> Iterator[LocalJava | None]:
     their modules.
     """
     from skws.spark.java_ahead import java_ahead  # noqa: PLC0415 - loads Spark's part, for Spark alone
-    from skws.spark.preloaded.driver import preloaded_python  # noqa: PLC0415
+    from skws.spark.preloaded import preloaded_python  # noqa: PLC0415
 
     with stderr_to_file(), preloaded_python(master):
         java = java_ahead(master)

@@ -113,6 +113,7 @@ def written(handle: int, data: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
+CACHE: Final = "SKWS_CACHE"
 PRIVATE: Final = 0o600
 """The mode of files that hold data: for their owner alone."""
 _PRIVATE_FOLDER: Final = 0o700
@@ -195,6 +196,13 @@ def kept_folder(path: Path) -> None:
     """As ``private_folder``, within a checkpoint. Raises StateError."""
     with explained(f"{path}: cannot be made"):
         private_folder(path)
+
+
+def cache_folder(of: str) -> Path:
+    """The folder for one kind of what can be made again: in ``SKWS_CACHE``, or in the user's cache."""
+    given = os.environ.get(CACHE)
+    user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return (Path(given) if given else Path(user).expanduser() / "skws") / of
 
 
 def synced(folder: Path) -> None:

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from skws import __version__
 from skws.data.record import Record
+from skws.durable.files import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.splits import plan, read_split
@@ -191,19 +192,11 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
         yield from zip(some.tolist(), values[some].tolist(), found, strict=True)
 
 
-CACHE: Final = "SKWS_CACHE"
 TABLES: Final = "tables"
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 _FORMAT: Final = 4
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
-
-
-def cache_folder(of: str) -> Path:
-    """The folder of one kind of indexes: in ``SKWS_CACHE``, or in the user's cache."""
-    given = os.environ.get(CACHE)
-    user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return (Path(given) if given else Path(user).expanduser() / "skws") / of
 
 
 def digest(text: str) -> str:

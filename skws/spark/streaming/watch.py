@@ -30,7 +30,7 @@ from skws.spark.faults import plain_errors
 from skws.spark.session import Ahead, interrupts_deferred, live_master, start_session, stopped
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.job import ShardedJob
-from skws.spark.streaming.layout import Layout, Wanted
+from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
@@ -166,7 +166,8 @@ class SparkWatch:
             finally:
                 self._state = "ended"
                 self.control.end("the job has ended: restart it to change queries")
-                self._report_bad()
+                if self._merger.bad:
+                    self._log.warning("bad records", self._merger.bad_summary(), bad=self._merger.bad)
                 publishing.publish(self.metrics)
         metrics = self.metrics()
         seconds = (self.clock.now() - self._began) / MICROSECOND
@@ -183,7 +184,8 @@ class SparkWatch:
         stack.callback(job.close)
         spark = self._session(stack)
         job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)))
-        if not self._begun(place, job.layout):
+        begin, report = partial(place.first_offset, job.layout), partial(self._log.warning, "source")
+        if retry(begin, self.clock, self.control.wait, report) is None:
             return
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self._source, self._log)
@@ -209,22 +211,16 @@ class SparkWatch:
         while not over():
             self._hold(place)
             command_log.take(ready)
-            self._step(command_log, committer)
+            if committer.deliver():
+                self._speak_of_schema(command_log)
+            committer.commit_if_due()
+            self._gauges.sample(self.clock.now())
+            self._each_step()
             publishing.each_second(self.clock.now(), self.metrics)
         committer.stop_waiting()
         job.stop()
         committer.deliver_rest()
         committer.commit()
-
-    def _begun(self, place: RunDirectory, layout: Layout) -> bool:
-        """False if the run ends before its source is there."""
-        first = retry(
-            lambda: place.first_offset(layout),
-            self.clock,
-            self.control.wait,
-            lambda line: self._log.warning("source", line),
-        )
-        return first is not None
 
     def _hold(self, place: RunDirectory) -> None:
         """Show the reader whether it is paused, and its speed."""
@@ -253,7 +249,7 @@ class SparkWatch:
             schema=self._gauges.schema,
             match_names=self.request.match_names,
             wait=self.control.wait,
-            tell=lambda line: self._log.warning("sink", line),
+            tell=partial(self._log.warning, "sink"),
         )
         delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
@@ -275,14 +271,6 @@ class SparkWatch:
                 raise
         return True
 
-    def _step(self, command_log: CommandLog, committer: OutputCommitter) -> None:
-        """What came out to the sinks."""
-        if committer.deliver():
-            self._speak_of_schema(command_log)
-        committer.commit_if_due()
-        self._gauges.sample(self.clock.now())
-        self._each_step()
-
     def _carried_out(self, commands: tuple[Command, ...]) -> None:
         if self._command_log is not None:
             self._speak_of_schema(self._command_log)
@@ -293,7 +281,3 @@ class SparkWatch:
         self._gauges.schema = command_log.stream.schema
         if self._sink_run is not None:
             self._sink_run.schema = self._gauges.schema
-
-    def _report_bad(self) -> None:
-        if self._merger.bad:
-            self._log.warning("bad records", self._merger.bad_summary(), bad=self._merger.bad)

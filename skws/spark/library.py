@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -170,17 +169,7 @@ def _streaming(
     rows = [unpacked(bytes(row.packed)) for row in tables]
     streams = {name: frame for name, frame in data.items() if name not in static}
     pieces = _all_pieces(streams, job.schema, memory, layout, live=True)
-    names = names_by_text(job.named())
-    return searched(
-        pieces,
-        job,
-        layout.shares,
-        _shown(layout, job.schema),
-        uuid4().hex[:8],
-        together(rows) if rows else NO_RECORDS,
-        names,
-        COLUMNS,
-    )
+    return searched(pieces, job, layout, together(rows) if rows else NO_RECORDS, COLUMNS)
 
 
 def _layout(spark: SparkSession, job: Job, shards: int | None) -> Layout:
@@ -205,11 +194,6 @@ def _layout(spark: SparkSession, job: Job, shards: int | None) -> Layout:
     if isinstance(keys, str) or number == 1:
         return Layout(Partitioning.ROOTS, groups)
     return Layout(Partitioning.KEYS, groups, keys)
-
-
-def _shown(layout: Layout, schema: Schema) -> str:
-    """Such as "shards=2, by span.trace"."""
-    return "shards=1" if layout.keys is None else f"shards={layout.shards}, by {layout.keys.shown(schema)}"
 
 
 _UNDIVIDED: Final = Layout(Partitioning.ROOTS, (0,))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
+from uuid import uuid4
 
 import orjson
 import pyarrow as pa
@@ -24,10 +25,11 @@ from skws.data.packing import expanded, packed, unpacked
 from skws.formats.pieces import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
-from skws.library import called
+from skws.library import called, names_by_text
 from skws.queries.partitioning import Part
 from skws.queries.results import read_result
 from skws.results.frames import COLUMNS, result_table
+from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
 from skws.spec.job import Job
@@ -44,19 +46,20 @@ _RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming
 def searched(
     pieces: DataFrame,
     job: Job,
-    shares: Mapping[int, Part],
-    divided: str,
-    name: str,
+    layout: Layout,
     tables: RecordBatch,
-    names: Mapping[str, str],
     columns: str,
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
-    ``shares``: by the pieces' column ``shard``; ``divided``: how, for people. ``name``: unlike that of other
-    searches of the same streaming query. ``names``: for ``called``.
+    ``layout``: whose groups are the pieces' column ``shard``; ``tables``: the rows of static relations.
     """
-    processor = FrameProcessor(name, job, shares, divided, packed(tables))
+    names = names_by_text(job.named())
+    divided = f"shards={layout.shards}"
+    if layout.keys is not None:
+        divided += f", by {layout.keys.shown(job.schema)}"
+    name = uuid4().hex[:8]  # unlike that of other searches of the same streaming query
+    processor = FrameProcessor(name, job, layout.shares, divided, packed(tables))
     outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,7 +91,10 @@ def _late_row(letter: str) -> dict[str, Any]:
 
 
 class FrameProcessor(MeshProcessor):
-    """The shards of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
+    """The shards of a search over streaming DataFrames.
+
+    ``divided``: how, for people. ``tables``: packed rows of static relations.
+    """
 
     def __init__(self, name: str, job: Job, shares: Mapping[int, Part], divided: str, tables: bytes) -> None:
         super().__init__(name, job, shares)

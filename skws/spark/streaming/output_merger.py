@@ -30,9 +30,8 @@ _KEPT_REASONS: Final = 5
 class OutputMerger:
     """Takes batches in order. ``done`` hears which commands were carried out.
 
-    ``full``: the limit of results is reached; ``ended``: so is the source's end.
-    ``last_number``: that of the last one. ``onlooker``: sees the records behind their results, and what goes
-    on inside (``insight``).
+    ``full``: the limit of results is reached; ``ended``: so is the source's end. ``onlooker``: sees the
+    records behind their results, and what goes on inside (``insight``).
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class OutputMerger:
         self._delivery: SinkFanout | None = None
         self.table_letters: tuple[str, ...] = ()
         self.full = self.ended = False
-        self.delivered = self.last_number = 0
+        self.delivered = 0
         self.bad = 0
         self._late_reported = False  # that some came too late
         self.reasons: list[str] = []
@@ -120,7 +119,6 @@ class OutputMerger:
         if head.commands:
             self._done(head.commands)
         self.ended = self.ended or (head.ended and not again)
-        self.last_number = max(self.last_number, head.number)
         self.behind = self.behind if head.behind is None else head.behind
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]

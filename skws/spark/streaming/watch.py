@@ -34,7 +34,6 @@ from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_merger import OutputMerger
 from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
-from skws.spark.streaming.shard_stats import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import Prefix
@@ -114,19 +113,14 @@ class SparkWatch:
         return () if self._command_log is None else self._command_log.shown()
 
     @property
-    def insight(self) -> ShardStats:
-        """What goes on inside the shards, as of the last micro-batch, if there is an onlooker."""
-        return self._merger.insight
-
-    @property
     def schema(self) -> Schema:
         return self._gauges.schema
 
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
-        return self.insight.stretches.get(name, ())
+        return self._merger.insight.stretches.get(name, ())
 
     def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
-        return self.insight.waiting, self.insight.probes
+        return self._merger.insight.waiting, self._merger.insight.probes
 
     def bad_reason(self) -> str:
         return ""

@@ -6,9 +6,7 @@ task asks its shard's server what they come to.
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -146,8 +144,3 @@ BEHIND = "behind"
 """In place of ``Worked``: the server's mesh is of another epoch, and needs the state first."""
 PAST = "past"
 """In place of ``Worked``: the batch's commands need the log."""
-
-
-def talking(connected: socket.socket) -> Connection:
-    """Objects over a socket, which nobody else can reach."""
-    return Connection(connected.detach())

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any, Final
 
 from skws.queries.partitioning import Part
-from skws.spark.streaming.messages import Failed, Setup, talking
+from skws.spark.streaming.messages import Failed, Setup
 from skws_schema import errors
 from skws_schema.errors import SkwsError
 
@@ -74,7 +74,7 @@ class ShardClient:
         self._path = socket_dir(run) / f"{share.number}.socket"
         setup = Setup(request, share, self._path, daemon or _daemon())
         try:
-            self._connection = talking(self._reached(setup))
+            self._connection = self._reached(setup)
         except FileNotFoundError:
             if self._path.parent.exists():
                 raise
@@ -104,38 +104,32 @@ class ShardClient:
     def close(self) -> None:
         self._connection.close()
 
-    def _reached(self, setup: Setup) -> socket.socket:
+    def _reached(self, setup: Setup) -> Connection:
         folder = self._path.parent
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{folder} belongs to another user")
         return self._connected() or self._started(setup)
 
-    def _connected(self) -> socket.socket | None:
-        found = socket.socket(socket.AF_UNIX)
-        try:
-            found.connect(str(self._path))
-        except OSError:
-            found.close()
-            return None
-        return found
+    def _connected(self) -> Connection | None:
+        """Objects over a socket, which nobody else can reach."""
+        with suppress(OSError):
+            return Client(str(self._path), "AF_UNIX")
+        return None
 
-    def _started(self, setup: Setup) -> socket.socket:
+    def _started(self, setup: Setup) -> Connection:
         log = self._path.with_suffix(".log")
-        with log.open("wb") as errors:
-            process = subprocess.Popen(  # noqa: S603 - this Python, or that of Spark's workers
+        with log.open("wb") as errors, suppress(subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 - this Python, or that of Spark's workers
                 [self._python, "-m", "skws.spark.streaming.shard_server"],
-                stdin=subprocess.PIPE,
+                input=pickle.dumps(setup),
                 stdout=errors,
                 stderr=errors,
+                timeout=PATIENCE,
+                check=False,
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        try:
-            process.communicate(pickle.dumps(setup), timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
         # It left another process behind that listens.
         found = self._connected()
         if found is None:

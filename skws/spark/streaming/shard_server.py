@@ -40,7 +40,6 @@ from skws.spark.streaming.messages import (
     MicroBatch,
     Setup,
     Worked,
-    talking,
 )
 from skws.spark.streaming.shard import Shard
 from skws.spec.job import Job
@@ -124,7 +123,7 @@ def serve(setup: Setup) -> None:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 connection.settimeout(None)
-                _converse(talking(connection), server)
+                _converse(Connection(connection.detach()), server)
                 asked = time.monotonic()
         _leave(setup.socket, own)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from skws.data.batch import RecordBatch
 from skws.data.packing import packed
@@ -60,34 +60,6 @@ class Layout:
         if self.keys is None:
             return [packed(batch)]
         return [packed(batch.taken(places), places) for places in self.keys.places(batch, self.shards)]
-
-    def shown(self) -> dict[str, Any]:
-        """As JSON, for the manifest of the checkpoint."""
-        return {
-            "spread": self.spread,
-            "groups": self.groups,
-            "columns": None if self.keys is None else self.keys.columns,
-            "generation": self.generation,
-            "before": self.before,
-            "previous": None if self.previous is None else self.previous.shown(),
-        }
-
-    @classmethod
-    def of(cls, shown: dict[str, Any]) -> Layout:
-        """Inverse of ``shown``."""
-        columns = shown["columns"]
-        keys = None
-        if columns is not None:
-            keys = KeyPartitioning(tuple(None if one is None else tuple(one) for one in columns))
-        previous = shown["previous"]
-        return cls(
-            Partitioning(shown["spread"]),
-            tuple(shown["groups"]),
-            keys,
-            shown["generation"],
-            shown["before"],
-            None if previous is None else cls.of(previous),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,10 +62,6 @@ class Reading:
     run: str = ""
     watched: bool = False
 
-    @property
-    def commands(self) -> Path:
-        return self.folder / COMMANDS
-
 
 def beginning(feed: Offset) -> Offset:
     """Spark's offset at which a run begins, by that of its feed."""
@@ -267,7 +263,7 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def _commands(self, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
         """Those behind an offset, as far as they are written; the driver has checked them all."""
-        return commands_between(self._reading.commands, self._reading.run, start, end)
+        return commands_between(self._reading.folder / COMMANDS, self._reading.run, start, end)
 
 
 def _number(records: RecordBatch) -> int:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import convert, to_builtins
 
 from skws.data.batch import Chunk
-from skws.data.record import Item, Record
 from skws.durable.files import PRIVATE, damaged, kept_folder, replaced
 from skws.durable.frames import all_frames
 from skws.jobs.checkpoint import Checkpoint
@@ -46,16 +46,15 @@ class RunDirectory:
     """
 
     def __init__(self, request: Job) -> None:
-        self._request = request
+        self.request = request  # with the schema that the run began with
         self._own = request.checkpoint is None
         self.folder = request.checkpoint or Path(tempfile.mkdtemp(prefix="skws-watch-"))
         self.folder = self.folder.absolute()
-        self.intake = Intake(request.on_error)
         self.letters: tuple[str, ...] = ()
         self.checkpoint = Checkpoint(self.folder, request)
         if not self.checkpoint.fresh:
             # Changes of the schema are commands.
-            self._request = replace(request, schema=self.checkpoint.first_schema())
+            self.request = replace(request, schema=self.checkpoint.first_schema())
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -64,11 +63,6 @@ class RunDirectory:
         self.checkpoint.close()
         if self._own:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def request(self) -> Job:
-        """With the schema that the run began with."""
-        return self._request
 
     def state(self, generation: int, given: str | None) -> str:
         """Where Spark keeps the checkpoint of a layout, a URL; ``given``: by the user, for the first one."""
@@ -81,12 +75,12 @@ class RunDirectory:
     def layout(self) -> Layout | None:
         """That of the shards; None if the run is new."""
         shown = self.checkpoint.began_with("layout")
-        return None if shown is None else Layout.of(shown)
+        return None if shown is None else convert(shown, Layout)
 
     def change_layout(self, layout: Layout) -> None:
         """The shards of the run have another layout from now on."""
         kept_folder(self._state(layout.generation))
-        self.checkpoint.change("layout", layout.shown())
+        self.checkpoint.change("layout", to_builtins(layout))
 
     def first_offset(self, layout: Layout) -> Offset:
         """Where the run began; it begins here if it is new, with its static tables kept.
@@ -94,11 +88,12 @@ class RunDirectory:
         Raises NotYetError while the source is away.
         """
         if self.checkpoint.fresh:
-            source = parse_source(self._request.source, folder=self.folder / "source")
-            with closing(source.open(self._request.schema)) as feed:
-                offset = feed.start()
-                tables = self._tables(list(feed.tables()))
-                self.checkpoint.begin(tables, offset, {"layout": layout.shown()})
+            request = self.request
+            source = parse_source(request.source, folder=self.folder / "source")
+            with closing(source.open(request.schema)) as feed:
+                offset, read = feed.start(), Chunk.of(list(feed.tables()))
+                self.letters = Intake(request.on_error).refuse(read.bad)
+                self.checkpoint.begin(read.records.records(), offset, {"layout": to_builtins(layout)})
         self.checkpoint.tables()  # which the source reads; they are checked here
         kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
@@ -109,11 +104,6 @@ class RunDirectory:
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
-
-    def _tables(self, items: list[Item]) -> tuple[Record, ...]:
-        read = Chunk.of(items)
-        self.letters = self.intake.refuse(read.bad)
-        return tuple(read.records.records())
 
 
 def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 import orjson
 import pytest
+from msgspec import convert, to_builtins
 
 from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
@@ -261,7 +262,7 @@ def test_a_layout_stays_if_it_fits_and_is_told_whole() -> None:
     fourth = Wanted(4).layout(queries, stream, window, third, 8)
     assert fourth.previous == replace(third, previous=None)
     for layout in (first, second, third, fourth):
-        assert Layout.of(orjson.loads(orjson.dumps(layout.shown()))) == layout
+        assert convert(orjson.loads(orjson.dumps(to_builtins(layout))), Layout) == layout
 
 
 def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:

@@ -133,7 +133,7 @@ def searched(*arguments: str) -> None:
     )
     assert ended.returncode == bool(arguments)
     assert not Path(f"/proc/{int(ended.stdout)}").exists()
-    assert not list(Path(os.environ["TMPDIR"]).iterdir())
+    until(lambda: not list(Path(os.environ["TMPDIR"]).iterdir()))
 
 
 def test_the_first_search_has_classes_archived_that_later_ones_map(java_home: Path) -> None:

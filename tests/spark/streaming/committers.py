@@ -27,7 +27,7 @@ class Taking:
 
 
 def committer(
-    folder: Path, committed: int = 0, clock: StoppableClock | None = None, *, held: int = 0, size: int = 300
+    folder: Path, committed: int = 0, clock: StoppableClock | None = None, *, held: int = 0, size: int = 180
 ) -> tuple[OutputCommitter, list[Output]]:
     """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
     merger = Taking()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -33,7 +34,6 @@ from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.prefetch import Polled, Prefetch
 from skws.spark.streaming.run_directory import COMMANDS, ReplayControl, commands_between
 from skws.spec.job import Job
-from skws_schema.model import Schema
 
 _FIRST: Final = 50_000  # records in a batch of Spark
 _MOST: Final = 600_000
@@ -78,8 +78,9 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._given: tuple[int, float] | None = None  # so many records in the last micro-batch, and when
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
-        self._schema = self._schema_known = reading.request.schema
-        self._schema_read: tuple[int, tuple[str, ...]] = 0, ()
+        self._schema = reading.request.schema
+        self._changes: tuple[str, ...] = ()  # that led to it
+        self._commands_read = 0
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._replay_control = ReplayControl()
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
@@ -144,28 +145,20 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def _polled(self, commands: int | None = None) -> Prefetch:
         """The feed; records are read by the schema that holds behind an offset of the commands."""
-        schema = self._schema if commands is None else self._schema_behind(commands)
-        if self._feed is not None and schema is not self._schema:
-            self._feed.change_schema(schema)
-        self._schema = schema
-        if self._feed is None:
-            request = self._reading.request
-            source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
-            self._feed = Prefetch(RetryingFeed(source, schema, SystemClock()), self._packed)
-        return self._feed
-
-    def _schema_behind(self, commands: int) -> Schema:
-        """The first one, and all that commands have changed it to."""
-        if commands != self._schema_read[0]:
+        request = self._reading.request
+        if commands is not None and commands != self._commands_read:
             found, _ = self._commands(0, commands)
-            texts = tuple(command.schema for command in found if command.op == "schema")
-            known, stream = self._schema_read[1], self._reading.request.stream
-            if texts != known:
-                for text in texts:
-                    stream = changed(stream, text)
-                self._schema_known = stream.schema
-            self._schema_read = commands, texts
-        return self._schema_known
+            changes = tuple(command.schema for command in found if command.op == "schema")
+            if changes != self._changes:
+                schema = reduce(changed, changes, request.stream).schema
+                if self._feed is not None:
+                    self._feed.change_schema(schema)
+                self._changes, self._schema = changes, schema
+            self._commands_read = commands
+        if self._feed is None:
+            source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
+            self._feed = Prefetch(RetryingFeed(source, self._schema, SystemClock()), self._packed)
+        return self._feed
 
     def _behind(self, feed: Offset) -> str | None:
         """Now and then: a database is asked for it."""

@@ -18,8 +18,9 @@ import numpy as np
 from skws.data.batch import RecordBatch
 from skws.data.packing import unpacked
 from skws.data.record import Record
-from skws.formats.dead_letters import Late, dead_letter, late_letters, late_notice
+from skws.formats.dead_letters import Late, late_letters, late_notice
 from skws.jobs.control import Command
+from skws.jobs.intake import Intake
 from skws.jobs.standing import StandingQueries
 from skws.queries.order import passed_over
 from skws.queries.partitioning import Part
@@ -192,14 +193,16 @@ class Shard:
         if self._share.first:
             stats["head"] = asdict(micro_batch.head)
         if self._share.first or self._share.alone:
+            schema, lateness = self._standing.stream.schema, self._request.stream.lateness
+            wanted = self._request.dead_letters is not None
             stats |= {
                 "live": load.live,
                 "log_bytes": sum(chunk.size for chunk in self._log),
                 **self._counted(batch, [one.record for one in late]),
                 "latest": int(batch.time.max()) if len(batch) else None,
                 "late": len(late),
-                "late_letters": self._letters(late),
-                "late_notice": self._notice(late),
+                "late_letters": Intake.letters(late_letters(late, schema, lateness)) if wanted else (),
+                "late_notice": late_notice(late[0], schema, lateness) if late else "",  # a line on the first
             }
         return stats
 
@@ -215,15 +218,3 @@ class Shard:
             "relations": relations,
             "deletions": int(deletes.sum()) - sum(record.delete for record in late),
         }
-
-    def _letters(self, late: list[Late]) -> list[str]:
-        if self._request.dead_letters is None:
-            return []
-        letters = late_letters(late, self._standing.stream.schema, self._request.stream.lateness)
-        return [dead_letter(one).decode().rstrip("\n") for one in letters]
-
-    def _notice(self, late: list[Late]) -> str:
-        """A line on the first of them; empty if there is none."""
-        return (
-            late_notice(late[0], self._standing.stream.schema, self._request.stream.lateness) if late else ""
-        )

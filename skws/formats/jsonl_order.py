@@ -8,7 +8,6 @@ out to be the earliest. The check takes a tenth of the time of a search.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,15 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from skws.data.values import EXACT, MalformedError, timestamp
+from skws.data.values import EARLIEST, EXACT, MalformedError, timestamp
 from skws.formats import jsonl
 from skws.formats.debezium import is_change
 from skws.formats.files import BOM, Split, opened
 from skws.formats.jsonl_columns import TIME, UNDECODABLE, one_a_line
 
 ORDER_BLOCK = 1 << 18
-# A quoted `time` inside a text does not match: its quote is escaped by a backslash.
-_TIME_FIELD = re.compile(rb'"time"\s*:\s*("[^"\\]*"|-?[0-9.eE+-]+)')
 
 
 _Decoders: TypeAlias = tuple[tuple[Any, Any], ...]
@@ -52,21 +49,24 @@ _OTHERS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')
 
 
 def in_order(splits: Sequence[Split]) -> bool:
-    """True if each line holds one time, and times do not decrease; False if that is not certain.
+    """True if the times of records do not decrease; False if that is not certain. Raises SourceError.
 
-    Times are all numbers, or all texts of one form whose order is that of time.
     Splits are in order of arrival.
     """
-    last: npt.NDArray[Any] | None = None
+    latest = EARLIEST
     for path in dict.fromkeys(split.path for split in splits):
         with opened(path) as file:
-            while lines := _whole_lines(file, ORDER_BLOCK):
-                times = _times(lines)
-                if times is None or (last is not None and (last.dtype != times.dtype or last[0] > times[0])):
+            lines = _whole_lines(file, ORDER_BLOCK).removeprefix(BOM)
+            while lines:
+                try:
+                    first, last, _ = _times(lines, insertions=False)
+                except _UnsureError:
                     return False
-                if (times[1:] < times[:-1]).any():
-                    return False
-                last = times[-1:]
+                if first is not None and last is not None:
+                    if first < latest:
+                        return False
+                    latest = last
+                lines = _whole_lines(file, ORDER_BLOCK)
     return True
 
 
@@ -74,25 +74,6 @@ def _whole_lines(file: IO[bytes], size: int) -> bytes:
     """The lines that begin within the next ``size`` bytes; empty at the end."""
     block = file.read(size)
     return block if block.endswith(b"\n") else block + file.readline()
-
-
-def _times(lines: bytes) -> npt.NDArray[Any] | None:
-    """Times as an array whose order is that of time, or None."""
-    times = _decoded(lines, _ANY)
-    if times is not None:
-        return times if times.dtype == np.float64 or _sortable(times) else None
-    count = lines.count(b"\n") + (not lines.endswith(b"\n"))
-    # Lines that are not valid records can be in order of time, too.
-    texts = [text.decode("ascii", "replace") for text in _TIME_FIELD.findall(lines)]
-    if len(texts) != count:
-        return None
-    if not texts[0].startswith('"'):
-        try:
-            return np.array(texts).astype(np.float64)
-        except ValueError:
-            return None
-    times = np.array([text.strip('"') for text in texts])
-    return times if _sortable(times) else None
 
 
 def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
@@ -144,7 +125,8 @@ def timed_blocks(split: Split) -> list[TimedBlock] | None:
         while offset < split.end and (lines := _whole_lines(file, min(ORDER_BLOCK, split.end - offset))):
             end = offset + len(lines)
             try:
-                first, last, size = _insertion_times(lines.removeprefix(BOM) if offset == 0 else lines)
+                text = lines.removeprefix(BOM) if offset == 0 else lines
+                first, last, size = _times(text, insertions=True)
             except _UnsureError:
                 return None
             found.append(TimedBlock(offset, end, first, last, size))
@@ -157,12 +139,16 @@ def _follow(blocks: Sequence[TimedBlock]) -> bool:
     return all(a.last <= b.first for a, b in pairwise(timed))  # type: ignore[operator]  # both are known
 
 
-def _insertion_times(lines: bytes) -> tuple[int | None, int | None, int]:
-    """The first and the last time in microseconds, and the number of times. Raises _UnsureError."""
-    times = _decoded(lines, _INSERTIONS if any(mark in lines for mark in _OTHERS) else _ANY)
+def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, int]:
+    """The first and the last time in microseconds, and the number of times. Raises _UnsureError.
+
+    ``insertions``: lines that delete are not certain, either.
+    """
+    fields = insertions and any(mark in lines for mark in _OTHERS)
+    times = _decoded(lines, _INSERTIONS if fields else _ANY)
     if times is None or not (times.dtype == np.float64 or _sortable(times)):
-        known = [time for line in lines.split(b"\n") if (time := _insertion_time(line)) is not None]
-        times = np.array(known, dtype=np.int64)
+        read = (_time(line, insertions) for line in lines.split(b"\n"))
+        times = np.array([time for time in read if time is not None], dtype=np.int64)
     if (times[1:] < times[:-1]).any():
         raise _UnsureError
     if not len(times):
@@ -176,7 +162,7 @@ def _insertion_times(lines: bytes) -> tuple[int | None, int | None, int]:
     return first, last, len(times)
 
 
-def _insertion_time(line: bytes) -> int | None:
+def _time(line: bytes, insertion: bool) -> int | None:
     """The time of a line in microseconds; None if the line is certainly no record. Raises _UnsureError."""
     try:
         item = orjson.loads(line)
@@ -184,7 +170,7 @@ def _insertion_time(line: bytes) -> int | None:
         return None
     if type(item) is not dict:
         return None
-    if is_change(item) or item.get("op") not in (None, "+"):
+    if is_change(item) or (insertion and item.get("op") not in (None, "+")):
         raise _UnsureError
     try:
         return timestamp(item.get("time"))

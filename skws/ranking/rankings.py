@@ -209,6 +209,10 @@ class Product:
     def uses_joins(self) -> bool:
         return specificity in self.of
 
+    @property
+    def fades(self) -> bool:
+        return freshness in self.of
+
     def parts(self, evidence: Evidence) -> tuple[Part, ...]:
         return tuple(part(evidence) for part in self.of)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from math import inf
 
 import pytest
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
+from skws.queries.keywords.live_paths import LivePaths
 from skws.queries.session import Session
+from skws.ranking.ceilings import Ceilings
 from skws.results.model import LiveResult, Result
 from skws.spec.query import RANK, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.memory import TimeLimitError, within
+from skws_schema.model import Join, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
 from tests.strategies import seeds
@@ -50,7 +54,6 @@ def test_a_search_finds_what_a_new_query_is_given(
     monkeypatch.setattr("skws.queries.keywords.searching._RARE", 64 * (seed % 2))
     rng = random.Random(seed)
     monkeypatch.setattr("skws.queries.keywords.searching._SCORED", rng.choice((1, 4, 64)))
-    monkeypatch.setattr("skws.queries.keywords.searching._HEAVY", rng.choice((0, 0, 8)))
     records = random_stream(schema, seed, 160, 3)  # type: ignore[arg-type]
     stream = Stream(schema, window, max_size=3)  # type: ignore[arg-type]
     session, undisturbed = Session(stream), Session(stream)
@@ -89,6 +92,46 @@ def test_a_search_finds_what_a_new_query_is_given(
     assert [one.to_json() for one in told] == [one.to_json() for one in expected], "searches disturb nothing"
 
 
+PARALLEL = Schema(
+    "parallel",
+    STREAMS.relations,
+    (
+        *STREAMS.joins,
+        Join("also", "plain", "keyed", (("y", "x"),)),
+        Join("alike", "link", "link", (("y", "y"),)),
+    ),
+)
+
+
+@seeds(4, 24)
+@pytest.mark.parametrize("schema", [STREAMS, TABLES, PARALLEL], ids=lambda schema: schema.name)
+def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schema, seed: int) -> None:
+    rng = random.Random(seed)
+    records = random_stream(schema, seed, 320, rng.choice((30, 60)))
+    session = Session(Stream(schema, rng.choice((TimeWindow(600), TimeWindow(10_000), CountWindow(600)))))
+    session.load_tables([record for record in records if schema.relations[record.relation].table])
+    moving = [record for record in records if not schema.relations[record.relation].table]
+    compared = 0
+    for number, batch in enumerate(pieces(moving)):
+        session.take(batch)
+        if number % 7 != 6:
+            continue
+        for text in rng.sample(
+            ("alpha beta", "(alpha OR no) beta", "alpha beta -no", "beta alpha -link:"), 2
+        ):
+            size, most, rank = rng.choice((3, 4, 5, 6)), rng.choice((1, 7, 20, 100)), rng.choice(RANKINGS)
+            found, count, reached, complete, _ = session.search(asked(text, "", size, rank), most)
+            given = session.add(asked(text, "new", size, rank))
+            alive = [one for one in given if isinstance(one, Result) and one.op == "+"]
+            session.remove("new")
+            assert complete
+            assert count == sum(len(one.tuples) <= reached for one in alive)
+            assert reached == size or len(found) == most
+            assert [one.id for one in found] == [one.id for one in sorted(alive, key=order)][:most]
+            compared += len(alive)
+    assert compared
+
+
 def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
     stream = Stream(STREAMS, TimeWindow(200), max_size=4)
     session, undisturbed = Session(stream), Session(stream)
@@ -108,6 +151,25 @@ def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
     assert [one.to_json() for one in told] == [one.to_json() for one in expected]
     with pytest.raises(UsageError, match="stand"):
         session.alive("standin")
+
+
+def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(Stream(STREAMS, TimeWindow(10_000)))
+    for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
+        session.take(batch)
+    small = session.search(asked("alpha beta", "", 3), 2)
+    find = LivePaths.find
+
+    def breaking_off(paths: LivePaths, size: int) -> None:
+        find(paths, size)
+        if size > small.size:
+            raise TimeLimitError(1.0)
+
+    monkeypatch.setattr(LivePaths, "find", breaking_off)
+    monkeypatch.setattr(Ceilings, "of_size", lambda *_: (0, inf))  # larger ones may be better
+    assert session.search(asked("alpha beta", "", 5), 2) == small._replace(complete=False)
 
 
 def test_the_outer_limit_holds() -> None:

@@ -102,8 +102,8 @@ class DeltaJoins:
     def network(self, operator: int) -> Tree:
         """The candidate network of a result."""
         if operator >= _BRANCHING:
-            return self._branching.tree(operator - _BRANCHING)
-        return self._networks.tree(operator)
+            return self._branching.network(operator - _BRANCHING)
+        return self._networks.network(operator)
 
     @property
     def operators(self) -> int:

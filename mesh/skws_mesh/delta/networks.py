@@ -47,7 +47,7 @@ class PathNetworks:
             found = further
         return found
 
-    def tree(self, number: int) -> Tree:
+    def network(self, number: int) -> Tree:
         """The candidate network of a number."""
         tree = self._trees.get(number)
         if tree is None:
@@ -91,7 +91,7 @@ class TreeNetworks:
     def __len__(self) -> int:
         return len(self._trees)
 
-    def tree(self, number: int) -> Tree:
+    def network(self, number: int) -> Tree:
         """The candidate network of a number."""
         return self._trees[number]
 

@@ -155,9 +155,7 @@ class ColumnarEngine(MeshEngine):
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples; True if there are more."""
-        words = self._operator.searches.words
-        words.catch_up(self.live_tuples, most)
-        return words.behind(self.live_tuples)
+        return self._operator.searches.prepare(most)
 
     def know(self, slots: Ints) -> None:
         """Learn words for searches of some live tuples alone: no other has any that is searched for."""

@@ -132,6 +132,11 @@ class Meshes:
     def __iter__(self) -> Iterator[ColumnarMesh]:
         return iter(self._meshes.values())
 
+    @property
+    def by_root(self) -> bool:
+        """Whether results may have some roots only."""
+        return self._accepts_root is not None
+
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
         """Give a query a mesh, and automata if its plan asks for them."""
         generator = generator or plan.generator()

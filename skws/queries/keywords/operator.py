@@ -23,7 +23,7 @@ from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
-from skws.queries.keywords.searching import LiveSearch, Searched, best_of, ranked
+from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
 from skws.queries.keywords.shared_queries import MANY, SharedQueries, why_not_shared
 from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
@@ -197,8 +197,9 @@ class KeywordOperator:
         try:
             found = Partials.together(self.add(query, plan))
             alive = found.taken(found.end > now)
-            best = best_of(self._scoring, query, self.emitter, alive, most, [])
-            return Searched(ranked(best), len(alive), plan.max_size, complete=True)
+            best = Best(most, None)
+            best.take(self.emitter, alive)
+            return Searched(ranked(best.results), len(alive), plan.max_size, complete=True)
         finally:
             if query in self.queries:
                 self.remove(query)
@@ -331,7 +332,7 @@ class KeywordOperator:
             mesh.compact(horizon, slots)
         self._shared.mesh.compact(slots)
         self.known.compact(slots)
-        self.searches.words.compact(slots)
+        self.searches.compact(slots)
         if self._behind is not None:
             self._behind.reserve.compact(slots)
         if len(dropped):

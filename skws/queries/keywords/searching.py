@@ -15,12 +15,13 @@ import numpy as np
 from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
-from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import meant_for
+from skws.queries.keywords.live_paths import MOST_COUNTED, LiveJoins, LivePaths
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
+from skws.ranking.ceilings import Ceilings
 from skws.ranking.judging import Scorer
 from skws.ranking.rankings import Floats
 from skws.ranking.top import Candidate, candidate
@@ -30,6 +31,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
+from skws_mesh.delta.networks import PathNetworks
 from skws_schema.memory import TimeLimitError, check
 from skws_schema.model import Schema
 from skws_windows.window import Window
@@ -38,9 +40,9 @@ SIZES: Final = (1, 2, 3)
 """The first sizes that are looked for, where keywords are common; then all."""
 _RARE: Final = 64
 """Tuples with a keyword: so few have few results, and are searched at once."""
+_FEW: Final = 8
+"""Tuples with one of two keywords: from so few a mesh finds all results sooner than sums over all tuples."""
 _SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
-_HEAVY: Final = 8
-"""Larger results are looked for among the heavy tuples alone if these are at most such a part of all."""
 
 TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 
@@ -73,6 +75,8 @@ class LiveSearch:
         truly_joined: TrulyJoined,
     ) -> None:
         self.words = LiveWords(schema, known)
+        self._joins = LiveJoins(schema, live.key_sets, known)
+        self._networks = PathNetworks(schema)
         self._schema = schema
         self._window = window
         self._live = live
@@ -80,6 +84,19 @@ class LiveSearch:
         self._meshes = meshes
         self._scoring = scoring
         self._truly_joined = truly_joined
+
+    def prepare(self, most: int) -> bool:
+        """Learn at most so many live tuples; True if there are more."""
+        self.words.catch_up(len(self._live), most)
+        if self.words.behind(len(self._live)):
+            return True
+        self._joins.catch_up(len(self._live), most)
+        return self._joins.covered < len(self._live)
+
+    def compact(self, slots: Ints) -> None:
+        """Live tuples have new slots, in the same order; those with negative ones are gone."""
+        self.words.compact(slots)
+        self._joins.compact(slots)
 
     def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
         """The ``most`` best results that are alive at ``now``. ``query``: a number that no other query has.
@@ -115,64 +132,73 @@ class LiveSearch:
         return labelled.bitmaps
 
     def _searched(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
-        best: list[Candidate] = []
-        count = done = 0
+        best = Best(most, self._scoring.ceilings(query))
         plan = replace(plan, frequencies=_frequencies(plan, bitmaps))
+        if best.ceilings is not None and self._are_paths(plan) and min(_carrying(plan, bitmaps)) > _FEW:
+            return self._searched_paths(query, plan, bitmaps, now, most, best.ceilings)
+        count = done = 0
         for size in _sizes(plan, bitmaps):
-            if done and none_better(self._scoring, query, best, most, done + 1):
+            if done and best.none_better(done + 1):
                 break
+            before = best.results
             try:
-                known = self._best_with_few(query, plan, bitmaps, now, most, best, done)
-                if known is not None:
-                    reach = max(len(each.result.tuples) for each in known)
-                    if reach > done:
-                        count += len(self._found(query, replace(plan, max_size=reach), bitmaps, now, done)[0])
-                    return Searched(ranked(known), count, max(reach, done), complete=True)
                 larger, emitter = self._found(query, replace(plan, max_size=size), bitmaps, now, done)
-                best = best_of(self._scoring, query, emitter, larger, most, best)
+                best.take(emitter, larger)
             except TimeLimitError:
                 if not done:
                     raise
-                return Searched(ranked(best), count, done, complete=False)
+                return Searched(ranked(before), count, done, complete=False)
             count, done = count + len(larger), size
-        return Searched(ranked(best), count, done, complete=True)
+        return Searched(ranked(best.results), count, done, complete=True)
 
-    def _best_with_few(
-        self,
-        query: int,
-        plan: Plan,
-        bitmaps: KeywordBitmaps,
-        now: int,
-        most: int,
-        best: list[Candidate],
-        done: int,
-    ) -> list[Candidate] | None:
-        """The best results of all sizes, given those of up to ``done`` tuples; None if it does not pay.
+    def _are_paths(self, plan: Plan) -> bool:
+        """Whether all results, whatever their roots, are paths of tuples in any order."""
+        return len(plan.query.slots) == 2 and not plan.query.sequence and not self._meshes.by_root
 
-        Larger ones are looked for without the tuples that are too light for them: with one of two keywords,
-        and beside the heaviest tuple with the other one still below the last of ``best``.
-        """
-        if not done or len(best) < most or len(plan.query.slots) != 2 or best[-1].order[0]:
-            return None
-        ceilings = self._scoring.leaf_ceilings(query, bitmaps, done + 1)
-        light = (ceilings < -best[-1].order[1]) & (bitmaps.bitmap > 0)
-        if _HEAVY * np.count_nonzero(~light) > len(bitmaps):
-            return None
-        few = KeywordBitmaps(bitmaps.tuple, bitmaps.query, np.where(light, EXCLUDED, bitmaps.bitmap))
-        larger, emitter = self._found(query, plan, few, now, done)
-        return best_of(self._scoring, query, emitter, larger, most, best)
+    def _searched_paths(
+        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int, ceilings: Ceilings
+    ) -> Searched:
+        """As ``_searched``; only the best results are formed."""
+        live, joins = self._live, self._joins
+        joins.catch_up(len(live))
+        paths = LivePaths(query, plan, bitmaps, now, live, joins, self._networks, ceilings, most)
+        emitter = self._emitter({query: paths})
+        small = min(SIZES[-1], plan.max_size)
+        paths.find(small)
+        before = paths.found
+        best = Best(most, ceilings)
+        try:
+            if small < plan.max_size and paths.least <= ceilings.of_size(small + 1)[1]:
+                paths.find(plan.max_size)
+            best.take(emitter, *paths.found)
+            if not best.full:
+                return Searched(ranked(best.results), len(best.results), plan.max_size, complete=True)
+            reach = max(small, *(len(each.result.tuples) for each in best.results))
+            count = paths.count(min(reach, MOST_COUNTED))
+            if reach > MOST_COUNTED:
+                shorter = replace(plan, max_size=reach)
+                count += len(self._found(query, shorter, bitmaps, now, MOST_COUNTED)[0])
+            return Searched(ranked(best.results), count, reach, complete=True)
+        except TimeLimitError:
+            found, orders = before
+            best = Best(most, ceilings)
+            best.form(emitter, found.taken(np.argsort(-orders, kind="stable")[:most]))
+            return Searched(ranked(best.results), paths.count(small), small, complete=False)
 
     def _found(
         self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, done: int
     ) -> tuple[Partials, ResultEmitter]:
         """The live results of a plan with more than ``done`` tuples, and what forms them."""
         own = {query: self._meshes.passing(plan)}
-        emitter = ResultEmitter(
-            own.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
-        )
+        emitter = self._emitter(own)
         mesh = own[query].mesh
         found = self._truly_joined(mesh.add(query, coded_by(mesh, bitmaps)), own.__getitem__)
         return found.taken((found.end > now) & (found.sizes > done)), emitter
+
+    def _emitter(self, own: Mapping[int, FormedQuery]) -> ResultEmitter:
+        return ResultEmitter(
+            own.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
+        )
 
 
 def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
@@ -198,59 +224,69 @@ def _carrying(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
     return [int((labels >> slot & 1).sum()) for slot in range(len(plan.query.slots))]
 
 
-def best_of(
-    scoring: Scorer,
-    query: int,
-    emitter: ResultEmitter,
-    found: Partials,
-    most: int,
-    best: list[Candidate],
-) -> list[Candidate]:
-    """The best of some results and of ``best``; larger ones are not scored if none can be better."""
-    sizes = found.sizes
-    for size in distinct(sizes).tolist():
-        if none_better(scoring, query, best, most, size):
-            break
-        best = _best_of_size(scoring, query, emitter, found.taken(sizes == size), most, best)
-    return best
+class Best:
+    """The best results of a search so far, at most ``most``. ``ceilings``: those of its results, if known."""
+
+    def __init__(self, most: int, ceilings: Ceilings | None) -> None:
+        self.results: list[Candidate] = []
+        self.ceilings = ceilings
+        self._most = most
+
+    @property
+    def full(self) -> bool:
+        """Whether others would have to be better than the last one."""
+        return len(self.results) >= self._most
+
+    @property
+    def least(self) -> float:
+        """The order that others must have, in the tier of the ceilings."""
+        if self.ceilings is None or not self.full or -self.results[-1].order[0] != self.ceilings.tier:
+            return -np.inf
+        return -self.results[-1].order[1]
+
+    def none_better(self, size: int) -> bool:
+        """Whether no result with ``size`` tuples or more can be among them."""
+        if self.ceilings is None or not self.full:
+            return False
+        tier, order = self.ceilings.of_size(size)
+        return (-tier, -order) > self.results[-1].order[:2]
+
+    def take(self, emitter: ResultEmitter, found: Partials, orders: Floats | None = None) -> None:
+        """Take in results; those that cannot be among the best are not scored. ``orders``: if known."""
+        if orders is not None:
+            self._take(emitter, found, orders, counted=True)
+            return
+        sizes = found.sizes
+        for size in distinct(sizes).tolist():
+            if self.none_better(size):
+                break
+            some = found.taken(sizes == size)
+            above = np.full(len(some), np.inf) if self.ceilings is None else self.ceilings.of(some)
+            self._take(emitter, some, above, counted=self.ceilings is None)
+
+    def form(self, emitter: ResultEmitter, found: Partials) -> None:
+        """Take in results, each of which is scored."""
+        new = (event.result for event in emitter.events([found], snapshot=True))
+        made = (candidate(each) for each in new if each.op == "+")
+        self.results = nsmallest(self._most, [*self.results, *made])
+
+    def _take(self, emitter: ResultEmitter, found: Partials, above: Floats, *, counted: bool) -> None:
+        """Those that can be best come first, so the rest need not be scored."""
+        rows = np.arange(len(found))
+        while len(rows := _hopeful(above, rows, self.least)):
+            check()
+            if self.ceilings is not None and self.full and not counted and len(rows) > _SCORED:
+                above[rows] = self.ceilings.of(found.taken(rows), emitter.tree)
+                counted = True
+                continue
+            some, rows = rows[:_SCORED], rows[_SCORED:]
+            self.form(emitter, found.taken(some))
 
 
-def _best_of_size(
-    scoring: Scorer, query: int, emitter: ResultEmitter, found: Partials, most: int, best: list[Candidate]
-) -> list[Candidate]:
-    """As ``best_of``; those that can be best come first, so the rest need not be scored."""
-    ceilings = scoring.ceilings(query, found)
-    rows = _hopeful(ceilings, np.arange(len(found)), best, most)
-    counted = False
-    while len(rows):
-        check()
-        if len(best) >= most and not counted and len(rows) > _SCORED:
-            ceilings[rows] = scoring.ceilings(
-                query, found.taken(rows), lambda operator: emitter.tree((query, operator, []))
-            )
-            counted = True
-            rows = _hopeful(ceilings, rows, best, most)
-            continue
-        some, rows = rows[:_SCORED], rows[_SCORED:]
-        new = (event.result for event in emitter.events([found.taken(some)], snapshot=True))
-        best = nsmallest(most, [*best, *(candidate(each) for each in new if each.op == "+")])
-        rows = _hopeful(ceilings, rows, best, most)
-    return best
-
-
-def _hopeful(ceilings: Floats, rows: Ints, best: list[Candidate], most: int) -> Ints:
-    """The rows that can be among the best, those with the highest ceilings first."""
-    if len(best) >= most and best[-1].order[0] == 0:
-        rows = rows[ceilings[rows] >= -best[-1].order[1]]
-    return rows[np.argsort(-ceilings[rows], kind="stable")]
-
-
-def none_better(scoring: Scorer, query: int, best: list[Candidate], most: int, size: int) -> bool:
-    """Whether no result with ``size`` tuples or more can be among the best."""
-    if len(best) < most:
-        return False
-    bound = scoring.bound(query, size)
-    return bound is not None and (-bound[0], -bound[1]) > best[-1].order[:2]
+def _hopeful(above: Floats, rows: Ints, least: float) -> Ints:
+    """The rows whose ceilings reach an order, those with the highest first."""
+    rows = rows[above[rows] >= least]
+    return rows[np.argsort(-above[rows], kind="stable")]
 
 
 def ranked(best: list[Candidate]) -> list[Result]:

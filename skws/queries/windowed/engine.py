@@ -30,7 +30,8 @@ from skws.queries.windowed.members import Members, with_successors
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows
 from skws.queries.windowed.window_span import WindowSpan
 from skws.ranking.corpus import NAME, Keywords, Place, text_lengths
-from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts, reached
+from skws.ranking.fans import reached
+from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

@@ -1,0 +1,140 @@
+"""What the ranks of the results of a search do not exceed, so that most results need not be scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from skws.ranking.fans import fans
+from skws.ranking.rankings import Floats, Product, log_of_fans
+from skws.results.score import Rank
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, cells, kinds_of
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.store import Partials
+from skws_mesh.tree import Tree
+from skws_purging.tuples import ALWAYS
+from skws_windows.window import MICROSECOND
+
+_SURE: Final = 1 + 1e-9  # they are computed in another order than scores
+
+
+class Ceilings:
+    """Of the results of a search among live tuples, in the order of their ranks, by a ranking.
+
+    ``weighed``: what each keyword weighs in each live tuple, a row each, then one of zeros. ``times`` are by
+    slot. Joins are counted at the tick ``latest``.
+    """
+
+    def __init__(
+        self,
+        ranking: Product,
+        half_life: float | None,
+        weighed: Floats,
+        live: LiveTuples,
+        times: Ints,
+        latest: int,
+    ) -> None:
+        self.weighed = weighed
+        self._ranking = ranking
+        self._live = live
+        self._times = times
+        self._latest = latest
+        self._streaming = live.tuples.start != ALWAYS
+        fades = half_life is not None
+        self.tier = -1 if fades and not self._streaming.any() else 0
+        """That of the ranks; with a stream, those of static tuples alone are below."""
+        self._half_life = None if self.tier else half_life
+
+    def of_size(self, size: int) -> Rank:
+        """Of results with ``size`` tuples or more."""
+        heaviest = self.weighed.max(axis=0).sum(keepdims=True)
+        return self.tier, float(self.of_weights(heaviest, np.array([size]))[0])
+
+    def of_weights(self, weights: Floats, sizes: Ints, specific: Floats | None = None) -> Floats:
+        """Of results by what the keywords weigh, their sizes, and the part ``specificity``."""
+        newest = 0.0
+        if self._half_life is not None:
+            newest = int(self._times.max(initial=ALWAYS)) / MICROSECOND / self._half_life
+        return self._orders(weights, sizes, specific) + newest
+
+    def of(
+        self, results: Partials, tree: Callable[[tuple[int, int, list[int]]], Tree] | None = None
+    ) -> Floats:
+        """Of each result. ``tree``: of a row; given, joins are counted, which takes longer."""
+        weights = np.zeros(len(results))
+        for keyword in self.weighed.T:
+            heaviest = keyword.take(results.members[:, 0])
+            for members in results.members.T[1:]:  # a fraction of the time of a maximum along short rows
+                np.maximum(heaviest, keyword.take(members), out=heaviest)
+            weights += heaviest
+        specific = None
+        if tree is not None and self._ranking.uses_joins:
+            specific = self._specific(results, tree)
+        orders = self._orders(weights, results.sizes, specific)
+        if self._half_life is None:
+            return orders
+        newest, _ = self._newest(results.members)
+        return np.where(newest == ALWAYS, np.inf, orders + newest / MICROSECOND / self._half_life)
+
+    def reached(self, members: Ints, weights: Floats, specific: Floats) -> Floats:
+        """The orders of results themselves, but for rounding; minus infinity in the tier below.
+
+        ``members``: slots, a row for each result, all of one size.
+        """
+        sizes = np.full(len(members), members.shape[1])
+        orders = self._orders(weights, sizes, specific)
+        if self._half_life is None:
+            return orders
+        newest, streaming = self._newest(members)
+        ages = (newest[:, None] - self._times[members]) / MICROSECOND
+        left = np.where(streaming, 0.5 ** (np.maximum(ages, 0) / self._half_life), 0.0).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            fresh = np.log2(left / np.maximum(1, streaming.sum(axis=1)))
+        faded = fresh if self._ranking.fades else 0.0
+        return np.where(newest == ALWAYS, -np.inf, orders + faded + newest / MICROSECOND / self._half_life)
+
+    def _newest(self, members: Ints) -> tuple[Ints, Flags]:
+        """The time of each result's newest tuple that came with one, else ALWAYS; and which tuples did."""
+        streaming = (members >= 0) & self._streaming[members]
+        return np.where(streaming, self._times[members], ALWAYS).max(axis=1, initial=ALWAYS), streaming
+
+    def _orders(self, weights: Floats, sizes: Ints, specific: Floats | None) -> Floats:
+        with np.errstate(divide="ignore"):
+            orders: Floats = np.log2(self._ranking.most(weights, sizes, specific) * _SURE)
+        return orders
+
+    def _specific(self, results: Partials, tree: Callable[[tuple[int, int, list[int]]], Tree]) -> Floats:
+        """The part ``specificity`` of results."""
+        edge_count = len(self._live.key_sets.source)
+        some, kinds = kinds_of(results.operator)
+        trees = list(map(tree, results.taken(some).rows()))
+        width = results.members.shape[1]
+        edges, parents = (
+            np.array([column + (-1,) * (width - len(column)) for column in columns], dtype=np.int64)
+            for columns in ([each.edges for each in trees], [each.parents for each in trees])
+        )
+        joined: list[Ints] = []
+        pairs: list[Ints] = []
+        for node in range(1, width):
+            edge = edges[:, node].take(kinds)
+            rows = np.flatnonzero(edge >= 0)
+            edge = edge.take(rows)
+            near = cells(results.members, rows, parents[:, node].take(kinds.take(rows)))
+            far = results.members[:, node].take(rows)
+            joined.append(rows)
+            pairs += [near * edge_count + edge, far * edge_count + (edge ^ 1)]
+        # A tuple and an edge are in many results: each pair is counted once.
+        every = np.concatenate([NOTHING, *pairs])
+        first, which = kinds_of(every)
+        member, walked = np.divmod(every.take(first), edge_count)
+        counts = fans(self._live, walked, member, np.full(len(first), self._latest))
+        logs = log_of_fans(counts)
+        total, at = np.zeros(len(results)), 0
+        for rows in joined:
+            out, back = which[at : at + len(rows)], which[at + len(rows) : at + 2 * len(rows)]
+            total[rows] += np.minimum(logs.take(out), logs.take(back))  # the busier side
+            at += 2 * len(rows)
+        found: Floats = np.exp(total / np.maximum(1, results.sizes - 1))
+        return found

@@ -182,45 +182,54 @@ class JoinedTuples:
 
     def across(self, vectors: _Vectors) -> _Vectors:
         """For each tuple the sum over the others that edges lead to."""
-        totals = {near: np.zeros(self._sizes[near]) for near, _ in self._ends}
         sums: dict[_KeySet, Floats] = {}
+        totals: dict[_KeySet, Floats] = {}
+        there = [bool(vector.any()) for vector in vectors]
         for edge in self._walked:
             near, far = self._ends[edge.id]
-            vector = vectors[edge.target]
-            if not vector.any():
+            if not there[edge.target]:
                 continue
             if far not in sums:
-                sums[far] = np.bincount(self._numbers[far], vector, self._sizes[far]).astype(np.float64)
-            totals[near] += sums[far]
+                vector, size = vectors[edge.target], self._sizes[far]
+                sums[far] = np.bincount(self._numbers[far], vector, size).astype(np.float64)
+                sums[far][0] = 0
+            totals[near] = totals[near] + sums[far] if near in totals else sums[far]
         found = [np.zeros(len(vector)) for vector in vectors]
         for near, total in totals.items():
-            total[0] = 0
-            if total.any():
-                found[near[0]] += total.take(self._numbers[near])
+            found[near[0]] += total.take(self._numbers[near])
         for relation, times in self._to_itself.items():
             found[relation] -= times * vectors[relation]
         return found
 
-    def greatest(self, vectors: _Vectors) -> Floats:
-        """By link: the greatest number of a tuple that it leads to; minus infinity if there is none."""
-        found = np.full(self._first[-1], -inf)
-        for edge in self._walked:
-            _, far = self._ends[edge.id]
-            vector = vectors[edge.target]
-            there = np.flatnonzero(vector > -inf)
-            if len(there):
-                mine = found[self._of(edge)]
-                np.maximum.at(mine, self._numbers[far].take(there), vector.take(there))
-                mine[0] = -inf
-        return found
+    def greatest(self, vectors: _Vectors) -> tuple[Floats, list[Edge]]:
+        """By link: the greatest number of a tuple that it leads to; minus infinity if there is none.
 
-    def best_links(self, links: Floats) -> _Vectors:
-        """For each tuple the greatest number of its links."""
-        found = [np.full(len(slots), -inf) for slots in self._slots]
-        for edge in self._walked:
+        And the edges that lead to any.
+        """
+        found = np.full(self._first[-1], -inf)
+        there = [np.flatnonzero(vector > -inf) for vector in vectors]
+        reached = [edge for edge in self._walked if len(there[edge.target])]
+        known: dict[_KeySet, Floats] = {}
+        for edge in reached:
+            _, far = self._ends[edge.id]
+            if far not in known:
+                most = known[far] = np.full(self._sizes[far], -inf)
+                some = there[edge.target]
+                np.maximum.at(most, self._numbers[far].take(some), vectors[edge.target].take(some))
+                most[0] = -inf
+            found[self._of(edge)] = known[far]
+        return found, reached
+
+    def best_links(self, links: Floats, walked: Sequence[Edge]) -> _Vectors:
+        """For each tuple the greatest number of its links, of some edges."""
+        most: dict[_KeySet, Floats] = {}
+        for edge in walked:
             near, _ = self._ends[edge.id]
-            mine = found[edge.source]
-            np.maximum(mine, links[self._of(edge)].take(self._numbers[near]), out=mine)
+            mine = links[self._of(edge)]
+            most[near] = np.maximum(most[near], mine) if near in most else mine
+        found = [np.full(len(slots), -inf) for slots in self._slots]
+        for near, mine in most.items():
+            np.maximum(found[near[0]], mine.take(self._numbers[near]), out=found[near[0]])
         return found
 
     def to_and_fro(self, times: _Vectors, inner: _Vectors) -> float:
@@ -329,14 +338,19 @@ class LivePaths:
         self._part[~alive | np.isin(live.tuples.relation, list(plan.query.without))] = _NO_PART
         leaving = plan.generator().edges_from
         walked = [edge for some in leaving for edge in some]
+        # Walks begin with the rarer keyword.
+        labels = np.bincount(self._part[self._part > 0], minlength=_BOTH)
+        self._ends = (_FIRST, _SECOND) if labels[_FIRST] <= labels[_SECOND] else (_SECOND, _FIRST)
+        self._weights = [ceilings.weighed[:, label - 1] for label in self._ends]
         self._edges = np.array([edge.id for edge in walked], dtype=np.int64)
         self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
         self._first_edge = np.cumsum(self._degree) - self._degree
         self._joined = JoinedTuples(walked, live, joins, self._part)
         fans = self._joined.fans(alive)
         self._logs = log_of_fans(np.arange(int(fans.max(initial=0)) + 1)).take(fans)
-        self._heaviest = float(ceilings.weighed[self._slots(_SECOND), 1].max(initial=0))
+        self._heaviest = float(self._weights[1].take(self._slots(self._ends[1])).max(initial=0))
         self._ahead: list[Floats] = []
+        self._reached: list[Edge] = []  # by the last of them
         self._most = most
         self._least = -inf
         self._done = 0  # results of so many tuples at most have been found
@@ -380,7 +394,7 @@ class LivePaths:
         done, self._done = self._done, size
         if not done:
             self._take(self._begun(_BOTH))
-        stack = [self._steps(self._begun(_FIRST), size, done)]
+        stack = [self._steps(self._begun(self._ends[0]), size, done)]
         while stack:
             check()
             steps = stack.pop()
@@ -388,7 +402,7 @@ class LivePaths:
                 continue
             stack.append(steps.taken(slice(_TOGETHER, None)))
             for walks in self._gone(steps.taken(slice(_TOGETHER))):
-                at_end = self._part.take(walks.members[:, -1]) == _SECOND
+                at_end = self._part.take(walks.members[:, -1]) == self._ends[1]
                 length = walks.members.shape[1]
                 if length > done:
                     self._take(walks.taken(np.flatnonzero(at_end)))
@@ -397,7 +411,7 @@ class LivePaths:
 
     def _take(self, ended: Walks) -> None:
         """Take in results; those that cannot be among the best any more are dropped."""
-        weights = ended.weights + self._ceilings.weighed[ended.members[:, -1], 1]
+        weights = ended.weights + self._weights[1].take(ended.members[:, -1])
         specific = np.exp(ended.logs / max(1, ended.members.shape[1] - 1))
         orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
         good = np.flatnonzero(orders >= self._least)
@@ -422,7 +436,7 @@ class LivePaths:
     def _begun(self, keywords: int) -> Walks:
         slots = self._slots(keywords)
         nothing = np.empty((len(slots), 0), dtype=np.int64)
-        return Walks(slots[:, None], nothing, np.zeros(len(slots)), self._ceilings.weighed[slots, 0])
+        return Walks(slots[:, None], nothing, np.zeros(len(slots)), self._weights[0].take(slots))
 
     def _steps(self, walks: Walks, size: int, done: int) -> Steps:
         """The ways to go on with some walks that may lead to good results."""
@@ -451,7 +465,7 @@ class LivePaths:
         _, hashes = self._live.wanted(steps.edge, steps.walks.members[:, -1])
         for which, slots in self._live.probed(hashes):
             part = self._part.take(slots)
-            there = (part == 0) | (part == _SECOND)
+            there = (part == 0) | (part == self._ends[1])
             there &= self._live.tuples.relation.take(slots) == target.take(which)
             there = np.flatnonzero(there)
             which, slots = which.take(there), slots.take(there)  # noqa: PLW2901 - fewer of them
@@ -466,11 +480,12 @@ class LivePaths:
         """By link: the most of what so many joins are worth on a way to the second keyword."""
         while len(self._ahead) < joins:
             if self._ahead:
-                vectors = self._joined.best_links(self._ahead[-1])
+                vectors = self._joined.best_links(self._ahead[-1], self._reached)
                 ends = [np.where(part == 0, vector, -inf) for part, vector in self._by_relation(vectors)]
             else:
-                ends = [np.where(part == _SECOND, 0.0, -inf) for part in self._joined.parts]
-            self._ahead.append(self._joined.greatest(ends) + self._logs)
+                ends = [np.where(part == self._ends[1], 0.0, -inf) for part in self._joined.parts]
+            links, self._reached = self._joined.greatest(ends)
+            self._ahead.append(links + self._logs)
         return self._ahead[joins - 1]
 
     def _by_relation(self, vectors: _Vectors) -> Iterator[tuple[Ints, Floats]]:
@@ -479,8 +494,10 @@ class LivePaths:
     def _formed(self, walks: Walks) -> Partials:
         tuples, length = self._live.tuples, walks.members.shape[1]
         members = np.full((len(walks.members), self.plan.max_size), NO_MEMBER, dtype=np.int64)
-        members[:, :length] = walks.members
-        numbers = self.mesh.numbers(tuples.relation.take(walks.members[:, 0]), walks.edges)
+        turned = self._ends[0] == _SECOND  # networks begin with the first keyword
+        members[:, :length] = walks.members[:, ::-1] if turned else walks.members
+        edges = walks.edges[:, ::-1] ^ 1 if turned else walks.edges
+        numbers = self.mesh.numbers(tuples.relation.take(members[:, 0]), edges)
         start, end = tuples.start.take(walks.members).max(axis=1), tuples.end.take(walks.members).min(axis=1)
         return Partials(np.full(len(numbers), self.query, dtype=np.int64), numbers, members, start, end)
 

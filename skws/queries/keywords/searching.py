@@ -279,7 +279,8 @@ class Best:
                 above[rows] = self.ceilings.of(found.taken(rows), emitter.tree)
                 counted = True
                 continue
-            some, rows = rows[:_SCORED], rows[_SCORED:]
+            page = self._most if counted and not self.results else _SCORED
+            some, rows = rows[:page], rows[page:]
             self.form(emitter, found.taken(some))
 
 

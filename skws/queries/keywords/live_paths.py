@@ -47,7 +47,7 @@ class LiveJoins:
     """The join values of the live tuples of ``known`` as numbers, 0 for NULL.
 
     Equal values have equal numbers in key sets that are joined, perhaps across others. They are brought up
-    to date by searches, and between them where there is time.
+    to date by searches, and between them once one has needed them.
     """
 
     def __init__(self, schema: Schema, key_sets: KeySets, known: TupleDirectory) -> None:
@@ -156,14 +156,15 @@ class JoinedTuples:
 
     def links(self, edge: Ints, slots: Ints) -> Ints:
         """By which each tuple has the others that an edge leads to."""
-        found: Ints = self._first.take(edge)
-        found += self._flat.take(self._near.take(edge) + self._row.take(slots))
-        return found
+        return self._links(edge, self._near, slots)
 
     def linked(self, edge: Ints, slots: Ints) -> Ints:
         """By which others have each tuple, of the relation that the edge leads to."""
+        return self._links(edge, self._far, slots)
+
+    def _links(self, edge: Ints, begin: Ints, slots: Ints) -> Ints:
         found: Ints = self._first.take(edge)
-        found += self._flat.take(self._far.take(edge) + self._row.take(slots))
+        found += self._flat.take(begin.take(edge) + self._row.take(slots))
         return found
 
     def fans(self, alive: Flags) -> Ints:

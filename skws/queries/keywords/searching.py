@@ -86,12 +86,15 @@ class LiveSearch:
         self._truly_joined = truly_joined
 
     def prepare(self, most: int) -> bool:
-        """Learn at most so many live tuples; True if there are more."""
-        self.words.catch_up(len(self._live), most)
-        if self.words.behind(len(self._live)):
-            return True
-        self._joins.catch_up(len(self._live), most)
-        return self._joins.covered < len(self._live)
+        """Learn the words of at most so many live tuples; True if there are more.
+
+        Their join values, too, once a search has used some.
+        """
+        size = len(self._live)
+        self.words.catch_up(size, most)
+        if self._joins.covered:
+            self._joins.catch_up(size, most)
+        return self.words.behind(size)
 
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; those with negative ones are gone."""

@@ -107,8 +107,8 @@ PARALLEL = Schema(
 @pytest.mark.parametrize("schema", [STREAMS, TABLES, PARALLEL], ids=lambda schema: schema.name)
 def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schema, seed: int) -> None:
     rng = random.Random(seed)
-    records = random_stream(schema, seed, 320, rng.choice((30, 60)))
-    session = Session(Stream(schema, rng.choice((TimeWindow(600), TimeWindow(10_000), CountWindow(600)))))
+    records = random_stream(schema, seed, 420, rng.choice((30, 60)))
+    session = Session(Stream(schema, rng.choice((TimeWindow(150), TimeWindow(10_000), CountWindow(150)))))
     session.load_tables([record for record in records if schema.relations[record.relation].table])
     moving = [record for record in records if not schema.relations[record.relation].table]
     compared = 0

@@ -62,11 +62,7 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
 
     def find(self, text: str) -> Sequence[int]:
         """The predicates that a text satisfies, perhaps several times."""
-        found: tuple[int, ...] = ()
-        for chunk in chunks(text, self._analyzer):
-            hits = self[chunk]
-            if hits:
-                found += hits
+        found = list(chain.from_iterable(map(self.__getitem__, chunks(text, self._analyzer))))
         return found if not found or min(found) > 0 else self._with_phrases(found, text)
 
     def look_up(self, chunk: str) -> tuple[int, ...]:

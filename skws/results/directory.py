@@ -211,7 +211,9 @@ class TupleDirectory:
     def compact(self, slots: Ints) -> None:
         """Follow the live tuples when they get new slots."""
         self._rows.compact(slots)
-        self._named.clear()
+        named = np.fromiter(self._named, dtype=np.int64, count=len(self._named))
+        moved = zip(slots.take(named).tolist(), self._named.values(), strict=True)
+        self._named = {slot: each for slot, each in moved if slot >= 0}
         self._occurrences.clear()
         self.slots.renumber(slots)
 

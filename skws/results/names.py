@@ -215,8 +215,11 @@ def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints
 
 def shown_ids(ids: Lanes) -> list[str]:
     """Ids as results show them. They are in the order of the first lanes, then of the second's first half."""
-    text = ids.T.astype(">u8").tobytes().hex()
-    return [text[first : first + _SHOWN] for first in range(0, len(text), 32)]
+    if not ids.size:
+        return []
+    lanes = ids.T.astype(">u8", order="C").view(np.uint8)
+    # Separated and split, which takes a third of the time of cutting them out one by one.
+    return lanes[:, : _SHOWN // 2].tobytes().hex(" ", _SHOWN // 2).split(" ")
 
 
 def same_shown(ids: Lanes, some: Ints, others: Ints) -> bool:

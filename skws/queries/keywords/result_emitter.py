@@ -180,8 +180,7 @@ class ResultEmitter:
             yield list(self._completed(some, snapshot))
 
     def _completed(self, found: list[Partials], snapshot: bool) -> Iterator[Output]:
-        for unsorted in found:
-            results = unsorted.taken(np.argsort(unsorted.start, kind="stable"))
+        for results in found:
             forming = self._forming(results)
             order = _by_tick_and_id(results.start, forming.ids)
             rows = np.arange(len(results)) if order is None else order
@@ -198,6 +197,10 @@ class ResultEmitter:
 
     def _ends_early(self, results: Partials) -> Flags:
         """Which of the results have one of their tuples deleted."""
+        tuples = self._live.tuples
+        natural = natural_ends(self._window, tuples.start)
+        if (tuples.end >= np.where(tuples.start == ALWAYS, FOREVER, natural)).all():  # as is usual
+            return np.zeros(len(results), dtype=bool)
         parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 
@@ -296,13 +299,17 @@ class ResultEmitter:
 
 
 def _by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
-    """The order by tick, then by id; None if some ids are too similar to compare. Ticks are in order."""
-    instant = np.cumsum(np.diff(ticks, prepend=ticks[:1]) != 0)
-    bits = max(1, int(instant.max(initial=0)).bit_length())
-    codes = instant.view(np.uint64) << np.uint64(64 - bits) | ids[0] >> np.uint64(bits)
-    order = np.argsort(codes, kind="stable")
-    codes = codes[order]
-    # Several queries have the same result; they stay in their order.
+    """The order by tick, then by id; None if some ids are too similar to compare."""
+    # One integer has the number of the tick, the leading bits of the id, and the row, as several queries may
+    # have the same result, and stay in their order. NumPy sorts integers in a tenth of the time of an order.
+    instant = np.searchsorted(distinct(ticks), ticks)
+    before, after = (max(1, int(most).bit_length()) for most in (instant.max(initial=0), len(ticks)))
+    codes = (ids[0] >> np.uint64(before)) & ~np.uint64((1 << after) - 1)
+    codes |= instant.view(np.uint64) << np.uint64(64 - before)
+    codes |= np.arange(len(ticks), dtype=np.uint64)
+    codes.sort()
+    order = (codes & np.uint64((1 << after) - 1)).view(np.int64)
+    codes >>= np.uint64(after)
     alike = np.flatnonzero(codes[1:] == codes[:-1])
     return order if same_shown(ids, order[alike], order[alike + 1]) else None
 
@@ -327,11 +334,11 @@ def in_ranges(keys: Sequence[Keys], most: int = MOST) -> Iterator[list[Ints]]:
     A range has at most ``most`` keys in all, or a single key that occurs more often.
     """
     bounds = _bounds(np.sort(np.concatenate(keys)), most)
-    orders = [np.argsort(each, kind="stable") for each in keys]
-    cuts = [
-        np.searchsorted(each[order], bounds, side="right").tolist()
-        for each, order in zip(keys, orders, strict=True)
-    ]
+    ranges = [np.searchsorted(bounds, each) for each in keys]
+    # By 16 bits NumPy sorts in linear time.
+    kind = np.uint16 if len(bounds) <= 1 << 16 else np.int64
+    orders = [np.argsort(each.astype(kind), kind="stable") for each in ranges]
+    cuts = [np.cumsum(np.bincount(each, minlength=len(bounds))).tolist() for each in ranges]
     begins = (0,) * len(keys)
     for ends in zip(*cuts, strict=True):
         yield [order[begin:end] for order, begin, end in zip(orders, begins, ends, strict=True)]

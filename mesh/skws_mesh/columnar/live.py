@@ -153,9 +153,9 @@ class LiveTuples:
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """Which pairs of tuples agree on an edge: the target's relation, and all 64 bits of their values."""
-        near = self._values(source, self.key_sets.source[edge])
-        agree: Flags = near == self._values(target, self.key_sets.target[edge])
-        agree &= self.tuples.relation[target] == self.key_sets.target_relation[edge]
+        near = self._values(source, self.key_sets.source.take(edge))
+        agree: Flags = near == self._values(target, self.key_sets.target.take(edge))
+        agree &= self.tuples.relation.take(target) == self.key_sets.target_relation.take(edge)
         return agree
 
     def _values(self, slots: Ints, key_sets: Ints) -> Ints:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from skws_mesh.columnar.columns import NOTHING, Ints, written
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, written
 from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.walks import Walker, Walks
@@ -44,7 +44,7 @@ class NeighbouringWords:
 
     def met(self, joined: Walks) -> None:
         """Pairs of neighbours, as walks of one join."""
-        near, far = joined.members.T
+        (near, far), _ = joined.paths(np.arange(len(joined), dtype=np.int64))
         np.bitwise_or.at(self._signatures, far, self._words.signatures(near))
         np.bitwise_or.at(self._signatures, near, self._words.signatures(far))
 
@@ -112,7 +112,8 @@ class AskedWalks:
             within.append(asked.copy())
         found = levels[:1]
         for walks, others in zip(levels[1:], reversed(within[:-1]), strict=True):
-            found.append(walks.taken(self._ending(others)(walks.owner, walks.ends)))
+            ending = self._ending(others)(walks.owner, walks.ends)
+            found.append(walks if ending.all() else walks.taken(np.flatnonzero(ending)))
         return found
 
     def _levels(self, owners: Ints, width: int, *, earlier: bool) -> list[Walks] | None:
@@ -142,13 +143,14 @@ class AskedWalks:
                 return None
         return levels
 
-    def _ending(self, asked: Ints, behind: Ints | None = None) -> Callable[[Ints, Ints], Ints]:
-        """Chooses walks by the words of their ends, or by those behind; both as signatures by owner."""
+    def _ending(self, asked: Ints, behind: Ints | None = None) -> Callable[[Ints, Ints], Flags]:
+        """Flags walks by the words of their ends, or by those behind; both as signatures by owner."""
 
-        def kept(owner: Ints, ends: Ints) -> Ints:
+        def kept(owner: Ints, ends: Ints) -> Flags:
             found = self._words.signatures(ends) & asked.take(owner)
             if behind is not None:
                 found |= self._behind.of(ends) & behind.take(owner)
-            return np.flatnonzero(found)
+            flags: Flags = found != 0
+            return flags
 
         return kept

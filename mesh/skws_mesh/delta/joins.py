@@ -22,7 +22,7 @@ from skws_mesh.delta.asked_walks import AskedWalks
 from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.networks import PathNetworks, TreeNetworks
 from skws_mesh.delta.partners import Partners
-from skws_mesh.delta.path_joins import Ends, PathJoins
+from skws_mesh.delta.path_joins import PathJoins, Paths
 from skws_mesh.delta.trees import NO_NODE, Candidates, TreeJoins, Trees
 from skws_mesh.delta.walks import Walker
 from skws_mesh.delta.word_pairs import WordPairs
@@ -238,16 +238,15 @@ class DeltaJoins:
             walks = self._walker.begun(slots[begin : begin + 512])
             owners = walks
             for joins in range(1, self._width):
-                to = (lambda _, ends: np.flatnonzero(ending.take(ends))) if joins == self._width - 1 else None
+                to = (lambda _, ends: ending.take(ends)) if joins == self._width - 1 else None
                 walks = self._walker.further(walks, earlier=False, to=to)
-                done = walks.taken(np.flatnonzero(ending.take(walks.ends)))
-                for ends in self._paths.matched(owners, np.searchsorted(owners.owner, done.owner), done):
-                    mine = self._by_query.among(self._pairs.query(ends.entry), numbers)
+                done = np.flatnonzero(ending.take(walks.ends))
+                of = np.searchsorted(owners.owner, walks.owner.take(done))
+                for paths in self._paths.matched(owners, of, walks, done):
+                    mine = self._by_query.among(self._pairs.query(paths.entry), numbers)
                     # Else the path is found from its other end as well.
-                    forward = np.flatnonzero(mine & ~self._pairs.turned(ends.entry))
-                    yield self._of_path(
-                        Ends(ends.from_.taken(forward), ends.to.taken(forward), ends.entry.take(forward))
-                    )
+                    forward = np.flatnonzero(mine & ~self._pairs.turned(paths.entry))
+                    yield self._of_path(paths.taken(forward))
 
     def _standing_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
         """Those of queries for more, from the tuples with their rarest word."""
@@ -274,47 +273,37 @@ class DeltaJoins:
         slots = owners.take(owner.take(position))
         numbers = self._networks.single(tuples.relation.take(slots))
         kept = self._allowed(query, [slots])
-        yield self._rows(query[kept], numbers[kept], slots[kept][:, None])
+        slots = slots[kept]
+        yield self._rows(query[kept], numbers[kept], slots[None], tuples.start[slots], tuples.end[slots])
         position, entry = self._paths.entries(owners, owners)
         forward = ~self._pairs.turned(entry)
         slots, query = owners.take(position[forward]), self._pairs.query(entry[forward])
         kept = self._allowed(query, [slots])
         slots = slots[kept]
-        yield self._rows(query[kept], tuples.relation.take(slots), slots[:, None])
+        numbers = tuples.relation.take(slots)
+        yield self._rows(query[kept], numbers, slots[None], tuples.start[slots], tuples.end[slots])
 
-    def _of_path(self, ends: Ends) -> Partials:
+    def _of_path(self, paths: Paths) -> Partials:
         """The results of complete entries: those that are minimal, of tuples that may take part."""
-        one, other, entry = ends
-        near, far = self._pairs.words(entry)
-        members = np.column_stack([one.members[:, ::-1], other.members[:, 1:]])
-        walked = np.column_stack([one.edges[:, ::-1] ^ 1, other.edges])
-        query = self._pairs.query(entry)
-        size = members.shape[1]
-        kept = self._by_query.sizes(query) >= size
-        kept &= ~self._words.contain(members[:, 0], far) & ~self._words.contain(members[:, -1], near)
-        for inner in members.T[1:-1]:
-            slots = np.ascontiguousarray(inner)
+        near, far = self._pairs.words(paths.entry)
+        query = self._pairs.query(paths.entry)
+        first, *inner, last = paths.members
+        kept = self._by_query.sizes(query) >= len(paths.members)
+        kept &= ~(self._words.contain(first, far) | self._words.contain(last, near))
+        for slots in inner:
             kept &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
-        for step in range(size - 1):
-            kept &= self._live.joined(walked[:, step], members[:, step], members[:, step + 1])
-        kept &= self._allowed(query, members.T)
-        turned = self._pairs.turned(entry)
-        members[turned], walked[turned] = members[turned, ::-1], walked[turned, ::-1] ^ 1
+        kept &= self._allowed(query, paths.members)
         chosen = np.flatnonzero(kept)
-        members, walked = members.take(chosen, axis=0), walked.take(chosen, axis=0)
-        numbers = self._networks.numbers(self._live.tuples.relation.take(members[:, 0]), walked)
-        return self._rows(query.take(chosen), numbers, members)
+        entry, members, walked, start, end = paths.taken(chosen)
+        turned = np.flatnonzero(self._pairs.turned(entry))
+        members[:, turned], walked[:, turned] = members[::-1, turned], walked[::-1, turned] ^ 1
+        numbers = self._networks.numbers(self._live.tuples.relation.take(members[0]), walked)
+        return self._rows(query.take(chosen), numbers, members, start, end)
 
     def _of_trees(self, trees: Trees) -> Partials:
         """The results that trees are: of tuples that may take part."""
         query, members = self._sets.query(trees.place), trees.members
         kept = self._by_query.sizes(query) >= trees.size
-        for node in range(1, len(members)):
-            there = np.flatnonzero(members[node] != NO_MEMBER)
-            parents = members[trees.parents[node].take(there), there]
-            kept[there] &= self._live.joined(
-                trees.edges[node].take(there), parents, members[node].take(there)
-            )
         kept &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members))
         trees = trees.taken(np.flatnonzero(kept))
         relations = np.where(
@@ -348,12 +337,10 @@ class DeltaJoins:
                     allowed[at] = False
         return allowed
 
-    def _rows(self, query: Ints, numbers: Ints, members: Ints) -> Partials:
-        tuples = self._live.tuples
+    def _rows(self, query: Ints, numbers: Ints, members: Ints, start: Ints, end: Ints) -> Partials:
+        """Results, given the slots of their members: a row for each place."""
         wide = np.full((len(query), self._width), NO_MEMBER, dtype=np.int64)
-        wide[:, : members.shape[1]] = members
-        start = tuples.start.take(members).max(axis=1) if len(members) else NOTHING
-        end = tuples.end.take(members).min(axis=1) if len(members) else NOTHING
+        wide[:, : len(members)] = members.T
         return Partials(query, numbers, wide, start, end)
 
     def _results(self, parts: Iterator[Partials]) -> Partials:

@@ -36,9 +36,9 @@ class PathNetworks:
         return relations + self._relations
 
     def numbers(self, relations: Ints, walked: Ints) -> Ints:
-        """The number of each path, by the relation it begins in and its edges, a row each."""
+        """The number of each path, by the relation it begins in and its edges, a column each."""
         found = relations
-        for step in walked.T:
+        for step in walked:
             further = cells(self._next, found, step)
             new = np.flatnonzero(further == _NONE)
             if len(new):

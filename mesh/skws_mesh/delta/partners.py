@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from skws_mesh.columnar.columns import NOTHING, Ints
-from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.carried_words import FOUR, CarriedWords
 from skws_mesh.delta.word_pairs import WordPairs
 
 _MOST_BITS: Final = 14
-_LEAST_BITS: Final = 6
+_LEAST_BITS: Final = 10
 _SPARSE: Final = 4  # at most about one bit of 16 is set
-_MASKS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
-_WORD: Final = (1 << 32) - 1
-_AT_ONCE: Final = 1024  # rows that are made with a byte for each bit
+_LEAST: Final = 1024  # rows to have space for
+_CELLS: Final = 1 << 20  # that are made with a byte for each bit: they fit the processor's caches
 
 _Matrix: TypeAlias = npt.NDArray[np.uint8]
 
@@ -43,7 +42,7 @@ class Partners:
     def extend(self, live: int) -> None:
         """Add the rows of new tuples, up to slot ``live``."""
         if live > len(self._matrix):
-            matrix = self._rows(max(1024, live + live // 4))
+            matrix = self._rows(max(_LEAST, live + live // 4))
             matrix[: self._size] = self._matrix[: self._size]
             self._matrix = matrix
             self._signatures = np.resize(self._signatures, len(matrix))
@@ -52,12 +51,13 @@ class Partners:
 
     def renew(self, slots: Ints) -> None:
         """Make some tuples' rows anew; all of them, and wider, once rows are crowded on average."""
-        for begin in range(0, len(slots), _AT_ONCE):
-            some = slots[begin : begin + _AT_ONCE]
+        at_once = _CELLS >> self._bits
+        for begin in range(0, len(slots), at_once):
+            some = slots[begin : begin + at_once]
             position, words = self._words.of(some)
-            asked = [(pairs, *pairs.from_words(words)) for pairs in self._pairs]
+            asked = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
             self._set += sum(len(entries) for _, _, entries in asked)
-            if self._set << _SPARSE > max(self._size, _AT_ONCE) << self._bits and self._bits < _MOST_BITS:
+            if self._set << _SPARSE > max(self._size, _LEAST) << self._bits and self._bits < _MOST_BITS:
                 self._bits, self._set = self._bits + 1, 0
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
@@ -71,18 +71,22 @@ class Partners:
     def among(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
         """The words of others that may be partners of the tuples beside them, as (position, word).
 
-        Most pairs of tuples end here, so columns are used again as far as possible.
+        Most pairs of tuples end here.
         """
-        counts, codes = self._words.codes(others)
-        bit = self._bit(codes)
-        place = np.repeat(slots * self._matrix.shape[1], counts)
-        place += bit >> 3
-        bit &= 7
-        found = self._matrix.ravel().take(place)
-        found &= _MASKS.take(bit)
-        hits = np.flatnonzero(found)
-        position = np.searchsorted(np.cumsum(counts), hits, side="right")
-        return position, codes.take(hits) & _WORD
+        rows, mask = self._matrix.shape[1] * slots, np.uint16((1 << self._bits) - 1)
+        positions, numbers = [NOTHING], [NOTHING]
+        for fours, (pairs, digits) in enumerate(self._words.fours(others)):
+            place = np.repeat(rows.take(pairs), FOUR)
+            place += (digits & mask) >> 3
+            found = self._matrix.ravel().take(place)
+            found &= np.left_shift(1, (digits & 7).astype(np.uint8), dtype=np.uint8)
+            hits = np.flatnonzero(found != 0)
+            positions.append(pairs.take(hits // FOUR))
+            numbers.append(hits % FOUR + FOUR * fours)
+        position = np.concatenate(positions)
+        word = self._words.numbered(others.take(position), np.concatenate(numbers))
+        there = np.flatnonzero(word >= 0)
+        return position.take(there), word.take(there)
 
     def signatures(self, slots: Ints) -> Ints:
         """A bit for each partner of a tuple, as in ``CarriedWords.signatures``."""
@@ -91,10 +95,13 @@ class Partners:
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""
         kept = np.flatnonzero(slots >= 0)
-        self._set = self._set * len(kept) // max(1, self._size)
-        self._matrix[: len(kept)] = self._matrix[kept]
-        self._signatures[: len(kept)] = self._signatures[kept]
-        self._size = len(kept)
+        number = len(kept)
+        self._set = self._set * number // max(1, self._size)
+        # The oldest go, as is usual, and the others are moved as one.
+        some = slice(len(slots) - number, None) if number and kept[0] == len(slots) - number else kept
+        self._matrix[:number] = self._matrix[: self._size][some]
+        self._signatures[:number] = self._signatures[: self._size][some]
+        self._size = number
 
     def _bit(self, words: Ints) -> Ints:
         return words & ((1 << self._bits) - 1)

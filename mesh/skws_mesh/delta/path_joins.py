@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,14 +17,27 @@ from skws_mesh.delta.word_pairs import WordPairs
 
 HUB: Final = 1 << 14
 """Pairs of walks about one tuple, beyond which their words are joined first."""
+_AT_ONCE: Final = 1 << 16  # pairs of tuples whose words are compared together
 
 
-class Ends(NamedTuple):
-    """Walks from one tuple, two a row, whose ends complete an entry of the index; ``from_`` has its word."""
+class Paths(NamedTuple):
+    """Paths of one length that complete an entry of the index, a column each; the first tuple has its word.
 
-    from_: Walks
-    to: Walks
+    ``members`` are the slots of their tuples, ``edges`` lead from each to the next. ``start``, ``end``: when
+    all are alive.
+    """
+
     entry: Ints
+    members: Ints
+    edges: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+    def taken(self, chosen: Ints) -> Paths:
+        return Paths(*(column.take(chosen, axis=-1) for column in self))
 
 
 class PathJoins:
@@ -34,17 +48,15 @@ class PathJoins:
         self._pairs = pairs
         self._partners = partners
 
-    def completed(self, levels: list[Walks]) -> Iterator[Ends]:
-        """Walks from the last tuple of a path, to both of its ends."""
-        begun, *longer = levels
+    def completed(self, levels: list[Walks]) -> Iterator[Paths]:
+        """Paths over the tuples that walks begin at, or from these."""
         hubs = self._hubs(levels)
-        for walks in longer:
-            yield from self.matched(begun, np.searchsorted(begun.owner, walks.owner), walks)
-        for shorter, one in enumerate(longer, 1):
-            for length in range(shorter, len(levels) - shorter):
+        for shorter, one in enumerate(levels):
+            for length in range(max(1, shorter), len(levels) - shorter):
                 other = levels[length]
-                for rows, others in _cross(one, other, hubs, same=length == shorter):
-                    yield from self._joined(one, rows, other, others)
+                some = hubs if shorter else np.zeros_like(hubs)
+                for rows, others in _parted(one, other, some, same=length == shorter):
+                    yield from self.matched(one, rows, other, others)
         for owner in np.flatnonzero(hubs).tolist():
             yield from self._about_hub(levels, owner)
 
@@ -58,32 +70,23 @@ class PathJoins:
                 pairs += counts[i] * counts[j]
         return pairs > HUB
 
-    def _joined(self, one: Walks, rows: Ints, other: Walks, others: Ints) -> Iterator[Ends]:
-        """Pairs of walks that make a path, with the entries that it completes."""
-        kept = _make_path(one, rows, other, others)
-        rows, others = rows.take(kept), others.take(kept)
-        yield from self.matched(one, rows, other, others)
-
-    def matched(self, one: Walks, rows: Ints, other: Walks, others: Ints | None = None) -> Iterator[Ends]:
-        """The entries for the two ends of paths: rows of some walks beside all, or rows, of others."""
-        ends, far = one.ends.take(rows), other.ends if others is None else other.ends.take(others)
-        for begin in range(0, len(ends), PAIRS >> 2):
-            part = slice(begin, begin + (PAIRS >> 2))
-            place, entry = self.entries(ends[part], far[part])
+    def matched(self, one: Walks, rows: Ints, other: Walks, others: Ints) -> Iterator[Paths]:
+        """The paths that rows of some walks make with those of others beside them."""
+        for begin in range(0, len(rows), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            place, entry = self.entries(one.ends.take(rows[part]), other.ends.take(others[part]))
             if len(place):
-                place += begin
-                to = place if others is None else others.take(place)
-                yield Ends(one.taken(rows.take(place)), other.taken(to), entry)
+                yield _joined(one, rows[part].take(place), other, others[part].take(place), entry)
 
     def entries(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
         """The entries that pairs of tuples complete, as (position, entry)."""
-        position, words = self._partners.among(one, other)
-        of, near = self._words.of(one.take(position))
-        found, entry = self._pairs.between(near, words.take(of))
+        position, far = self._partners.among(one, other)
+        of, near = self._partners.among(other.take(position), one.take(position))
+        found, entry = self._pairs.between(near, far.take(of))
         return position.take(of.take(found)), entry
 
-    def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Ends]:
-        """As ``_joined`` for one tuple with many neighbours: the words around it are joined first."""
+    def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
+        """As ``matched`` for one tuple with many neighbours: the words around it are joined first."""
         mine = [
             walks.taken(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
             for walks in levels[1:-1]
@@ -102,36 +105,45 @@ class PathJoins:
                 if i + j + 3 > len(levels):
                     continue
                 for entry, rows, others in _products(entries, near, by_word[i], far, by_word[j]):
-                    kept = _make_path(one, rows, other, others)
-                    if len(kept):
-                        yield Ends(
-                            one.taken(rows.take(kept)), other.taken(others.take(kept)), entry.take(kept)
-                        )
+                    yield _joined(one, rows, other, others, entry)
 
 
-def _make_path(one: Walks, rows: Ints, other: Walks, others: Ints) -> Ints:
-    """The places of the pairs of walks from one tuple that share no other, and are alive together."""
-    kept = np.maximum(one.start.take(rows), other.start.take(others)) < np.minimum(
-        one.end.take(rows), other.end.take(others)
-    )
-    for near in one.members.T[1:]:
-        column = np.ascontiguousarray(near).take(rows)
-        for far in other.members.T[1:]:
-            kept &= column != np.ascontiguousarray(far).take(others)
-    return np.flatnonzero(kept)
+def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> Paths:
+    """Paths from the ends of some walks to those of others from the same tuple.
+
+    Without those that share another tuple, or are never alive as a whole.
+    """
+    start = np.maximum(one.start.take(rows), other.start.take(others))
+    end = np.minimum(one.end.take(rows), other.end.take(others))
+    kept = start < end
+    near, back = one.paths(rows)
+    far, onward = other.paths(others)
+    for slots, its in product(near[1:], far[1:]):
+        kept &= slots != its
+    members = np.array([*near[:0:-1], *far])
+    edges = np.array([*(edge ^ 1 for edge in back[::-1]), *onward])
+    paths = Paths(entry, members, edges, start, end)
+    return paths if kept.all() else paths.taken(np.flatnonzero(kept))
 
 
-def _cross(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs of rows of walks from one tuple, but for hubs; each pair once where both are the same."""
-    first = np.searchsorted(other.owner, one.owner)
-    end = np.searchsorted(other.owner, one.owner, side="right")
-    if same:
-        first = np.arange(1, len(one) + 1)
-    counts = np.where(hubs.take(one.owner), 0, end - first)
-    for part in slices(counts, PAIRS):
-        rows = np.repeat(np.arange(len(one), dtype=np.int64)[part], counts[part])
-        if len(rows):
-            yield rows, ranges(first[part], counts[part])
+def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs of rows of walks from one tuple by different joins, but for hubs; each once if both are alike."""
+    rows = np.flatnonzero(~hubs.take(one.owner))
+    begin, end = _within(other.owner, one.owner.take(rows))
+    since, until = (np.maximum(place, begin) for place in _within(other.branch, one.branch.take(rows)))
+    first, counts = until, end - until
+    if not same:
+        rows = np.concatenate([rows, rows])
+        first, counts = np.concatenate([begin, first]), np.concatenate([since - begin, counts])
+    for part in slices(counts, _AT_ONCE):
+        yield np.repeat(rows[part], counts[part]), ranges(first[part], counts[part])
+
+
+def _within(ordered: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+    """Where numbers begin and end in an ordered column; all are small, and -1 at least."""
+    bounds = np.zeros(max(int(ordered.max(initial=-1)), int(numbers.max(initial=-1))) + 3, dtype=np.int64)
+    bounds[1:] = np.cumsum(np.bincount(ordered + 1, minlength=len(bounds) - 1))
+    return bounds.take(numbers + 1), bounds.take(numbers + 2)
 
 
 class _ByWord(NamedTuple):

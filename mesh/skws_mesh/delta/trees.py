@@ -200,11 +200,11 @@ class TreeJoins:
             of, row = both >> 32, both & _WORD
             members = np.full((self._width - 1, len(row)), NO_MEMBER, dtype=np.int64)
             edges = np.full_like(members, NO_NODE)
-            members[: walks.length] = walks.members.T[1:].take(row, axis=1)
-            edges[: walks.length] = walks.edges.T.take(row, axis=1)
             bitmaps = np.zeros_like(members)
-            for step in range(walks.length):
-                bitmaps[step] = self._bitmaps(members[step], candidates.place.take(of))
+            (_, *slots), steps = walks.paths(row)
+            for step, (slot, edge) in enumerate(zip(slots, steps, strict=True)):
+                members[step], edges[step] = slot, edge
+                bitmaps[step] = self._bitmaps(slot, candidates.place.take(of))
             parts.append((of, bitmaps, members, edges, walks.start.take(row), walks.end.take(row)))
         found = _Branches(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
         order = np.argsort(found.of, kind="stable")

@@ -29,7 +29,7 @@ from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml
 
 
-@pytest.mark.parametrize(("file_format", "runs"), zip(FORMATS, (2, 1), strict=True))
+@pytest.mark.parametrize(("file_format", "runs"), [*zip(FORMATS, (2, 1), strict=True)])
 def test_engine_and_floor_over_one_stream(file_format: str, runs: int) -> None:
     told: list[str] = []
     report = run(0.25, file_format, runs, 60, told.append)

@@ -15,7 +15,7 @@ def test_a_picture_is_what_the_screen_looks_like(name: str) -> None:
     assert kept == screen_picture(name), "draw it anew: python -m docs.pictures"
 
 
-@pytest.mark.parametrize(("size", "theme"), zip(SIZES, (DARK, LIGHT), strict=True))
+@pytest.mark.parametrize(("size", "theme"), [*zip(SIZES, (DARK, LIGHT), strict=True)])
 def test_every_screen_can_be_drawn_in_each_size_and_theme(size: tuple[int, int], theme: str) -> None:
     for name in SCENES.keys() - set(GUIDE):
         assert screen_picture(name, size, theme).startswith("<svg")

@@ -219,7 +219,7 @@ class TableIndex:
     def carrying(self, matcher: Matcher, bits: int = ALL) -> Flags:
         """Which rows may have keywords of a query, or be excluded; ``bits``: by which alternatives."""
         found = np.zeros(self._size, dtype=bool)
-        if matcher.named(self.relation) & bits:
+        if matcher.names[self.relation] & bits:
             found[:] = True
             found[self._gone] = False
             return found
@@ -232,7 +232,7 @@ class TableIndex:
 
     def bound(self, matcher: Matcher, bits: int = ALL) -> int:
         """An upper bound on the number of rows of ``carrying``."""
-        if matcher.named(self.relation) & bits:
+        if matcher.names[self.relation] & bits:
             return len(self)
         return sum(
             int(self.satisfying(each).sum()) if isinstance(each, Condition) else self._postings.bound(each)

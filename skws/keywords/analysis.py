@@ -103,10 +103,9 @@ class Token(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The analysis of a text without white space: its tokens, what it is found by, its pieces in order."""
+    """The analysis of a text without white space: its tokens, and the stems of its pieces in order."""
 
     tokens: tuple[Token, ...]
-    terms: tuple[str, ...]
     stems: tuple[str, ...]
 
 
@@ -144,11 +143,6 @@ def stems(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
     return tuple(chain.from_iterable([analyse(chunk, analyzer).stems for chunk in chunks(text, analyzer)]))
 
 
-def terms(text: str) -> frozenset[str]:
-    """The stems that a text is found by: its searchable pieces and wholes."""
-    return frozenset(chain.from_iterable([analyse(chunk).terms for chunk in text.split()]))
-
-
 def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Chunk:
     """The words of one of a text's ``chunks``; offsets and positions count from its start."""
     return _remember(chunk, analyzer) if len(chunk) <= MEMORABLE else _analyse(chunk, analyzer)
@@ -156,7 +150,7 @@ def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Chunk:
 
 def _untouched(text: str) -> Chunk:
     token = Token(0, len(text), 0, 1, text, text, whole=False, searchable=True)
-    return Chunk((token,), (text,), (text,)) if text else Chunk((), (), ())
+    return Chunk((token,), (text,)) if text else Chunk((), ())
 
 
 def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
@@ -168,11 +162,7 @@ def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
         added = _compound(match.group(), match.start(), position, analyzer)
         position += sum(not token.whole for token in added)
         found += added
-    return Chunk(
-        tuple(found),
-        tuple(token.stem for token in found if token.searchable),
-        tuple(token.stem for token in found if not token.whole),
-    )
+    return Chunk(tuple(found), tuple(token.stem for token in found if not token.whole))
 
 
 _remember = lru_cache(maxsize=REMEMBERED)(_analyse)

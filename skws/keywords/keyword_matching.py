@@ -18,13 +18,12 @@ import numpy as np
 from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.data.record import Record
-from skws.keywords.analysis import analyse, chunks, stems
+from skws.keywords.analysis import chunks, stems
 from skws.keywords.conditions import satisfying
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.plan import Plan
-from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
-from skws.keywords.table import ChunkMemory, contains
-from skws.keywords.words import WordPredicates
+from skws.keywords.query import Alternative, Condition, KeywordQuery, Slot
+from skws.keywords.table import PredicateMemory, contains
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
@@ -33,32 +32,8 @@ from skws_schema.model import Analyzer, Schema
 _QUERY_BITS = 32
 
 
-class PredicateTable(ChunkMemory[tuple[int, ...]]):
+class PredicateTable(PredicateMemory[tuple[int, ...]]):
     """From chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
-
-    def __init__(self, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
-        super().__init__()
-        self._analyzer = analyzer
-        self._words = WordPredicates()
-        self._longest: defaultdict[str, list[int]] = defaultdict(list)
-        self._phrases: dict[int, tuple[str, ...]] = {}
-
-    def add(self, predicate: int, alternative: Alternative) -> None:
-        """``predicate`` is positive."""
-        self.clear()
-        if isinstance(alternative, Phrase):
-            self._longest[max(alternative.stems, key=len)].append(predicate)
-            self._phrases[predicate] = alternative.stems
-        elif not isinstance(alternative, Condition):
-            self._words.add(alternative, predicate)
-
-    def remove(self, predicate: int, alternative: Alternative) -> None:
-        self.clear()
-        if isinstance(alternative, Phrase):
-            self._longest[max(alternative.stems, key=len)].remove(predicate)
-            del self._phrases[predicate]
-        elif not isinstance(alternative, Condition):
-            self._words.remove(alternative, predicate)
 
     def find(self, text: str) -> Sequence[int]:
         """The predicates that a text satisfies, perhaps several times."""
@@ -66,13 +41,7 @@ class PredicateTable(ChunkMemory[tuple[int, ...]]):
         return found if not found or min(found) > 0 else self._with_phrases(found, text)
 
     def look_up(self, chunk: str) -> tuple[int, ...]:
-        return tuple(self._satisfied(chunk))
-
-    def _satisfied(self, chunk: str) -> Iterator[int]:
-        for token in analyse(chunk, self._analyzer).tokens:
-            yield from self._words.of(token)
-            if not token.whole:
-                yield from (-phrase for phrase in self._longest.get(token.stem, ()))
+        return tuple(self.satisfied(chunk))
 
     def _with_phrases(self, found: Sequence[int], text: str) -> list[int]:
         words = stems(text, self._analyzer)
@@ -87,7 +56,7 @@ class PredicateTables:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._unscoped = PredicateTable()
+        self._unscoped = PredicateTable(Analyzer.ENGLISH)
         self._scoped: dict[tuple[int, int], PredicateTable] = {}
 
     def add(self, predicate: int, alternative: Alternative) -> None:
@@ -149,9 +118,9 @@ class JointMatcher:
         self._spread = None
         if matcher.torn:
             self._torn[query] = np.array(list(matcher.torn), dtype=np.int64)
-        for relation, named in enumerate(self._named):
-            if matcher.named(relation):
-                named[query] = matcher.named(relation)
+        for named, bits in zip(self._named, matcher.names, strict=True):
+            if bits:
+                named[query] = bits
         for bit, alternative in matcher.alternatives():
             predicate = self._predicates.get(alternative)
             if predicate is None:

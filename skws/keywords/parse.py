@@ -332,10 +332,6 @@ def _typed(text: str) -> tuple[str, tuple[str, ...]]:
     return text[start:end].lower(), tuple(part for part in around if part)
 
 
-def _uncomparable(name: str) -> QueryError:
-    return QueryError(f"{name.removeprefix('!')} is compared as a whole: it takes no '*', '?' or '~'")
-
-
 def _slot(leaves: list[_Leaf]) -> Slot:
     alternatives = dict.fromkeys(alternative for leaf in leaves for alternative in leaf.alternatives)
     return Slot("|".join(dict.fromkeys(leaf.text for leaf in leaves)), tuple(alternatives))

@@ -74,7 +74,7 @@ class Prefix(_Scoped):
 
 @dataclass(frozen=True, slots=True)
 class Fuzzy(_Scoped):
-    """Any searchable word at most ``distance`` typing errors away (``likeness.within``), before stemming."""
+    """Any searchable word at most ``distance`` typing errors away (``words.within``), before stemming."""
 
     word: str
     distance: int

@@ -47,11 +47,7 @@ def compared(name: str, schema: Schema) -> Compared:
     known = _present(schema)
     owner = meant(head, [relation.name for relation in known]) if dot else None
     if owner is not None:
-        relation = schema.relation(owner)
-        attribute = meant(tail, relation.columns)
-        if attribute is None:
-            raise QueryError(f"relation {owner!r} has no attribute {tail!r}{nearest(tail, relation.columns)}")
-        return Compared(schema.index[owner], relation.columns[attribute])
+        return Compared(schema.index[owner], _column(schema.relation(owner), tail))
     attribute = meant(name, list(dict.fromkeys(a.name for r in known for a in r.attributes)))
     if attribute is None:
         hint = nearest(name, [a.name for r in known for a in r.attributes])
@@ -118,18 +114,25 @@ def _whole_relation(schema: Schema, name: str) -> Scope:
 
 def _one_column(schema: Schema, owner: str, name: str) -> tuple[Scope] | Compared:
     relation = schema.relation(owner)
-    attribute = meant(name, relation.columns)
-    if attribute is None:
-        raise QueryError(f"relation {owner!r} has no attribute {name!r}{nearest(name, relation.columns)}")
-    column = relation.columns[attribute]
-    if attribute in relation.search:
+    column = _column(relation, name)
+    attribute = relation.attributes[column]
+    if column in relation.search_columns:
         return (Scope(schema.index[owner], column),)
-    if relation.attributes[column].type is AttributeType.TEXT:
+    if attribute.type is AttributeType.TEXT:
         raise QueryError(
-            f"attribute {owner}.{attribute} is not searched; {_searched(relation)} "
-            f"(to compare the whole text, write {owner}.{attribute}=...)"
+            f"attribute {owner}.{attribute.name} is not searched; {_searched(relation)} "
+            f"(to compare the whole text, write {owner}.{attribute.name}=...)"
         )
     return Compared(schema.index[owner], column)
+
+
+def _column(relation: Relation, name: str) -> int:
+    attribute = meant(name, relation.columns)
+    if attribute is None:
+        raise QueryError(
+            f"relation {relation.name!r} has no attribute {name!r}{nearest(name, relation.columns)}"
+        )
+    return relation.columns[attribute]
 
 
 def _searched(relation: Relation) -> str:
@@ -155,13 +158,10 @@ def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | Compared:
     if typed:
         return _only(schema, attribute, owners)
     raise QueryError(
-        f"attribute {attribute!r} is searched in no relation (it is in {_listed(owners)}); "
-        f"to compare the whole text, write {attribute}=..."
+        f"attribute {attribute!r} is searched in no relation"
+        f" (it is in {', '.join(relation.name for relation in owners)});"
+        f" to compare the whole text, write {attribute}=..."
     )
-
-
-def _listed(relations: list[Relation]) -> str:
-    return ", ".join(relation.name for relation in relations)
 
 
 def _names(schema: Schema) -> list[str]:

@@ -97,12 +97,11 @@ Close = plugins.GroupPlugin.CloseBracket
 Scope = syntax.FieldnameNode
 
 
-class _WithoutPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
-    nodetype = Without
-
-
-class _PrefixPlugin(plugins.PrefixPlugin):  # type: ignore[misc]  # untyped base
-    nodetype = Prefix
+def _tagging(kind: type[Node], expression: str) -> Any:
+    """Makes nodes of a kind of the places that an expression finds; its groups are what they are made of."""
+    plugin = plugins.TaggingPlugin(expression)
+    plugin.nodetype = kind
+    return plugin
 
 
 def _operators() -> Any:
@@ -118,22 +117,6 @@ def _operators() -> Any:
     )
 
 
-class _FuzzyPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
-    nodetype = Fuzzy
-
-
-class _WildcardPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
-    nodetype = Wildcard
-
-
-class _ComparisonPlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
-    nodetype = Comparison
-
-
-class _RangePlugin(plugins.TaggingPlugin):  # type: ignore[misc]  # untyped base
-    nodetype = Range
-
-
 _NOT_WITHIN: Final = r"(?<![^\s(:\-])"  # where a name may begin
 _END: Final = r"(?=[\s)]|$)"
 _VALUE: Final = rf"(?:[{QUOTES}][^{QUOTES}]*[{QUOTES}]|[^\s(){QUOTES}]+)"
@@ -145,23 +128,26 @@ _PARSER: Final[Any] = QueryParser(
     plugins=[
         plugins.PhrasePlugin(f"[{QUOTES}](?P<text>[^{QUOTES}]*)[{QUOTES}](?P<slop>(?!))?"),
         plugins.GroupPlugin(),
-        _WithoutPlugin(rf"{_START}(?:-|NOT\s+){_NAME}:(?=[\s)]|$)"),
+        _tagging(Without, rf"{_START}(?:-|NOT\s+){_NAME}:(?=[\s)]|$)"),
         _operators(),
-        _ComparisonPlugin(
+        _tagging(
+            Comparison,
             rf"{_NOT_WITHIN}(?P<must>!?)(?P<name>[^\s():*<>=!{QUOTES}-][^\s():*<>=!{QUOTES}]*)"
-            rf"(?P<sign>[<>=!]*[<>=][<>=!]*)(?P<text>(?![<>=!]){_VALUE}){_END}"
+            rf"(?P<sign>[<>=!]*[<>=][<>=!]*)(?P<text>(?![<>=!]){_VALUE}){_END}",
         ),
-        _RangePlugin(
+        _tagging(
+            Range,
             rf"{_NOT_WITHIN}{_NAME.replace('<text>', '<name>')}:"
-            rf"(?!\.\.{_END})(?P<low>{_LOW})\.\.(?P<high>{_VALUE}|){_END}"
+            rf"(?!\.\.{_END})(?P<low>{_LOW})\.\.(?P<high>{_VALUE}|){_END}",
         ),
         plugins.FieldsPlugin(rf"{_NOT_WITHIN}{_NAME}:(?=\S)", remove_unknown=False),
-        _FuzzyPlugin(rf"(?P<text>[^\s()*~{QUOTES}]+)~(?P<distance>\d*){_END}"),
-        _WildcardPlugin(
+        _tagging(Fuzzy, rf"(?P<text>[^\s()*~{QUOTES}]+)~(?P<distance>\d*){_END}"),
+        _tagging(
+            Wildcard,
             rf"(?!\W*\*?{_END})(?![^*?\s(){QUOTES}]*\*{_END})(?=[^\s(){QUOTES}]*\w)"
-            rf"(?P<text>[^\s(){QUOTES}*?]*[*?][^\s(){QUOTES}]*){_END}"
+            rf"(?P<text>[^\s(){QUOTES}*?]*[*?][^\s(){QUOTES}]*){_END}",
         ),
-        _PrefixPlugin(rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
+        _tagging(Prefix, rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
     ],
 )
 

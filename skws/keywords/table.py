@@ -1,28 +1,21 @@
 """Maps the texts of a column to the bits of the alternatives that they satisfy.
 
-Texts are cut at white space and each distinct chunk is analysed when first
-met; from then on it is one look-up. Of whole columns, only the texts that can
-match are looked at.
+Texts are cut at white space; each distinct chunk is analysed once, and is one look-up from then on. Of
+whole columns only candidates are looked at, which one pass over all texts finds at a tenth of the cost.
 
-Which texts of a column can match at all: those to be analysed.
-
-Where a text of ASCII holds a substring that some keyword begins with, it is a
-candidate; all texts are searched at once, at the speed of memory. Other texts
-are left to a regular expression, Python's or, where there are many, Arrow's.
-
-The regular expression is a necessary condition for a text to satisfy any of some alternatives. Most
-texts hold no keyword, and one pass over an Arrow column rules them out at a tenth of the cost of
-analysis. It may let texts pass in vain, never hold one back: a word can only match if it begins
-with the same letters (or holds some of them, if it may have typing errors or is of a form with
-wildcards), save for characters beyond ASCII, which may fold to anything. The pattern is understood
-alike by Python and by RE2 (Arrow).
+A text of ASCII is a candidate if it holds a substring that some keyword begins with; all texts are searched
+at once, at the speed of memory. Other texts are left to a regular expression, Python's or, where there are
+many, Arrow's (RE2). It may let texts pass in vain, but never holds one back: a word can only match if it
+begins with the same letters (or holds some of them, if it may have typing errors or is of a form with
+wildcards), save for characters beyond ASCII, which may fold to anything.
 """
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os.path import commonprefix
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -272,23 +265,61 @@ Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
 _FIRST_FLAG: Final = 16
 
 
-class ChunkTable(ChunkMemory[int]):
-    """From chunks to bits and flags.
+class PredicateMemory(ChunkMemory[Known]):
+    """Looks for predicates, called by positive numbers, in chunks.
 
-    A phrase cannot be recognized in a single chunk: its longest word sets a flag,
-    and only texts with a flag are compared word by word.
+    A phrase cannot be recognized in a single chunk: its longest word puts it in doubt, and only texts
+    with such a word are compared word by word.
     """
 
-    def __init__(self, numbered: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
+    def __init__(self, analyzer: Analyzer) -> None:
         super().__init__()
         self._analyzer = analyzer
-        self.possible = 0
         self._words = WordPredicates()
-        self._phrases: list[tuple[tuple[str, ...], int]] = []
-        self._flags: dict[str, int] = {}
+        self._longest: defaultdict[str, list[int]] = defaultdict(list)
+        self._phrases: dict[int, tuple[str, ...]] = {}
+
+    def add(self, predicate: int, alternative: Alternative) -> None:
+        self.clear()
+        match alternative:
+            case Phrase(stems=words):
+                self._longest[max(words, key=len)].append(predicate)
+                self._phrases[predicate] = words
+            case Condition():
+                raise ValueError("no text satisfies a condition")
+            case _:
+                self._words.add(alternative, predicate)
+
+    def remove(self, predicate: int, alternative: Alternative) -> None:
+        self.clear()
+        if isinstance(alternative, Phrase):
+            self._longest[max(alternative.stems, key=len)].remove(predicate)
+            del self._phrases[predicate]
+        elif not isinstance(alternative, Condition):
+            self._words.remove(alternative, predicate)
+
+    def satisfied(self, chunk: str) -> Iterator[int]:
+        """The predicates that a chunk satisfies, perhaps several times; phrases in doubt are negative."""
+        for token in analyse(chunk, self._analyzer).tokens:
+            yield from self._words.of(token)
+            if not token.whole:
+                yield from (-phrase for phrase in self._longest.get(token.stem, ()))
+
+
+class ChunkTable(PredicateMemory[int]):
+    """From chunks to bits, and to flags of phrases in doubt."""
+
+    def __init__(self, numbered: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
+        super().__init__(analyzer)
+        self.possible = 0
+        self._of_phrases: dict[int, int] = {}  # bits, by flags
         for bit, alternative in numbered:
             self.possible |= bit
-            self._add(alternative, bit)
+            predicate = bit
+            if isinstance(alternative, Phrase):
+                predicate = 1 << (_FIRST_FLAG + len(self._of_phrases))
+                self._of_phrases[predicate] = bit
+            self.add(predicate, alternative)
         alternatives = [alternative for _, alternative in numbered]
         self._hopeless = hopeless(alternatives)
         self._candidates = Candidates(alternatives)
@@ -317,33 +348,18 @@ class ChunkTable(ChunkMemory[int]):
         for (_, bits), piece in zip(parts, pieces, strict=True):
             bits |= piece  # noqa: PLW2901 - in place
 
-    def _add(self, alternative: Alternative, bit: int) -> None:
-        match alternative:
-            case Phrase(stems=words):
-                flag = 1 << (_FIRST_FLAG + len(self._phrases))
-                longest = max(words, key=len)
-                self._flags[longest] = self._flags.get(longest, 0) | flag
-                self._phrases.append((words, bit))
-            case Condition():
-                raise ValueError("no text satisfies a condition")
-            case _:
-                self._words.add(alternative, bit)
-
     def look_up(self, chunk: str) -> int:
         found = 0
-        for token in () if self._hopeless(chunk) else analyse(chunk, self._analyzer).tokens:
-            for bit in self._words.of(token):
-                found |= bit
-            if not token.whole:
-                found |= self._flags.get(token.stem, 0)
+        for predicate in () if self._hopeless(chunk) else self.satisfied(chunk):
+            found |= abs(predicate)
         return found
 
     def _with_phrases(self, found: int, text: str) -> int:
         """``found`` with the bits of the phrases in ``text`` in place of their flags."""
         words = stems(text, self._analyzer)
         bits = found & ((1 << _FIRST_FLAG) - 1)
-        for number, (phrase, bit) in enumerate(self._phrases):
-            if found >> (_FIRST_FLAG + number) & 1 and contains(words, phrase):
+        for flag, bit in self._of_phrases.items():
+            if found & flag and contains(words, self._phrases[flag]):
                 bits |= bit
         return bits
 

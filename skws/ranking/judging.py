@@ -262,5 +262,5 @@ class Scorer(ABC):
                 text = str(row[column])
                 counts = ranked.keywords.occurrences(relation, column, text)
                 yield from ((k, name, (relation, column), counts[k], len(text)) for k in carried if counts[k])
-        named = ranked.plan.matcher.named(relation)
+        named = ranked.plan.matcher.names[relation]
         yield from ((k, name, (relation, NAME), 1, 0) for k in carried if named >> k & 1)

@@ -124,6 +124,7 @@ def test_matching_columns_goes_without_pandas() -> None:
 import sys
 from skws.keywords.parse import parse_query
 from skws.keywords.match import Matcher
+from skws.data.blocks import ArrowBlock, ColumnBlock
 import numpy as np
 import pyarrow as pa
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
@@ -132,8 +133,8 @@ matcher = Matcher(parse_query("alpha beta", schema), schema)
 texts = [b"an alpha", b"nothing", b"b\\xc3\\xa9ta Beta"]
 ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
 array = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
-columns = [array], [["beta", None, "alpha's"]]
-print([matcher.bitmaps(0, column).tolist() for column in columns], "pandas" in sys.modules)
+blocks = ArrowBlock(0, [array]), ColumnBlock(0, [["beta", None, "alpha's"]])
+print([found.tolist() for found in matcher.bitmaps_of(blocks)], "pandas" in sys.modules)
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[[1, 0, 2], [2, 0, 1]] False"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,17 @@ def oracle_bitmap(query: KeywordQuery, relation: int, row: Row) -> int:
     return oracles.bitmap(query, SCHEMA, relation, row)
 
 
+def of_columns(matcher: Matcher, relation: int, searched: Sequence[pa.Array]) -> list[int]:
+    """The bitmaps of rows whose searched columns these are; all others are NULL."""
+    described = SCHEMA.relations[relation]
+    columns = [pa.nulls(len(searched[0]), pa.string()) for _ in described.attributes]
+    for place, column in zip(described.search_columns, searched, strict=True):
+        columns[place] = column
+    (found,) = matcher.bitmaps_of([ArrowBlock(relation, columns)])
+    bitmaps: list[int] = found.tolist()
+    return bitmaps
+
+
 def parsed(text: str) -> KeywordQuery:
     try:
         return parse_query(text, SCHEMA)
@@ -56,7 +68,7 @@ def test_bitmaps_of_rows_and_of_columns_are_those_of_the_oracle(text: str, some:
     expected = [oracle_bitmap(query, MOVIE, row) for row in some]
     assert [matcher.bitmap(MOVIE, row) for row in some] == expected
     columns = [_column([row[column] for row in some]) for column in SCHEMA.relations[MOVIE].search_columns]
-    assert matcher.bitmaps(MOVIE, columns).tolist() == expected
+    assert of_columns(matcher, MOVIE, columns) == expected
 
 
 @examples(300)
@@ -127,7 +139,7 @@ def test_what_is_ruled_out_early_does_not_match(keyword: str, text: str) -> None
     assert Matcher(query, SCHEMA).bitmap(MOVIE, row) == expected
     assume(not _has_surrogate(text))
     columns = [pa.array([text]), pa.nulls(1, pa.string())]
-    assert Matcher(query, SCHEMA).bitmaps(MOVIE, columns).tolist() == [expected]
+    assert of_columns(Matcher(query, SCHEMA), MOVIE, columns) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +185,7 @@ def test_a_keyword_and_a_title(query: str, title: str, satisfied: bool) -> None:
     matcher = Matcher(parse_query(query, SCHEMA), SCHEMA)
     row: Row = (1, title, None, None)
     assert matcher.bitmap(MOVIE, row) == satisfied
-    assert matcher.bitmaps(MOVIE, [pa.array([title]), pa.array([None], pa.string())]).tolist() == [satisfied]
+    assert of_columns(matcher, MOVIE, [pa.array([title]), pa.array([None], pa.string())]) == [satisfied]
 
 
 def test_only_searched_attributes_of_any_type_of_value_count() -> None:
@@ -187,29 +199,25 @@ def test_arrow_columns_of_other_types_match_as_rows_do() -> None:
     matcher = Matcher(parse_query("pulp 7", SCHEMA), SCHEMA)
     titles = pa.array(["pulp", "fiction", None, "pulp"]).dictionary_encode()
     numbers = pa.array([7, 8, 7, None])
-    assert matcher.bitmaps(MOVIE, [titles, numbers]).tolist() == [0b11, 0, 0b10, 0b01]
+    assert of_columns(matcher, MOVIE, [titles, numbers]) == [0b11, 0, 0b10, 0b01]
     large = titles.cast(pa.string()).cast(pa.large_string())
-    assert matcher.bitmaps(MOVIE, [large, numbers]).tolist() == [0b11, 0, 0b10, 0b01]
+    assert of_columns(matcher, MOVIE, [large, numbers]) == [0b11, 0, 0b10, 0b01]
 
 
 def test_bitmaps_are_int16_even_with_eight_slots() -> None:
     matcher = Matcher(parse_query("a1 a2 a3 a4 a5 a6 a7 a8 -a9", SCHEMA), SCHEMA)
-    found = matcher.bitmaps(ACTOR, [pa.array(["a8", "a1 a2 a3 a4 a5 a6 a7 a8", "a1 a9"])])
+    (found,) = matcher.bitmaps_of(
+        [RowBlock(ACTOR, [(1, "a8"), (2, "a1 a2 a3 a4 a5 a6 a7 a8"), (3, "a1 a9")])]
+    )
     assert found.dtype == np.int16
     assert found.tolist() == [0x80, 0xFF, EXCLUDED]
-
-
-def test_batches_need_all_search_columns() -> None:
-    matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
-    with pytest.raises(ValueError, match="2 search columns expected, 1 given"):
-        matcher.bitmaps(MOVIE, [pa.array(["pulp"])])
 
 
 def test_names_of_relations_carry_keywords_only_if_asked_for() -> None:
     for match_names, expected in ((False, 0), (True, 0b01)):
         matcher = Matcher(parse_query("actors travolta", SCHEMA, match_names=match_names), SCHEMA)
         assert matcher.bitmap(ACTOR, (1, None)) == expected
-        assert matcher.bitmaps(ACTOR, [pa.nulls(2, pa.string())]).tolist() == [expected] * 2
+        assert of_columns(matcher, ACTOR, [pa.nulls(2, pa.string())]) == [expected] * 2
         assert matcher.bitmap(DIRECTOR, (1, None)) == 0
 
 
@@ -230,7 +238,8 @@ def test_a_name_is_neither_scoped_nor_excluded() -> None:
 
 def test_relations_without_search_columns_match_by_name_alone() -> None:
     matcher = Matcher(parse_query("plays pulp", SCHEMA, match_names=True), SCHEMA)
-    assert matcher.bitmaps(PLAYS, [], rows=3).tolist() == [0b01] * 3
+    (found,) = matcher.bitmaps_of([RowBlock(PLAYS, [(1, None)] * 3)])
+    assert found.tolist() == [0b01] * 3
 
 
 def test_searchable_says_which_slots_a_relation_could_carry() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from skws.keywords.analysis import tokens
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 SCHEMA = Schema(
@@ -125,3 +126,8 @@ def rows() -> st.SearchStrategy[tuple[int, str | None, str | None, str | None]]:
     """Rows of ``movie``."""
     value = st.one_of(texts(), texts(), texts(), st.none())
     return st.tuples(st.integers(0, 9), value, value, value)
+
+
+def terms(text: str) -> frozenset[str]:
+    """The stems that a text is found by."""
+    return frozenset(token.stem for token in tokens(text) if token.searchable)

@@ -8,13 +8,13 @@ import pytest
 
 from skws.data.record import Record
 from skws.formats import BadRecordLog, Replay
-from skws.keywords.analysis import terms
 from skws.queries.evaluator import Counts
 from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import windows
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.processor.processor import Window
+from tests.keywords.texts_and_queries import terms
 from tests.places import DATA, ROOT
 
 COMMENTS = DATA / "stackexchange-ai" / "csv" / "Comments.csv"

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords.analysis import terms
 from skws.queries.windowed.plan import contains_keyword
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
@@ -20,6 +19,7 @@ from skws_windows.language.expression import Limits, Selection
 from skws_windows.language.parse import parse_expression, parse_pairs, parse_regular
 from skws_windows.processor.processor import Processor
 from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
+from tests.keywords.texts_and_queries import terms
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, guards, matches, regulars, words
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from skws.keywords.analysis import analyse, chunks, stem, stems, stop_words
-from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.keywords.suggest import Vocabulary
 from skws.keywords.table import ChunkMemory, contains
@@ -166,9 +166,7 @@ class LiveWords:
             for place, standing in self._containing(alternative):
                 labels[standing.slots] |= bit
                 found.setdefault(place, []).append((bit, standing))
-        labels[(labels & matcher.excluding) != 0] = EXCLUDED
-        if matcher.torn:
-            labels[np.isin(labels, list(matcher.torn))] = EXCLUDED
+        matcher.settle(labels)
         carrying = np.flatnonzero(labels)
         bitmaps = KeywordBitmaps(carrying, np.full(len(carrying), query, dtype=np.int64), labels[carrying])
         return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
@@ -302,8 +300,7 @@ def _numbers() -> array[int]:
 
 def indexed(matcher: Matcher) -> bool:
     """Whether a query has no conditions, and no keyword in the name of a relation."""
-    named = any(map(matcher.named, range(len(matcher.schema.relations))))
-    return not named and all(_known(each) for _, each in matcher.alternatives())
+    return not any(matcher.names) and all(_known(each) for _, each in matcher.alternatives())
 
 
 def _known(alternative: Alternative) -> bool:

@@ -55,7 +55,7 @@ class KeywordRows:
 
     def usual(self, relation: int) -> int:
         """The bitmap of rows without words of the query: keywords in the relation's name."""
-        return self.plan.matcher.named(relation)
+        return self.plan.matcher.names[relation]
 
     def label(self, relation: int, number: int) -> int:
         """The bitmap of a row; EXCLUDED if the query leaves it out."""

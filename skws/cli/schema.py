@@ -12,13 +12,8 @@ import typer
 from skws.cli import options, query
 from skws.cli.given import read_schema
 from skws.cli.terminal import tell, write_text
-from skws.formats.sampling import sample
 from skws.jobs.control import Command
-from skws.sources.addresses import is_postgres, is_sqlite
-from skws.sources.databases import infer_schema as infer_of_database
-from skws_schema.errors import UsageError
-from skws_schema.infer.infer import infer
-from skws_schema.model import Schema
+from skws.sources.drafts import inferred
 from skws_schema.plural import counted
 from skws_schema.show import show as show_text
 from skws_schema.show import to_dot, to_yaml
@@ -58,7 +53,8 @@ def check(file: SchemaPath) -> None:
 
         for line in verdict_lines(described, window):
             tell(f"window: {line}")
-    write_text(f"ok: {_counts(described)}\n")
+    relations, joins = counted(len(described.relations), "relation"), counted(len(described.joins), "join")
+    write_text(f"ok: {relations}, {joins}\n")
 
 
 @app.command(cls=options.Command)
@@ -116,18 +112,4 @@ def infer_schema(
     skws schema infer examples/movies/replay.jsonl > schema.yaml
     """
     parse_window(window)
-    if any(is_postgres(path) or is_sqlite(path) for path in paths):
-        if len(paths) > 1:
-            raise UsageError("a schema can be inferred from one database or from files, not from both")
-        write_text(infer_of_database(paths[0], name, window))
-        return
-    samples = sample([Path(path) for path in paths])
-    if samples.unreadable:
-        tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
-    chosen = name or Path(paths[0]).resolve().name.split(".", 1)[0]
-    write_text(infer(samples.tables(), chosen, timed=samples.timed, window=window).to_yaml())
-
-
-def _counts(described: Schema) -> str:
-    counted = ((len(described.relations), "relation"), (len(described.joins), "join"))
-    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counted)
+    write_text(inferred(paths, name, window, tell=tell).to_yaml())

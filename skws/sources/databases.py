@@ -8,7 +8,6 @@ from typing import Protocol
 
 from skws.extras import installed
 from skws.sources.addresses import is_postgres
-from skws.sources.feed import redacted
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 
@@ -38,18 +37,6 @@ def database_at(text: str) -> Database:
     from skws.sources.sqlite import SqliteDatabase  # noqa: PLC0415 - for SQLite only
 
     return SqliteDatabase.of(text)
-
-
-def infer_schema(address: str, name: str | None, window: str) -> str:
-    """The YAML of a schema for the tables of a database; PostgreSQL's changes are to be followed.
-
-    Raises UsageError, SourceError.
-    """
-    text = inference_of(address, name, window).to_yaml()
-    if not is_postgres(address):
-        return text
-    heading = f"# Inferred from {redacted(address)}. What is uncertain is commented out.\n"
-    return heading + text.partition("\n")[2]
 
 
 def inference_of(address: str, name: str | None, window: str, *, followed: bool = True) -> Inference:

@@ -53,7 +53,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     data = _stamp(places)
     path = next((path for path in _paths(places) if path.exists()), None)
     if path is None:
-        inference = _inferred(places, followed)
+        inference = inferred(sources, followed=followed)
         path = _keep(_paths(places), lambda: _text(inference, data))
         return Draft(
             path, load_schema(path), (*summary(inference), f"schema written to {path}; edit it as you like")
@@ -63,7 +63,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
         return Draft(path, kept, (note,))
-    inference = _inferred(places, followed)
+    inference = inferred(sources, followed=followed)
     if parse_schema(inference.to_yaml()) == kept:
         return Draft(path, kept, (note,))
     if _told(text, _DRAFT) != _digest(_body(text)):
@@ -99,14 +99,28 @@ def _place(source: str) -> str:
     return source.removeprefix(_FILE)
 
 
-def _inferred(places: Sequence[str], followed: bool) -> Inference:
+def inferred(
+    sources: Sequence[str],
+    name: str | None = None,
+    window: str = "none",
+    *,
+    followed: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Inference:
+    """What samples of ``sources``, as for ``draft_of``, say about the schema; ``tell`` takes a note.
+
+    ``name``: None for that of the first one. Raises UsageError, SourceError, SchemaError.
+    """
+    places = [_place(source) for source in sources]
     if any(is_postgres(place) or is_sqlite(place) for place in places):
         if len(places) > 1:
             raise UsageError("a schema can be inferred from one database or from files, not from both")
-        return inference_of(places[0], None, "none", followed=followed)
+        return inference_of(places[0], name, window, followed=followed)
     samples = sample([Path(place) for place in places])
-    name = Path(places[0]).resolve().name.split(".", 1)[0]
-    return infer(samples.tables(), name, timed=samples.timed)
+    if samples.unreadable:
+        tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
+    chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
+    return infer(samples.tables(), chosen, timed=samples.timed, window=window)
 
 
 def _paths(places: Sequence[str]) -> list[Path]:

@@ -67,6 +67,7 @@ class Inference:
     joins: tuple[Finding[Join], ...]
     window: str = "none"
     left_out: tuple[LeftOut, ...] = ()
+    heading: str = "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
 
     def accepts(self, finding: Finding[object] | None) -> bool:
         """True if the guess is sure enough to be part of the schema."""
@@ -93,7 +94,7 @@ class Inference:
         )
 
     def _lines(self) -> Iterator[str]:
-        yield "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
+        yield self.heading
         yield from head(self.name, self.window)
         yield "relations:"
         for left in self.left_out:
@@ -121,7 +122,7 @@ class Inference:
         if relation.table:
             yield "    table: true".ljust(_COMMENT_COLUMN) + f"  # {relation.table}"
 
-    def _guess(self, line: str, finding: Finding[Join] | Finding[tuple[str, ...]] | Finding[str]) -> str:
+    def _guess(self, line: str, finding: Finding[object]) -> str:
         if not self.accepts(finding):
             indent = len(line) - len(line.lstrip())
             line = f"{line[:indent]}# {line[indent:]}"
@@ -369,7 +370,5 @@ def _referring(relation: InferredRelation, inference: Inference) -> InferredRela
     return replace(relation, attributes=attributes)
 
 
-def _noted(
-    line: str, finding: Finding[Attribute] | Finding[Join] | Finding[tuple[str, ...]] | Finding[str]
-) -> str:
+def _noted(line: str, finding: Finding[object]) -> str:
     return f"{line.ljust(_COMMENT_COLUMN)}  # {finding.confidence:.2f} {finding.reason}"

@@ -208,7 +208,8 @@ class PostgresDatabase:
             found = _inference(known, connected.info.dbname)
             if not found.joins:
                 found = joined_by_values(found, _first_rows(connected, found, known))
-            return renamed(found)
+            heading = f"# Inferred from {self.name}. What is uncertain is commented out."
+            return replace(renamed(found), heading=heading)
 
     def rows(self, relation: Relation) -> Iterator[Row]:
         table = self._table_of(relation)

@@ -10,14 +10,9 @@ from typing import Final
 from rich.cells import cell_len
 
 from skws.durable.files import replaced
-from skws.formats.sampling import sample
-from skws.sources.addresses import is_postgres, parse_source
-from skws.sources.databases import infer_schema
-from skws.sources.files.feed import FilesSource
-from skws.sources.replays import ReplaySource
+from skws.sources import drafts
 from skws_schema.errors import Problem, SchemaError, UsageError
 from skws_schema.evolution import SchemaChange
-from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
 from skws_schema.show import draw
 from skws_schema.yaml.load import parse_schema, warnings
@@ -76,14 +71,7 @@ def inferred(source: str, name: str, window: str) -> str:
     """The YAML of a schema inferred from a source. Raises UsageError, SourceError."""
     if not source:
         raise UsageError("nothing to infer from: the UI was opened without a source")
-    if is_postgres(source):
-        return infer_schema(source, name, window)
-    match parse_source(source):
-        case ReplaySource(path=path) | FilesSource(path=path):
-            samples = sample([path])
-            return infer(samples.tables(), name, timed=samples.timed, window=window).to_yaml()
-        case other:
-            raise UsageError(f"{other.name}: a schema is inferred from files or a database")
+    return drafts.inferred([source], name, window).to_yaml()
 
 
 def folded(line: str, width: int) -> str:

@@ -66,6 +66,7 @@ AnswerT = TypeVar("AnswerT")
 class Dialog(ModalScreen[AnswerT]):
     """A box in the middle of the screen: the element ``box``."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Back")]
     DEFAULT_CSS = """
     Dialog { align: center middle; }
     Dialog #box {
@@ -104,8 +105,6 @@ class ConfirmScreen(Dialog[bool]):
 class PromptScreen(Dialog[str | None]):
     """Returns the text, or None if the user closed it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Back")]
-
     def __init__(self, question: str, given: str) -> None:
         super().__init__()
         self._question = question
@@ -123,10 +122,7 @@ class PromptScreen(Dialog[str | None]):
 class PickScreen(Dialog[str | None]):
     """Returns the chosen text, or None if the user closed it. ``choices``: texts with a note each."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Back"),
-        Binding("down", "to_list", "Down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "to_list", "Down", show=False)]
     DEFAULT_CSS = "PickScreen #box { height: 18; max-height: 80%; }"
 
     def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
@@ -174,7 +170,7 @@ class HelpScreen(Dialog[None]):
     """The keys, and how queries are written."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,question_mark", "close", "Back"),
+        Binding("f1,q,question_mark", "close", "Back"),
         *GOING,
     ]
     DEFAULT_CSS = (

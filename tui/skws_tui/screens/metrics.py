@@ -17,7 +17,7 @@ from skws.jobs.metrics import Metrics
 from skws.sinks.text import fitted, visible
 from skws_tui.screens.live import LiveScreen
 from skws_tui.services.drawing import Palette, day_or_time, duration
-from skws_tui.services.view import View
+from skws_tui.services.view import POINTS, View
 from skws_tui.widgets.time_line import bars
 
 _STATM: Final = Path("/proc/self/statm")
@@ -132,7 +132,7 @@ def _facts(metrics: Metrics, palette: Palette, memory: int | None) -> Iterator[T
 def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[Text]:
     """A heading with the scale, the rows, the axis of time."""
     histories = [list(view.histories.get(row.history, ())) for row in group.rows]
-    points = [resampled(history, room, view.points) for history in histories]
+    points = [resampled(history, room, POINTS) for history in histories]
     most = group.most or max((point for some in points for point in some), default=0.0)
     scale = f"0 to {_scale(most, group)}" if most else ""
     heading = Text.assemble((f"{group.title:<{_NAME}}", "bold"))

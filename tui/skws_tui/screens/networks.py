@@ -279,7 +279,5 @@ def _relabel(node: TreeNode[Branch], branches: tuple[Branch, ...]) -> None:
 
 
 def _label(branch: Branch) -> Text:
-    text = visible(branch.text)
-    if branch.role is Role.NETWORK:
-        return Text(text, "dim" if branch.idle else "bold")
-    return Text(text, "dim" if branch.idle else "")
+    style = "dim" if branch.idle else "bold" if branch.role is Role.NETWORK else ""
+    return Text(visible(branch.text), style)

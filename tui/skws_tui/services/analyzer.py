@@ -7,10 +7,9 @@ from functools import lru_cache, partial
 from typing import Final
 
 from skws.keywords.highlight import highlight
-from skws.keywords.match import Matcher
+from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.keywords.query import Slot
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
 from skws.queries.diagnosis import Sample
@@ -20,7 +19,7 @@ from skws.spec.job import Job
 from skws.spec.query import WINDOW
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
-from skws_tui.services.live_rows import LiveRows, SlotCounts
+from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, parse_typed
 from skws_windows.window import parse_window
 
@@ -92,20 +91,23 @@ class Analyzer:
             query = parse_query(typed.text, self._schema, match_names=self._job.match_names)
         except SkwsError as error:
             return Analysis(name, fault=str(error).splitlines()[0], completions=found)
-        if rows is None:
-            slots = tuple(SlotAnalysis(slot.text, 0) for slot in query.slots)
-            return Analysis(
-                name, slots, dropped=query.dropped, ignored=query.ignored, restricting=query.restrictions
-            )
-        counts = rows.slot_counts(Matcher(query, self._schema))
+        counts = {} if rows is None else rows.node_counts(Matcher(query, self._schema))
+        carried = [
+            sum(count for (_, bitmap), count in counts.items() if bitmap != EXCLUDED and bitmap >> slot & 1)
+            for slot in range(len(query.slots))
+        ]
+        words = rows.words() if rows is not None and counts and not all(carried) else {}
         return Analysis(
             name,
-            _slots(query.slots, counts, rows),
+            tuple(
+                SlotAnalysis(slot.text, count, "" if count or not words else similar(slot, words))
+                for slot, count in zip(query.slots, carried, strict=True)
+            ),
             dropped=query.dropped,
             ignored=query.ignored,
             start=len(typed.prefix),
-            tuples=counts.tuples,
-            whole=counts.whole,
+            tuples=sum(counts.values()),
+            whole=rows is None or not rows.cut,
             completions=found,
             restricting=query.restrictions,
         )
@@ -120,12 +122,3 @@ class Analyzer:
         sample = Sample(self.plan(name))
         rows.count(sample)
         return sample.why_nothing(rows.words() if not all(sample.slots) else {}, rows.where)
-
-
-def _slots(slots: tuple[Slot, ...], counts: SlotCounts, rows: LiveRows) -> tuple[SlotAnalysis, ...]:
-    absent = any(not count for count in counts.slots) and counts.tuples
-    words = rows.words() if absent else {}
-    return tuple(
-        SlotAnalysis(slot.text, count, "" if count or not words else similar(slot, words))
-        for slot, count in zip(slots, counts.slots, strict=True)
-    )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
@@ -68,35 +68,22 @@ class EventQueue:
         self,
         results: Iterable[LiveResult] = (),
         lines: Iterable[LogLine] = (),
-        metrics: Metrics | None = None,
-        queries: tuple[str, ...] | None = None,
-        schema: Schema | None = None,
-        observed: dict[str, Observed] | None = None,
-        windows: Mapping[str, Sequence[WindowSpan]] | None = None,
-        failure: str = "",
+        observed: Mapping[str, Observed] | None = None,
+        **latest: Any,
     ) -> None:
-        """Add events; of metrics, queries, schema and windows only the latest are kept."""
+        """Add events. ``latest``: other fields of ``JobEvents``, of which only the last values are kept."""
         with self._lock:
             events = self._events
+            if "restarted" in latest:
+                self._results.clear()
+                events.dropped = 0
             for result in results:
                 events.dropped += len(self._results) == self._results.maxlen
                 self._results.append(result)
             self._lines.extend(lines)
-            events.metrics = metrics or events.metrics
-            events.queries = events.queries if queries is None else queries
-            events.schema = schema or events.schema
             events.observed.update(observed or {})
-            events.windows = events.windows if windows is None else windows
-            events.failure = failure or events.failure
-            first, self._announced = not self._announced, True
-        if first:
-            self.on_events()
-
-    def restart(self) -> None:
-        """The results so far no longer hold."""
-        with self._lock:
-            self._results.clear()
-            self._events.restarted, self._events.dropped = True, 0
+            for name, value in latest.items():
+                setattr(events, name, value)
             first, self._announced = not self._announced, True
         if first:
             self.on_events()

@@ -207,7 +207,7 @@ class LiveJob:
         self.networks.clear()
         self.static_rows = 0  # the tables are loaded again
         self._found_before, self._found_again = dict(self.found), {}
-        self.events.restart()
+        self.events.put(restarted=True)
 
     @property
     def _running(self) -> Host:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
 from skws.data.record import Record
 from skws.keywords.analysis import tokens
-from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.match import Matcher
 from skws.queries.diagnosis import Sample
 from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
@@ -23,23 +22,12 @@ from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbou
 KEPT_ROWS: Final = 50_000
 _COMPLETIONS: Final = 8
 Identity: TypeAlias = tuple[str, Row]
-NodeCounts: TypeAlias = Mapping[tuple[int, int], int]
-"""Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
 
 
 class _Kept(NamedTuple):
     identity: Identity
     time: int
     row: Row
-
-
-@dataclass(frozen=True, slots=True)
-class SlotCounts:
-    """How many of ``tuples`` satisfy each slot; ``whole`` if those are all live tuples."""
-
-    slots: tuple[int, ...]
-    tuples: int
-    whole: bool
 
 
 class LiveRows:
@@ -61,10 +49,6 @@ class LiveRows:
     def __len__(self) -> int:
         return len(self._rows) + len(self._static)
 
-    @property
-    def schema(self) -> Schema:
-        return self._schema
-
     def load_tables(self, records: Iterable[Record]) -> None:
         """Add the rows of static tables, as many as there is room for."""
         with self._lock:
@@ -76,15 +60,15 @@ class LiveRows:
                 self._static.append(_Kept((relation.name, ()), 0, record.row))
                 self._words.update(_words(relation, record.row))
 
-    def add(self, records: Sequence[Record], now: int | None = None) -> None:
-        """Add stream records in order of arrival; ``now``: the event time after them, if it is known.
+    def add(self, records: Sequence[Record], now: int) -> None:
+        """Add stream records in order of arrival; ``now``: the event time after them, in microseconds.
 
         Records that would leave with the next ones are skipped, unless one of them is a deletion:
         among equal rows that removes the oldest live one.
         """
         deleting = any(record.delete for record in records)
         with self._lock:
-            if now is not None and not deleting:
+            if not deleting:
                 self._expire(now)
                 records = self._alive(records, now)
             if len(records) > self._kept and not (deleting or isinstance(self._window, CountWindow)):
@@ -94,18 +78,12 @@ class LiveRows:
                 if deleting:
                     self._expire(record.time)
                 self._take(record)
-            if now is not None:
-                self._expire(now)
+            self._expire(now)
             while len(self._rows) > self._kept:
                 self.cut = True
                 self._drop(next(iter(self._rows)))
             if len(self._words) > 4 * self._kept:
                 self._words = +self._words  # without words that no row has any more
-
-    def expire(self, event_time: int) -> None:
-        """Drop rows that have left the window; ``event_time`` in microseconds."""
-        with self._lock:
-            self._expire(event_time)
 
     def change_schema(self, schema: Schema) -> None:
         """Continue with another schema; rows of removed or changed relations leave."""
@@ -119,17 +97,8 @@ class LiveRows:
             self._static = [kept for kept in self._static if kept.identity[0] in stay]
             self._schema = schema
 
-    def slot_counts(self, matcher: Matcher) -> SlotCounts:
-        """How many live tuples satisfy each slot of a query."""
-        counts = [0] * len(matcher.query.slots)
-        bitmaps = self.node_counts(matcher)
-        for (_, bitmap), found in bitmaps.items():
-            for slot in range(len(counts)):
-                counts[slot] += found if bitmap != EXCLUDED and bitmap >> slot & 1 else 0
-        return SlotCounts(tuple(counts), sum(bitmaps.values()), not self.cut)
-
-    def node_counts(self, matcher: Matcher) -> NodeCounts:
-        """Live tuples by relation and the keywords they contain."""
+    def node_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
+        """Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
         index = matcher.schema.index
         counts: Counter[tuple[int, int]] = Counter()
         for name, row in self._all():

@@ -6,14 +6,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from traceback import format_exception
-from typing import Any, Final
+from typing import Final
 
-import orjson
+import msgspec
 
 from skws.durable.files import explained, replaced
 from skws.sinks.text import visible
@@ -42,20 +41,20 @@ def _folder(variable: str, default: Path) -> Path:
     return base / "skws"
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """What outlives the app, by schema. ``history``: queries in order of use, latest last.
 
     ``saved``: queries that the user keeps. ``trees``: results are listed as whole
     trees. ``selected``: the query that is shown, empty for all.
     """
 
-    queries: list[str] = field(default_factory=list)
-    history: list[str] = field(default_factory=list)
-    saved: list[str] = field(default_factory=list)
+    queries: list[str] = []
+    history: list[str] = []
+    saved: list[str] = []
     theme: str = ""
     trees: bool = False
     selected: str = ""
+    version: int = _VERSION
 
     def remember(self, name: str) -> None:
         """Put a query at the end of the history, once."""
@@ -79,31 +78,17 @@ def session_file(schema: Path, folder: Path | None = None) -> Path:
 def load_session(path: Path) -> Session:
     """The saved session; a new one if the file is missing or unreadable."""
     try:
-        saved = orjson.loads(path.read_bytes())
-    except (OSError, ValueError):
+        session = msgspec.json.decode(path.read_bytes(), type=Session)
+    except (OSError, msgspec.MsgspecError):
         return Session()
-    if not isinstance(saved, dict) or saved.get("version") != _VERSION:
-        return Session()
-    return Session(
-        _texts(saved.get("queries")),
-        _texts(saved.get("history")),
-        _texts(saved.get("saved")),
-        str(saved.get("theme", "")),
-        saved.get("trees") is True,
-        str(saved.get("selected", "")),
-    )
+    return session if session.version == _VERSION else Session()
 
 
 def save_session(session: Session, path: Path) -> None:
     """Raises StateError if it cannot be written."""
     with explained(f"{path.parent}: cannot keep the session"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    saved = {"version": _VERSION, **asdict(session)}
-    replaced(path, orjson.dumps(saved, option=orjson.OPT_INDENT_2) + b"\n")
-
-
-def _texts(saved: Any) -> list[str]:
-    return [text for text in saved if isinstance(text, str) and text] if isinstance(saved, list) else []
+    replaced(path, msgspec.json.format(msgspec.json.encode(session)) + b"\n")
 
 
 def keymap_file() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from skws.jobs.metrics import Metrics
 from skws_schema.errors import SkwsError
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from skws.queries.windowed.window_span import WindowSpan
     from skws_tui.services.analyzer import Analyzer
 
-_HISTORY: Final = 240
-"""Points of a sparkline: a minute at four a second."""
+POINTS: Final = 240
+"""Of a number's history: a minute at four a second."""
 _LOG_LINES: Final = 2_000
-History: TypeAlias = deque[float]
-"""One number over time, for a sparkline."""
 
 
 def parallel_joins(schema: Schema) -> bool:
@@ -37,7 +35,7 @@ def parallel_joins(schema: Schema) -> bool:
 class View:
     """``queries``: the names of the standing ones.
 
-    ``histories``: the last ``points`` of each number, a minute, by its name.
+    ``histories``: the last ``POINTS`` of each number, by its name.
     """
 
     def __init__(self, request: UiRequest) -> None:
@@ -51,8 +49,7 @@ class View:
         self.queries: tuple[str, ...] = ()
         self.observed: dict[str, Observed] = {}
         self.windows: Mapping[str, Sequence[WindowSpan]] = {}
-        self.histories: dict[str, History] = {}
-        self.points = _HISTORY
+        self.histories: dict[str, deque[float]] = {}
         self.skipped = 0
         self.failure = ""
         self.waited = 0.0
@@ -152,6 +149,6 @@ class View:
         numbers |= {f"query {q.name}": q.rate for q in metrics.queries}
         numbers |= {f"stage {s.name}": s.busy for s in metrics.stages}
         for name, value in numbers.items():
-            self.histories.setdefault(name, deque(maxlen=_HISTORY)).append(value or 0.0)
+            self.histories.setdefault(name, deque(maxlen=POINTS)).append(value or 0.0)
         for gone in self.histories.keys() - numbers.keys():
             del self.histories[gone]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,3 +23,17 @@ def host_name(authority: str) -> str:
 def asks_for(authority: str | None, names: Container[str]) -> bool:
     """True if a Host header names one of ``names``, at any port: it may be forwarded from another one."""
     return authority is not None and host_name(authority) in names
+
+
+def address_of(name: str) -> IPv4Address | IPv6Address | None:
+    """The address that a text is; None for a name."""
+    try:
+        return ip_address(name)
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine reaches a server at a name or an address."""
+    address = address_of(host)
+    return host == "localhost" if address is None else address.is_loopback

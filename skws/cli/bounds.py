@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import orjson
 import typer
@@ -32,12 +32,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-QueryFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="QUERY.sql", help="File with one SELECT, or a union.", show_default=False, readable=False
-    ),
-]
+_FILE: Final = typer.Argument(
+    metavar="QUERY.sql", help="File with one SELECT, or a union.", show_default=False, readable=False
+)
 
 
 class VerdictFormat(StrEnum):
@@ -55,15 +52,7 @@ _SUFFIXES = {".jsonl": AddedFormat.JSONL, ".ndjson": AddedFormat.JSONL}
 @app.command("check", cls=options.Command, short_help="Check whether a query needs only constant memory.")
 def check(
     schema: options.SchemaFile,
-    query: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="QUERY.sql",
-            help="File with one SELECT, or a union.",
-            show_default=False,
-            readable=False,
-        ),
-    ] = None,
+    query: Annotated[Path | None, _FILE] = None,
     pattern: options.Pattern = None,
     select: options.Select = None,
     output_format: Annotated[
@@ -97,7 +86,7 @@ def check(
     "run", cls=options.Command, short_help="Run a query in constant memory, over a replay or a source."
 )
 def run(
-    query: QueryFile,
+    query: Annotated[Path, _FILE],
     schema: options.SchemaFile,
     replay: options.Replays = None,
     source: options.Source = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,41 +25,17 @@ from skws.spec.job import Job
 from skws.spec.query import DEFAULT, Query
 from skws_schema.errors import UsageError
 
-_OF_STREAMS: Final = {
-    name.replace("-", "_"): f"--{name}"
-    for name in (
-        "pattern",
-        "engine",
-        "master",
-        "jobs",
-        "window",
-        "mesh",
-        "purge",
-        "no-demand",
-        "evaluator",
-        "lateness",
-        "on-error",
-        "dead-letters",
-        "half-life",
-        "group",
-        "append-only",
-    )
-}
+_OF_STREAMS: Final = (
+    *("pattern", "engine", "master", "jobs", "window", "mesh", "purge", "no_demand", "evaluator", "lateness"),
+    *("on_error", "dead_letters", "half_life", "group", "append_only"),
+)
 """Options without a meaning for a database as it is now."""
-_OF_KEYWORDS: Final = {
-    "max_size": "--max-size",
-    "match_names": "--match-names",
-    "without": "--without",
-    "lateness": "--lateness",
-    "mesh": "--mesh",
-    "purge": "--purge",
-    "no_demand": "--no-demand",
-    "evaluator": "--evaluator",
-    "index": "--index",
-    "sort": "--sort",
-}
+_OF_KEYWORDS: Final = (
+    *("max_size", "match_names", "without", "lateness", "mesh", "purge", "no_demand", "evaluator", "index"),
+    "sort",
+)
 """Options without a meaning for a pattern."""
-_OF_TIME: Final = {"top": "--top", "pattern": "--pattern", "lateness": "--lateness", "mesh": "--mesh"}
+_OF_TIME: Final = ("top", "pattern", "lateness", "mesh")
 """Options that do not go with an order by score."""
 
 
@@ -222,9 +198,9 @@ def _check_pattern(context: typer.Context, data: Data, select: str | None, writt
         raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")
 
 
-def _refuse(context: typer.Context, names: Mapping[str, str], message: str) -> None:
+def _refuse(context: typer.Context, names: Sequence[str], message: str) -> None:
     """Raises UsageError if one of the options was given on the command line."""
-    for name, written in names.items():
+    for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and context.params.get(name):
-            raise UsageError(message.format(written))
+            raise UsageError(message.format(f"--{name.replace('_', '-')}"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,7 +14,7 @@ from skws.cli import options
 from skws.cli.data import live_data, with_schema
 from skws.cli.live import with_json_errors
 from skws.durable.files import PRIVATE, replaced
-from skws.hosts import LOOPBACK
+from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName
 from skws.spec.job import Job
@@ -97,14 +96,10 @@ def serve(
         raise UsageError("--engine spark: searches over HTTP are answered in process; expected auto or local")
     given |= {"source": data.address, "replay": data.replay, "engine": EngineName.LOCAL}
     with_schema(data, given, quiet=quiet)
-    job = Job({}, sinks=tuple(sink or ()), **_job_fields(given))
+    job = Job({}, sinks=tuple(sink or ()), **read.job_fields(given))
     notes = Log(log_format, quiet)
     with with_json_errors(notes):
         _serve(job, notes, given)
-
-
-def _job_fields(given: dict[str, Any]) -> dict[str, Any]:
-    return read.job_fields({key: value for key, value in given.items() if key != "name"})
 
 
 def _serve(job: Job, notes: Log, given: dict[str, Any]) -> None:
@@ -117,7 +112,7 @@ def _serve(job: Job, notes: Log, given: dict[str, Any]) -> None:
     access = Access(
         _token(host, given["token_file"], job.checkpoint, notes),
         _names(host, given["name"] or []),
-        addresses=not _loopback(host),
+        addresses=not is_loopback(host),
     )
     at = listening(host, given["port"])
     limits = StreamLimits(most=given["most_streams"])
@@ -138,7 +133,7 @@ def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) ->
         raise UsageError(f"{TOKEN} and --token-file mean the same: give only one of them")
     if of_variable is not None:
         return _strong(of_variable.strip(), TOKEN)
-    if file is None and _loopback(host):
+    if file is None and is_loopback(host):
         return None
     if file is None and checkpoint is None:
         raise UsageError(
@@ -170,15 +165,6 @@ def _strong(token: str, where: str) -> str:
             f"{where}: no token: expected {_LEAST_TOKEN} or more printable characters of ASCII without blanks"
         )
     return token
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _names(host: str, names: list[str]) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +25,9 @@ from skws_schema.errors import UsageError
 
 
 def ranked_queries(
-    queries: Mapping[str, str | Query], ranking: RankingChoice | None, top: TopChoice | None
-) -> dict[str, Query]:
+    asked: Mapping[str, Query], ranking: RankingChoice | None, top: TopChoice | None
+) -> Mapping[str, Query]:
     """The queries, with the ranking for keywords. Raises UsageError if none is of keywords."""
-    asked = {name: Query(each) if isinstance(each, str) else each for name, each in queries.items()}
     if ranking is None:
         return asked
     if asked and all(each.kind != KEYWORDS for each in asked.values()):
@@ -118,9 +118,7 @@ def watch(
     ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
     alerts = {} if queries is None else read_alerts(queries)
 
-    def asked(queries: Mapping[str, Query]) -> dict[str, Query]:
-        return ranked_queries(queries, ranking, best)
-
+    asked = partial(ranked_queries, ranking=ranking, top=best)
     of_file = {name: alert.query for name, alert in alerts.items()}
     if control is None and checkpoint is not None:
         given["control"] = checkpoint / "control"

@@ -11,14 +11,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skws.hosts import LOOPBACK, host_name
+from skws.hosts import LOOPBACK, address_of, host_name
 
 MOST_BODY: Final = 16 << 20
 _BODY_SECONDS: Final = 30.0
@@ -53,7 +52,7 @@ class Access:
     def knows(self, host: str) -> bool:
         """Whether a Host header names this server."""
         name = host_name(host)
-        return name in self.names or (self.addresses and _is_address(name))
+        return name in self.names or (self.addresses and address_of(name) is not None)
 
 
 class RefusedError(Exception):
@@ -182,11 +181,3 @@ async def _answer(send: Send, status: int, text: str) -> None:
 def error_body(text: str, **more: Any) -> bytes:
     """The JSON of every error."""
     return orjson.dumps({"error": text, **more})
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

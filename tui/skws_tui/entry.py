@@ -13,7 +13,7 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from skws.hosts import LOOPBACK
+from skws.hosts import is_loopback
 from skws.spec.enums import EngineName
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.memory import watch_steps
@@ -146,7 +146,7 @@ def is_served() -> bool:
 
 def check_host(host: str, *, open_to_others: bool) -> None:
     """Raises UsageError for an address beyond this machine without ``open_to_others``."""
-    if host not in LOOPBACK and not open_to_others:
+    if not (is_loopback(host) or open_to_others):
         raise UsageError(
             f"--host {host}: anyone who gets the printed address could read the stream, over a connection"
             " without encryption; add --open-to-others to allow it"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from sys import maxsize
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -38,12 +39,21 @@ from skws.serve.bodies import (
 )
 from skws.serve.events import Event, Position
 from skws.serve.guard import error_body
-from skws.serve.job import NotReadyError, ServedJob, marked, ranked
+from skws.serve.job import NotReadyError, ServedJob, marked
 from skws.serve.measures import Measures
 from skws.serve.page import add_page
 from skws.serve.saved import SavedSearch
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
-from skws.spec.query import KEYWORDS, TOP, WINDOWED, RankingChoice, completed, corrected
+from skws.spec.query import (
+    KEYWORDS,
+    TOP,
+    WINDOWED,
+    Query,
+    RankingChoice,
+    completed,
+    corrected,
+    ranking_options,
+)
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
 from skws_schema.memory import TimeLimitError
 from skws_schema.yaml.write import to_yaml
@@ -103,10 +113,7 @@ class Served:
     searches: Queue = field(default_factory=lambda: Queue(4, _SEARCHES))
     completions: Queue = field(default_factory=lambda: Queue(1, _COMPLETIONS))
     """Beside long searches; each is quick, or broken off."""
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "skws serve"))
-
-    async def threaded(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self.pool, call)
+    others: Queue = field(default_factory=lambda: Queue(4, maxsize))
 
 
 class Json(JSONResponse):
@@ -204,7 +211,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
     began = perf_counter()
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
-    query = ranked(body.query, body.max_size, ranking)
+    query = Query(body.query, body.max_size, options=ranking_options(ranking))
     found, notes = served.job.search(query, body.limit, body.time_limit)
     marks = marks_of(served.job, body.query) if body.marks else None
     results: list[orjson.Fragment] = []
@@ -277,7 +284,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
                     refused[name] = str(error)
             return good, refused
 
-        good, refused = await served.threaded(checked)
+        good, refused = await served.others.answer(checked)
         answers = await _answers(job.put(good)) if good else []
         for saved, answer in zip(good, answers, strict=True):
             if answer.error:
@@ -299,7 +306,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()
         new = name not in job.hub.saved
-        saved = await served.threaded(partial(_checked, job, name, body))
+        saved = await served.others.answer(partial(_checked, job, name, body))
         (answer,) = await _answers(job.put([saved]))
         if answer.error:
             raise HTTPException(409 if job.ready else 503, answer.error)
@@ -389,7 +396,7 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
         known = names()
         instant = [name for name in known if not job.hub.saved[name].every]
         try:
-            one.at, alive = await served.threaded(partial(job.all_alive, instant))
+            one.at, alive = await served.others.answer(partial(job.alive, instant))
         except SkwsError as error:
             yield message("failed", error_body(str(error)))
             one.at = log.last
@@ -490,7 +497,5 @@ def _add_state(app: FastAPI, served: Served) -> None:
         response_class=PlainTextResponse,
     )
     async def metrics() -> Response:
-        of_job = text(await served.threaded(job.metrics))
-        return Response(
-            of_job + served.measures.text(served.streams, served.job.hub), media_type=CONTENT_TYPE
-        )
+        of_job = text(await served.others.answer(job.metrics))
+        return Response(of_job + served.measures.text(), media_type=CONTENT_TYPE)

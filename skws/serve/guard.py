@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -71,7 +71,6 @@ class Guard:
         self._app = app
         self._access = access
         self._failed = failed
-        self.refused = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -91,7 +90,6 @@ class Guard:
             self._check(scope)
             await self._app(scope, await _whole_body(scope, receive), sent)
         except RefusedError as error:
-            self.refused += 1
             await _answer(sent, error.status, error.message)
         except Exception as error:
             self._failed(error)
@@ -178,6 +176,6 @@ async def _answer(send: Send, status: int, text: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def error_body(text: str, **more: Any) -> bytes:
+def error_body(text: str) -> bytes:
     """The JSON of every error."""
-    return orjson.dumps({"error": text, **more})
+    return orjson.dumps({"error": text})

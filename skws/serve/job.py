@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from skws.jobs.control import Answer, Command, RunControl
 from skws.jobs.local import LocalWatch
@@ -25,25 +25,19 @@ from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.addresses import open_sinks
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice, ranking_options
+from skws.spec.query import Query
 from skws.spec.stream import Stream
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.memory import within
 from skws_schema.model import Schema
 
 _EVENTS: Final = "events"
+_ALIVE_SECONDS: Final = 30.0
 _PREPARED: Final = 256  # tuples whose words are learned at a time
 
 
 class NotReadyError(SkwsError):
     """The job has not begun yet, or has ended."""
-
-
-class Found(NamedTuple):
-    """What a search found, and what of its text was ignored."""
-
-    searched: Searched
-    notes: tuple[str, ...]
 
 
 class ServedJob:
@@ -112,8 +106,8 @@ class ServedJob:
         with self._watch.turns.turn(5.0):
             return self._watch.metrics()
 
-    def search(self, query: Query, most: int, seconds: float) -> Found:
-        """The best results that are alive now.
+    def search(self, query: Query, most: int, seconds: float) -> tuple[Searched, tuple[str, ...]]:
+        """The best results that are alive now, and what of the query's text was ignored.
 
         Raises QueryError, UsageError, NotReadyError, TimeLimitError.
         """
@@ -123,7 +117,7 @@ class ServedJob:
         asked = Query(query.text, size, query.kind, query.options).named("", size)
         with self._watch.turns.turn(seconds), within(end - monotonic()):
             told = notes(query, self.stream)
-            return Found(self._watch.worker.live.search(asked, most), told)
+            return self._watch.worker.live.search(asked, most), told
 
     def complete(self, text: str, most: int, seconds: float) -> list[tuple[str, int]]:
         """What the last word of a query may become: live words with their tuples, names with 0.
@@ -135,20 +129,13 @@ class ServedJob:
             words = partial(self._watch.worker.live.completions, most=most)
             return list(islice(completions(text, words, completable(self.schema)), most))
 
-    def alive(self, name: str) -> tuple[Position, list[LiveResult]]:
-        """The results of a saved search that are alive, and the position that its changes follow.
+    def alive(self, names: Sequence[str]) -> tuple[Position, list[list[LiveResult]]]:
+        """The results of saved searches that are alive, and the position that their changes follow.
 
-        Raises UsageError if there is no search of that name; NotReadyError, TimeLimitError.
+        Raises UsageError if there is no search of a name; NotReadyError, TimeLimitError.
         """
-        at, (found,) = self.all_alive([name])
-        return at, found
-
-    def all_alive(
-        self, names: Sequence[str], seconds: float = 30.0
-    ) -> tuple[Position, list[list[LiveResult]]]:
-        """As ``alive``, of several at one instant."""
         self.check_ready()
-        with self._watch.turns.turn(seconds), within(seconds):
+        with self._watch.turns.turn(_ALIVE_SECONDS), within(_ALIVE_SECONDS):
             return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
 
     def check(self, saved: SavedSearch) -> None:
@@ -207,11 +194,6 @@ class ServedJob:
         if idle:
             with self._watch.turns.turn():
                 live.prepare_searches(_PREPARED)
-
-
-def ranked(text: str, max_size: int | None, ranking: RankingChoice) -> Query:
-    """The query of a search."""
-    return Query(text, max_size, options=ranking_options(ranking))
 
 
 def marked(result: Mapping[str, Any], marks: Callable[[str, str, str], Any]) -> dict[str, Any]:

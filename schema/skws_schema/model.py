@@ -17,6 +17,8 @@ Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = tuple[Value, ...]
 Key: TypeAlias = Value | tuple[Value, ...]
 """The value of one column, or those of several or none."""
+Groups: TypeAlias = tuple[tuple[str, ...], ...]
+"""Words and phrases that mean the same, group by group."""
 
 
 class AttributeType(StrEnum):
@@ -202,7 +204,7 @@ class Schema:
     joins: tuple[Join, ...]
     window: str = "none"
     evolution: Evolution = Evolution()
-    synonyms: tuple[tuple[str, ...], ...] = ()
+    synonyms: Groups = ()
     unknown: Unknown = Unknown.IGNORE
 
     def __post_init__(self) -> None:

@@ -77,10 +77,6 @@ class MeshCount:
         return tuple(sum(column) for column in zip(*(c.sizes for c in self.clusters), strict=True))
 
     @property
-    def networks(self) -> int:
-        return sum(c.networks for c in self.clusters)
-
-    @property
     def made(self) -> int:
         return sum(c.made for c in self.clusters)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from skws.explain.branch import Branch
 from skws.keywords.plan import Plan
@@ -113,8 +113,7 @@ def _places(schema: Schema, alternative: Alternative) -> Iterator[str]:
                 yield f"{relation.name}.{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Impossible:
+class Impossible(NamedTuple):
     """A network without results: ``node`` would meet two tuples through ``edge``, at whose end is a key."""
 
     tree: Tree
@@ -122,24 +121,14 @@ class Impossible:
     edge: Edge
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPruning:
-    """``networks`` were pruned by keys, such as ``example``. ``whole``: all are counted."""
-
-    networks: int
-    example: Impossible | None
-    whole: bool
-
-
-def pruned_by_keys(generator: CNGen) -> KeyPruning:
-    """Compare with ``MOST_COMPARED`` of the networks that a schema without keys has."""
+def pruned_by_keys(generator: CNGen) -> tuple[list[Impossible], bool]:
+    """Those of the first ``MOST_COMPARED`` networks of a schema without keys, and whether these are all."""
     known = edges(generator.schema)
     if not any(edge.at_most_one for edge in known):
-        return KeyPruning(0, None, True)
+        return [], True
     networks = _without_keys(generator).networks()
     found = [clash for tree in islice(networks, MOST_COMPARED) if (clash := _clash(tree, known)) is not None]
-    example = min(found, key=lambda clash: len(clash.tree.relations), default=None)
-    return KeyPruning(len(found), example, next(networks, None) is None)
+    return found, next(networks, None) is None
 
 
 def _without_keys(generator: CNGen) -> CNGen:
@@ -167,20 +156,19 @@ def _clash(tree: Tree, known: tuple[Edge, ...]) -> Impossible | None:
 
 def keys_branch(plan: Plan) -> Branch:
     """How many networks keys prune, and why, by an example."""
-    pruned = pruned_by_keys(plan.generator())
-    if pruned.example is None:
-        return Branch("networks pruned by keys: none" + ("" if pruned.whole else " among those looked at"))
-    tree, edge = pruned.example.tree, pruned.example.edge
+    pruned, whole = pruned_by_keys(plan.generator())
+    if not pruned:
+        return Branch("networks pruned by keys: none" + ("" if whole else " among those looked at"))
+    tree, node, edge = min(pruned, key=lambda clash: len(clash.tree.relations))
     schema = plan.schema
     text = CandidateNetwork.of(tree).text(schema, plan.keywords)
-    node = pruned.example.node
     meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
     target = schema.relations[edge.target]
     why = (
         f"because {meeting} meets at most one {target.name} tuple through {schema.joins[edge.join].name}: "
         f"{', '.join(target.key)} is a key"
     )
-    heading = f"networks pruned by keys: {'' if pruned.whole else 'at least '}{pruned.networks:,}"
+    heading = f"networks pruned by keys: {'' if whole else 'at least '}{len(pruned):,}"
     return Branch(heading, (Branch(f"such as {text}", (Branch(why),)),))
 
 

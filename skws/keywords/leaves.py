@@ -14,8 +14,7 @@ from skws.keywords.analysis import MEMORABLE, Token, tokens
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard
 from skws.keywords.syntax import fault
 from skws.keywords.words import WILD, literals
-from skws_schema.model import Analyzer, Schema
-from skws_schema.synonyms import Groups
+from skws_schema.model import Analyzer, Groups, Schema
 
 LEAST: Final = {1: 3, 2: 5}
 """The fewest letters of a word with so many typing errors: shorter ones are like too many others."""

@@ -82,7 +82,7 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     count = count_mesh(plan.generator())
     networks = list(plan.generator().networks())
     assert count.whole
-    assert count.networks == len(networks)
+    assert sum(count.sizes) == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
     assert count.kept == paper_mesh(replace(plan, mesh=MeshKind.FULL)).operators
     shown = networks_in(explain(plan, limit=10**6).branches)
@@ -98,7 +98,7 @@ def test_pruned_networks_make_up_the_difference(schema: Schema) -> None:
     relations = tuple(Relation(r.name, r.attributes, (), r.search) for r in schema.relations)
     keyless = plan_of("alpha beta", Schema("keyless", relations, schema.joins)).generator()
     spared = len(list(keyless.networks())) - len(list(generator.networks()))
-    assert pruned_by_keys(generator).networks == spared
+    assert len(pruned_by_keys(generator)[0]) == spared
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
@@ -117,7 +117,7 @@ def test_counting_is_bounded_and_says_so() -> None:
     assert "at least" in text
     assert "counting stopped at" in text
     assert re.search(r"\.\.\. \d+ roots? not counted", text)
-    assert count_mesh(plan.generator()).networks == 78_874
+    assert sum(count_mesh(plan.generator()).sizes) == 78_874
 
 
 def test_replay_shows_all_waiting_partials_and_results() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from skws_schema.errors import Problem, SchemaError, nearest, not_utf8
-from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
-from skws_schema.synonyms import Groups, read_group, read_groups
+from skws_schema.model import Analyzer, Attribute, AttributeType, Groups, Join, Relation, Schema
 from skws_schema.yaml.check import (
     CheckExpression,
     CheckWindow,
@@ -180,56 +180,68 @@ def _sibling(path: Path) -> str:
     return nearest(path.name, sorted(p.name for p in path.parent.iterdir() if p.suffix in {".yaml", ".yml"}))
 
 
-_MOST_BYTES: Final = 1 << 20
-_KEY: Final = ("synonyms",)
+_COMMENT: Final = re.compile(r"(?:^|\s)#.*")  # but "c#" is a word
+_SYNONYMS: Final = ("synonyms",)
 
 
 def read_synonyms(located: Located, folder: Path | None) -> Groups:
-    """The groups, with each fault reported; data of the wrong shape is skipped."""
-    written = mapping(located.data).get("synonyms")
+    """Groups of words, from the YAML or a file of lines, with each fault reported.
+
+    Data of the wrong shape is skipped.
+    """
+    written, place = mapping(located.data).get("synonyms"), located.value_place(_SYNONYMS)
     if isinstance(written, list):
-        return _listed(located, written)
-    return _from_file(located, written, folder) if isinstance(written, str) and written else ()
-
-
-def _listed(located: Located, written: Sequence[object]) -> Groups:
-    found = []
-    for number, line in enumerate(written):
-        if isinstance(line, str) and line:
-            try:
-                found.append(read_group(line))
-            except ValueError as error:
-                located.report(located.value_place((*_KEY, number)), f"synonyms: {error}")
-    return tuple(found)
-
-
-def _from_file(located: Located, name: str, folder: Path | None) -> Groups:
-    place = located.value_place(_KEY)
-    if folder is None:
-        message = f"synonyms: a text has no folder to find {name!r} in; write the groups as a list"
+        groups = [
+            _group(located, located.value_place((*_SYNONYMS, number)), "", line)
+            for number, line in enumerate(written)
+            if isinstance(line, str) and line
+        ]
+    elif not (isinstance(written, str) and written):
+        return ()
+    elif folder is None:
+        message = f"synonyms: a text has no folder to find {written!r} in; write the groups as a list"
         located.report(place, message)
         return ()
-    path = folder / name
+    else:
+        path = folder / written
+        groups = [
+            _group(located, place, f"{path}, line {number}: ", text)
+            for number, line in enumerate(_lines(located, path), 1)
+            if (text := _COMMENT.sub("", line).strip())
+        ]
+    return tuple(filter(None, groups))
+
+
+def _lines(located: Located, path: Path) -> list[str]:
     try:
         with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            located.report(place, f"synonyms: {path} is larger than {_MOST_BYTES >> 20} MiB")
-            return ()
-        lines = raw.decode("utf-8-sig").splitlines()
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) <= MAX_BYTES:
+            return raw.decode("utf-8-sig").splitlines()
+        fault = f" is larger than {MAX_BYTES >> 20} MiB"
     except OSError as error:
-        located.report(place, f"synonyms: {path} cannot be read: {error.strerror}")
-        return ()
+        fault = f" cannot be read: {error.strerror}"
     except UnicodeDecodeError as error:
-        located.report(place, f"synonyms: {path}: {not_utf8(error)}; save the file as UTF-8")
-        return ()
-    found = []
-    for number, group in read_groups(lines):
-        if isinstance(group, ValueError):
-            located.report(place, f"synonyms: {path}, line {number}: {group}")
-        else:
-            found.append(group)
-    return tuple(found)
+        fault = f": {not_utf8(error)}; save the file as UTF-8"
+    located.report(located.value_place(_SYNONYMS), f"synonyms: {path}{fault}")
+    return []
+
+
+def _group(located: Located, place: tuple[int, int], where: str, line: str) -> tuple[str, ...]:
+    """The words and phrases between commas that mean the same; none, with a report, for a fault."""
+    words = [" ".join(word.split()) for word in line.split(",")]
+    odd = next((word for word in words if not any(map(str.isalnum, word))), None)
+    group = tuple(dict.fromkeys(words))
+    if not all(words):
+        fault = "expected a word between commas, found nothing"
+    elif odd is not None:
+        fault = f"expected a word, found {odd!r}"
+    elif len(group) < 2:
+        fault = f"expected at least two words that mean the same, found {group[0]!r} alone"
+    else:
+        return group
+    located.report(place, f"synonyms: {where}{fault}")
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +396,7 @@ def _check_names(located: Located, joins: Mapping[Place, Join]) -> None:
     first: dict[str, Place] = {}
     for path, join in joins.items():
         before = first.setdefault(join.name, path)
-        if before != path and not _same(join, joins[before]):
+        if before != path and _meaning(join) != _meaning(joins[before]):
             line = located.value_place(before)[0]
             place = located.value_place((*path, "name"))
             located.report(place, f"join name {join.name!r} is taken by the join in line {line}")
@@ -397,10 +409,6 @@ def _check_twice(located: Located, joins: Mapping[Place, Join]) -> None:
         if before != path:
             line = located.value_place(before)[0]
             located.report(located.value_place(path), f"the same join as in line {line}: {join.name}")
-
-
-def _same(one: Join, other: Join) -> bool:
-    return _meaning(one) == _meaning(other)
 
 
 def _meaning(join: Join) -> object:

@@ -179,9 +179,9 @@ def test_a_day_of_results_takes_no_more_room_than_an_hour(moving: bool) -> None:
         buffer.expire(second)
         if moving:
             buffer.settle()
-        most = max(most, buffer.queued, len(buffer._unsettled))
+        most = max(most, buffer.queued)
     assert len(buffer) <= 50
-    assert most <= 8 * 50 + 50
+    assert most <= 4 * 50 + 1
 
 
 def test_results_of_the_same_tuples_are_one_row() -> None:

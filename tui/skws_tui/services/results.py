@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,15 +34,13 @@ class ListedResult:
     """A row of the list. ``number`` counts arrivals.
 
     ``alike``: results of the same tuples, which differ only in parallel joins; the row shows the first.
-    ``settled``: the reader has moved since it ended. ``dropped``: it is no longer in the buffer. ``rank``:
-    among the best, if the list shows them first.
+    ``settled``: the reader has moved since it ended. ``rank``: among the best, if the list shows them first.
     """
 
     number: int
     alike: list[LiveResult]
     ending: Ending | None = None
     settled: bool = False
-    dropped: bool = False
     rank: int | None = None
     _text: str = field(default="", repr=False)
 
@@ -91,8 +89,8 @@ class ResultBuffer:
     """The latest results of all queries. ``dropped`` counts the rows beyond ``capacity``.
 
     ``version`` changes with the rows. ``folding``: results that differ only in parallel joins are one row.
-    Results of ``lasting`` queries arrive when their windows end, and do not expire. A dropped row stays in
-    the queues until it reaches their front, or until most entries are dropped ones.
+    Results of ``lasting`` queries arrive when their windows end, and do not expire. The end of a dropped row
+    stays until its time comes, or until most ends are of dropped rows.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -109,20 +107,19 @@ class ResultBuffer:
         self.version += 1
         self._rows: dict[Key, ListedResult] = {}
         self._folded: dict[object, ListedResult] = {}
-        self._order: deque[ListedResult] = deque()
-        self._ended: deque[ListedResult] = deque()
-        self._ends: list[tuple[float, int, ListedResult]] = []
+        self._order: OrderedDict[int, ListedResult] = OrderedDict()  # by number
+        self._ended: OrderedDict[int, ListedResult] = OrderedDict()  # in the order in which they ended
+        self._ends: list[tuple[float, int]] = []  # with numbers
         self._counts: Counter[str] = Counter()
         self._settled: Counter[str] = Counter()
-        self._unsettled: list[ListedResult] = []
 
     def __len__(self) -> int:
-        return self._counts.total()
+        return len(self._order)
 
     @property
     def queued(self) -> int:
-        """Entries of all queues, which memory grows with."""
-        return len(self._order) + len(self._ended) + len(self._ends)
+        """Ends that are waited for, which memory grows with."""
+        return len(self._ends)
 
     def counts(self, *, live: bool) -> Mapping[str, int]:
         """Rows by the text of their query, as ``listed`` gives them without a filter."""
@@ -149,24 +146,25 @@ class ResultBuffer:
     def expire(self, event_time: float) -> None:
         """End the results whose end is at most ``event_time``, in seconds since the epoch."""
         while self._ends and self._ends[0][0] <= event_time:
-            self._end(heapq.heappop(self._ends)[2], "expired")
+            row = self._order.get(heapq.heappop(self._ends)[1])
+            if row is not None:
+                self._end(row, "expired")
 
     def settle(self) -> None:
         """The reader has moved: what had ended may leave a list of live results."""
-        for row in self._unsettled:
+        for row in self._ended.values():
+            self.version += not row.settled
+            self._settled[row.query] += not row.settled
             row.settled = True
-            self._settled[row.query] += not row.dropped
-        self.version += bool(self._unsettled)
-        self._unsettled = []
 
     def forget(self, query: str) -> None:
         """Drop all rows of a query."""
-        for row in [row for row in self._order if row.query == query]:
+        for row in [row for row in self._order.values() if row.query == query]:
             self._drop(row)
 
     def listed(self, selection: Selection = EVERYTHING) -> list[ListedResult]:
         """The rows of a selection. Best first, live rows get their ranks."""
-        found = [row for row in reversed(self._order) if not row.dropped]
+        found = list(reversed(self._order.values()))
         if selection.query is not None:
             found = [row for row in found if row.query == selection.query]
         if selection.live:
@@ -200,9 +198,9 @@ class ResultBuffer:
         self._rows[result.query, result.id] = row
         if fold is not None:
             self._folded[fold] = row
-        self._order.append(row)
+        self._order[row.number] = row
         if result.end is not None and result.query not in self.lasting:
-            heapq.heappush(self._ends, (result.end, row.number, row))
+            heapq.heappush(self._ends, (result.end, row.number))
         return True
 
     def _take_out(self, row: ListedResult, result: LiveResult) -> None:
@@ -215,10 +213,9 @@ class ResultBuffer:
         self.version += 1
 
     def _end(self, row: ListedResult, ending: Ending) -> None:
-        if row.ending is None and not row.dropped:
+        if row.ending is None:
             row.ending = ending
-            self._ended.append(row)
-            self._unsettled.append(row)
+            self._ended[row.number] = row
             self._unfold(row)
             self.version += 1
 
@@ -228,9 +225,8 @@ class ResultBuffer:
             self._folded.pop(_fold(row.result), None)
 
     def _drop(self, row: ListedResult) -> None:
-        if row.dropped:
-            return
-        row.dropped = True
+        del self._order[row.number]
+        self._ended.pop(row.number, None)
         self._counts[row.query] -= 1
         self._settled[row.query] -= row.settled
         for result in row.alike:
@@ -241,19 +237,12 @@ class ResultBuffer:
 
     def _trim(self) -> None:
         """Make room: ended rows go first, in the order in which they ended."""
-        over = len(self) - self.capacity
-        while over > 0:
-            oldest = (self._ended or self._order).popleft()
-            self.dropped += not oldest.dropped
-            over -= not oldest.dropped
-            self._drop(oldest)
-        if self.queued > 8 * self.capacity:
-            self._order = deque(row for row in self._order if not row.dropped)
-            self._ended = deque(row for row in self._ended if not row.dropped)
-            self._ends = [entry for entry in self._ends if not entry[2].dropped]
+        while len(self) > self.capacity:
+            self._drop(next(iter((self._ended or self._order).values())))
+            self.dropped += 1
+        if len(self._ends) > 4 * self.capacity:
+            self._ends = [entry for entry in self._ends if entry[1] in self._order]
             heapq.heapify(self._ends)
-        if len(self._unsettled) > 2 * self.capacity:
-            self._unsettled = [row for row in self._unsettled if not row.dropped]
 
 
 def relations_of(result: LiveResult) -> Collection[str]:

@@ -13,8 +13,8 @@ therefore an error whose message says what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from whoosh.qparser import plugins as whoosh_plugins
 from whoosh.qparser import syntax as whoosh_syntax
@@ -162,13 +162,6 @@ _FOREIGN_QUOTES: Final = {"'": "'", "\u2018": "\u2019", "`": "`", "\u00ab": "\u0
 _WIDE: Final = {"\uff02": '"', "\uff08": "(", "\uff09": ")", "\uff0a": "*", "\uff1a": ":", "\uff1b": ";"}
 
 
-class _Fault(NamedTuple):
-    """``place``: an offset in the word."""
-
-    place: int
-    message: str
-
-
 _ANYWHERE: Final = (
     (r"&&", "AND is written AND, or left out"),
     (r"[|\uff5c]", "alternatives are joined by OR"),
@@ -201,8 +194,8 @@ _RULES: Final = tuple(
 _FOREIGN_CONNECTIVE: Final = re.compile(r"(?:NEAR|ADJ|WITHIN|ONEAR)(?:/?\d+)?|W/\d+|XOR|ANDNOT")
 
 
-def _foreign_operator(word: str, *, follows: bool, leads: bool) -> _Fault | None:
-    """An operator of another language in a word.
+def _foreign_operator(word: str, *, follows: bool, leads: bool) -> tuple[int, str] | None:
+    """The offset of an operator of another language in a word, and what to say about it.
 
     ``follows``, ``leads``: a phrase or a parenthesis is next to the word, without
     a blank. Otherwise punctuation by itself is mostly no operator.
@@ -210,24 +203,11 @@ def _foreign_operator(word: str, *, follows: bool, leads: bool) -> _Fault | None
     stands_alone = not (follows or leads or any(map(str.isalnum, word)))
     seen = word + "(" * leads
     found = (
-        _Fault(match.start(), message)
+        (match.start(), message)
         for rule, message, lone in _RULES
         if (lone or not stands_alone) and (match := rule.search(seen))
     )
     return min(found, default=None)
-
-
-def _is_foreign_connective(word: str) -> bool:
-    """True for a word that joins terms in other languages; for words between two terms."""
-    return _FOREIGN_CONNECTIVE.fullmatch(word) is not None
-
-
-def _foreign_quotes(words: list[str]) -> Iterator[int]:
-    """The words that begin with a quotation mark of another kind, whose partner ends a later one."""
-    for number, word in enumerate(words):
-        closing = _FOREIGN_QUOTES.get(word[:1])
-        if closing is not None and any(each.endswith(closing) for each in words[number + 1 :]):
-            yield number
 
 
 def _literally(word: str) -> str:
@@ -331,12 +311,9 @@ def _check_negation(_before: Node | None, node: Node, after: Node | None, text: 
 def _check_connective(before: Node | None, node: Node, after: Node | None, text: str) -> None:
     if not isinstance(node, Connective):
         return
-    sides = (
-        isinstance(before, TERMS | Close),
-        not (after is None or isinstance(after, Connective | Close)),
-    )
-    if not all(sides):
-        side = "before" if not sides[0] else "after"
+    behind = isinstance(before, TERMS | Close)
+    if not behind or after is None or isinstance(after, Connective | Close):
+        side = "after" if behind else "before"
         raise fault(
             f'{node.text} needs a term {side} it (to search for the word, write "{node.text}")',
             text,
@@ -351,22 +328,22 @@ def _check_foreign(before: Node | None, node: Node, after: Node | None, text: st
     leads = isinstance(after, Phrase | Open | Scope) and node.endchar == after.startchar
     found = _foreign_operator(node.text, follows=follows, leads=leads)
     if found is not None:
-        message = f"{found.message}; {_literally(text[node.startchar : node.endchar])}"
-        raise fault(message, text, node.startchar + found.place)
-    sides = (
-        isinstance(before, TERMS | Close),
-        isinstance(after, TERMS | Open),
-    )
-    if all(sides) and _is_foreign_connective(node.text):
+        place, message = found
+        message += f"; {_literally(text[node.startchar : node.endchar])}"
+        raise fault(message, text, node.startchar + place)
+    between = isinstance(before, TERMS | Close) and isinstance(after, TERMS | Open)
+    if between and _FOREIGN_CONNECTIVE.fullmatch(node.text):
         message = f'there is no {node.text} between keywords (to search for the word, write "{node.text}")'
         raise fault(message, text, node.startchar)
 
 
 def _check_quotes(tags: list[Node], text: str) -> None:
     words = [node for node in tags if isinstance(node, Word)]
-    for number in _foreign_quotes([node.text for node in words]):
-        message = 'double quotes make a phrase: "pulp fiction"; others are left out'
-        raise fault(message, text, words[number].startchar)
+    for number, node in enumerate(words):
+        closing = _FOREIGN_QUOTES.get(node.text[:1])
+        if closing is not None and any(other.text.endswith(closing) for other in words[number + 1 :]):
+            message = 'double quotes make a phrase: "pulp fiction"; others are left out'
+            raise fault(message, text, node.startchar)
 
 
 _CHECKS: Final[tuple[Callable[[Node | None, Node, Node | None, str], None], ...]] = (

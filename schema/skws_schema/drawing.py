@@ -1,18 +1,27 @@
-"""Drawings: graphs in Graphviz' DOT language, and the frame of SVG pictures."""
+"""Drawings: trees of lines, graphs in Graphviz' DOT language, and the frame of SVG pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 SVG_FONT: Final = "font:11px Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b2733"
 CHARACTER: Final = 6.7
 """The width of a character in that font, in pixels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+def branches(node: T, below: Callable[[T], Sequence[T]], indent: str = "") -> Iterator[tuple[str, T]]:
+    """What is below a node of a tree, depth first, each with the lines of the drawing before it."""
+    children = below(node)
+    for number, child in enumerate(children, 1):
+        last = number == len(children)
+        yield indent + ("└─ " if last else "├─ "), child
+        yield from branches(child, below, indent + ("   " if last else "│  "))
+
+
+class Node(NamedTuple):
     """``id`` is a DOT identifier; ``style`` holds further attributes, such as ``shape=box``."""
 
     id: str
@@ -20,8 +29,7 @@ class Node:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """From the node ``tail`` to the node ``head``; else as ``Node``."""
 
     tail: str
@@ -30,8 +38,7 @@ class Edge:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(NamedTuple):
     """Members in a frame with a label."""
 
     label: str

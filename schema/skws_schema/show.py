@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skws_schema import drawing
-from skws_schema.drawing import Edge, Node, quoted
+from skws_schema.drawing import Edge, Node, branches, quoted
 from skws_schema.graph import edges_from
 from skws_schema.model import Analyzer, Attribute, Join, Relation, Schema
 from skws_schema.yaml.write import bound_text, to_yaml
@@ -132,29 +132,10 @@ def _tree(schema: Schema, root: int) -> SpanningTree:
 
 
 def _draw(schema: Schema, tree: SpanningTree) -> Iterator[str]:
-    rows = list(_rows(schema, tree, tree.root, "", None))
-    width = max(len(label) for label, _ in rows)
-    for label, join in rows:
-        yield f"{label:<{width}}  ({join})" if join else label
-
-
-def _rows(
-    schema: Schema, tree: SpanningTree, relation: int, indent: str, join: int | None
-) -> Iterator[tuple[str, str]]:
-    """Each relation with its indent, and the name of the join that leads to it."""
-    branch = "" if join is None else "├─ "
-    label = schema.joins[join].name if join is not None else ""
-    yield f"{indent}{branch}{schema.relations[relation].name}", label
-    below = tree.children[relation]
-    inner = indent if join is None else f"{indent}│  "
-    for child, via in below:
-        rows = list(_rows(schema, tree, child, inner, via))
-        if (child, via) == below[-1]:
-            rows = [(_last(text, len(inner)), name) for text, name in rows]
-        yield from rows
-
-
-def _last(text: str, at: int) -> str:
-    """The line of a last branch."""
-    corner = {"├": "└", "│": " "}.get(text[at], text[at])
-    return f"{text[:at]}{corner}{text[at + 1 :]}"
+    """Each relation with the name of the join that leads to it."""
+    found = branches((tree.root, -1), lambda at: tree.children[at[0]])
+    rows = [(f"{lead}{schema.relations[relation].name}", join) for lead, (relation, join) in found]
+    root = schema.relations[tree.root].name
+    width = max(len(label) for label in (root, *(label for label, _ in rows)))
+    yield root
+    yield from (f"{label:<{width}}  ({schema.joins[join].name})" for label, join in rows)

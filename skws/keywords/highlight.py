@@ -18,8 +18,11 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
 
     Offsets are in characters. Of overlapping spans the one that begins first
     stays, of those the longest. A value that satisfies a condition that is looked for is one span.
+    None if the relation or the attribute was removed from the schema.
     """
-    position = schema.index[relation]
+    position = schema.index.get(relation)
+    if position is None or attribute not in schema.relations[position].columns:
+        return []
     column = schema.relations[position].columns[attribute]
     described = schema.relations[position].attributes[column]
     found = [

@@ -248,15 +248,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
 def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:
     """The places of a query's keywords in the texts of attributes."""
     schema = job.schema
-    parsed = parse_query(query, schema, match_names=job.stream.match_names)
-
-    def marks(relation: str, attribute: str, value: str) -> list[Span]:
-        at = schema.index.get(relation)
-        if at is None or attribute not in schema.relations[at].columns:
-            return []
-        return highlight(parsed, schema, relation, attribute, value)
-
-    return marks
+    return partial(highlight, parse_query(query, schema, match_names=job.stream.match_names), schema)
 
 
 def _add_saved(app: FastAPI, served: Served) -> None:

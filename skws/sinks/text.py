@@ -14,6 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from skws.results.model import LiveResult, Result
 from skws.results.score import Part, Score
+from skws_schema.drawing import branches
 
 if TYPE_CHECKING:
     from skws.keywords.highlight import Span
@@ -90,15 +91,11 @@ class Branch(NamedTuple):
 def tree(result: Result) -> Iterator[Branch]:
     """The tuples of a result from the first one on, each followed by those that it is joined to."""
     yield Branch("", 0, None)
-    yield from _below(result, 0, "")
 
+    def below(at: tuple[int, str]) -> list[tuple[int, str]]:
+        return [(max(left, right), name) for left, right, name in result.joins if min(left, right) == at[0]]
 
-def _below(result: Result, node: int, indent: str) -> Iterator[Branch]:
-    children = [(max(left, right), name) for left, right, name in result.joins if min(left, right) == node]
-    for child, name in children:
-        last = child == children[-1][0]
-        yield Branch(indent + ("└─ " if last else "├─ "), child, name)
-        yield from _below(result, child, indent + ("   " if last else "│  "))
+    yield from (Branch(lead, *at) for lead, at in branches((0, ""), below))
 
 
 def value_text(value: str | float | bool) -> str:

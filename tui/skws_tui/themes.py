@@ -18,24 +18,12 @@ from skws_tui.services.drawing import Palette
 DARK: Final = "skws-dark"
 LIGHT: Final = "skws-light"
 _DARK_KEYWORDS: Final = (
-    "#ffb454",
-    "#59c2ff",
-    "#d2a6ff",
-    "#7fd962",
-    "#ff8f40",
-    "#f07178",
-    "#95e6cb",
-    "#e6e1a3",
+    *("#ffb454", "#59c2ff", "#d2a6ff", "#7fd962"),
+    *("#ff8f40", "#f07178", "#95e6cb", "#e6e1a3"),
 )
 _LIGHT_KEYWORDS: Final = (
-    "#a04900",
-    "#0050a8",
-    "#7a1fa2",
-    "#1b6e1b",
-    "#8a3b00",
-    "#b00020",
-    "#00695c",
-    "#5d5a00",
+    *("#a04900", "#0050a8", "#7a1fa2", "#1b6e1b"),
+    *("#8a3b00", "#b00020", "#00695c", "#5d5a00"),
 )
 _ANSI_KEYWORDS: Final = ("yellow", "cyan", "magenta", "green", "blue", "red")
 

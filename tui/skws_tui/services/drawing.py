@@ -18,7 +18,7 @@ from skws.keywords.highlight import Span
 from skws.results.model import LiveResult, Result, TupleShown
 from skws.results.score import Score
 from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
-from skws_schema.model import AttributeType, Schema
+from skws_schema.model import AttributeType, Relation, Schema
 from skws_schema.plural import counted
 from skws_tui.services.results import ListedResult
 from skws_tui.services.sentence import Phrase, sentence, separator
@@ -160,16 +160,16 @@ class Drawer:
                 cut, inside = shortened(raw, found, _VALUE)
                 spans += [(start + len(text), end + len(text), slot) for start, end, slot in inside]
                 text += cut
-        labels = ", ".join(getattr(shown, "labels", ()))
         if text:
             return Phrase(text, spans)
-        name = f"{visible(labels)}: {self._name(shown)}" if labels else self._name(shown)
-        return Phrase(name, (), matched=_matched(result, shown))
+        return Phrase(_labelled(shown) + self._name(shown), (), matched=_matched(result, shown))
 
     def _name(self, shown: TupleShown) -> str:
         """The first searched value of a tuple, else its first values."""
         row = shown.row
-        texts = [value_text(v) for v in map(row.get, self._searched(shown.relation)) if v not in {None, ""}]
+        texts = [
+            value_text(v) for v in map(row.get, self._relation(shown.relation).search) if v not in {None, ""}
+        ]
         if texts:
             return visible(texts[0])
         values = [f"{name} {value_text(v)}" for name, v in shown.row.items() if v is not None]
@@ -195,9 +195,7 @@ class Drawer:
     def _members(self, result: LiveResult, width: int) -> Iterator[Text]:
         """Tuples of a pattern match in order, with their labels."""
         for shown in result.tuples:
-            labels = ", ".join(getattr(shown, "labels", ()))
-            line = Text(f"{visible(labels)}: " if labels else "")
-            line.append(visible(shown.relation) + _GAP, self._palette.dim)
+            line = Text(_labelled(shown)).append(visible(shown.relation) + _GAP, self._palette.dim)
             line.append_text(self._values(result, shown, width - line.cell_len))
             yield line
 
@@ -206,8 +204,9 @@ class Drawer:
 
         The first keyword of each is within ``width``, or close to the start of its value.
         """
-        searched, times = self._searched(shown.relation), self._times(shown.relation)
-        joining = self._joining(shown.relation)
+        relation = self._relation(shown.relation)
+        searched, joining = relation.search, self._joining(relation)
+        times = [each.name for each in relation.attributes if each.type is AttributeType.TIMESTAMP]
         texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
         for name, value in shown.row.items():
             if value is None:
@@ -240,28 +239,22 @@ class Drawer:
             style = self._palette.keywords[slot % len(self._palette.keywords)]
             text.stylize(style, start + shift, end + shift)
 
-    def _searched(self, relation: str) -> Sequence[str]:
-        known = self.schema.index.get(relation)
-        return self.schema.relations[known].search if known is not None else ()
+    def _relation(self, name: str) -> Relation:
+        """One without attributes if it was removed."""
+        at = self.schema.index.get(name)
+        return Relation(name, ()) if at is None else self.schema.relations[at]
 
-    def _joining(self, relation: str) -> frozenset[str]:
+    def _joining(self, relation: Relation) -> frozenset[str]:
         """The attributes that join a relation to others, and its key."""
-        known = self.schema.index.get(relation)
-        names = list(self.schema.relations[known].key) if known is not None else []
+        names = list(relation.key)
         for join in self.schema.joins:
-            names += [left for left, _ in join.on if join.left == relation]
-            names += [right for _, right in join.on if join.right == relation]
+            names += [left for left, _ in join.on if join.left == relation.name]
+            names += [right for _, right in join.on if join.right == relation.name]
         return frozenset(names)
-
-    def _times(self, relation: str) -> Sequence[str]:
-        known = self.schema.index.get(relation)
-        attributes = self.schema.relations[known].attributes if known is not None else ()
-        return [each.name for each in attributes if each.type is AttributeType.TIMESTAMP]
 
     def _whole_rows(self, result: LiveResult) -> Iterator[Text]:
         for place, shown in enumerate(result.tuples):
-            labels = ", ".join(getattr(shown, "labels", ()))
-            heading = Text(f"{visible(labels)}: " if labels else "")
+            heading = Text(_labelled(shown))
             yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self._palette.dim)
             for left, right, name in result.joins if isinstance(result, Result) else ():
                 if max(left, right) == place:
@@ -335,6 +328,12 @@ def _reading_order(result: LiveResult) -> Sequence[int]:
     if isinstance(result, Result):
         return [branch.node for branch in tree(result)]
     return range(len(result.tuples))
+
+
+def _labelled(shown: TupleShown) -> str:
+    """The labels of a tuple in a pattern match, before its values."""
+    labels = ", ".join(getattr(shown, "labels", ()))
+    return f"{visible(labels)}: " if labels else ""
 
 
 def _matched(result: LiveResult, shown: TupleShown) -> bool:

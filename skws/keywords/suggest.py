@@ -21,32 +21,21 @@ _NAMED: Final = 2
 """Letters from which on names of relations and attributes are offered."""
 
 
-class Vocabulary(Mapping[str, int]):
+class Vocabulary(Counter[str]):
     """How often each searchable word, folded, was met; of more than ``limit`` the most frequent stay."""
 
     def __init__(self, limit: int = 200_000) -> None:
-        if limit < 2:
-            raise ValueError("a vocabulary holds two words at least")
+        super().__init__()
         self._limit = limit
-        self._counts: Counter[str] = Counter()
 
     def add(self, text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         """Count the words of a text."""
-        self._counts.update(token.word for token in tokens(text, analyzer) if token.searchable)
-        if len(self._counts) > self._limit:
+        self.update(token.word for token in tokens(text, analyzer) if token.searchable)
+        if len(self) > self._limit:
             # Keep half, so that sorting costs little for each new word.
-            self._counts = Counter(dict(self._counts.most_common(self._limit // 2)))
-
-    def __getitem__(self, word: str) -> int:
-        if word not in self._counts:
-            raise KeyError(word)
-        return self._counts[word]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._counts)
-
-    def __len__(self) -> int:
-        return len(self._counts)
+            kept = dict(self.most_common(self._limit // 2))
+            self.clear()
+            self.update(kept)
 
 
 def completions(

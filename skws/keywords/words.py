@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final
 
+from whoosh.support.levenshtein import damerau_levenshtein
+
 from skws.keywords.query import Fuzzy, Prefix, Term, Wildcard, WordAlternative
 
 if TYPE_CHECKING:  # words come analysed
@@ -18,24 +20,13 @@ WILD: Final = "*?"
 
 
 def within(word: str, other: str, most: int) -> bool:
-    """True if two words are at most ``most`` typing errors apart."""
+    """True if two words are at most ``most`` typing errors apart, of which exchanged neighbours are one."""
     if abs(len(word) - len(other)) > most:
         return False
     if word == other:
         return True
-    before: list[int] = []
-    last = list(range(len(other) + 1))
-    for i, letter in enumerate(word, 1):
-        row = [i]
-        for j, its in enumerate(other, 1):
-            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != its))
-            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == its:
-                cost = min(cost, before[j - 2] + 1)
-            row.append(cost)
-        if min(row) > most:
-            return False
-        before, last = last, row
-    return last[-1] <= most
+    errors: int = damerau_levenshtein(word, other, most)  # type: ignore[no-untyped-call]  # as all of Whoosh
+    return errors <= most
 
 
 def shortened(word: str, most: int) -> frozenset[str]:
@@ -67,31 +58,18 @@ def literals(form: str) -> list[str]:
 
 
 @lru_cache(maxsize=10_000)
-def _runs(form: str) -> tuple[re.Pattern[str], ...]:
-    """What is between the stars of a form."""
-    return tuple(
-        re.compile("".join("." if char == "?" else re.escape(char) for char in run), re.DOTALL)
-        for run in form.split("*")
+def _pattern(form: str) -> re.Pattern[str]:
+    """The first place of what is between two stars is taken for good: trying others could take forever."""
+    first, *rest = (
+        "".join("." if char == "?" else re.escape(char) for char in run) for run in form.split("*")
     )
+    between = "".join(f"(?>.*?{run})" for run in rest[:-1])
+    return re.compile(first + between + "".join(f".*{run}" for run in rest[-1:]), re.DOTALL)
 
 
 def has_form(word: str, form: str) -> bool:
     """True if a word has the form; ``*`` is any characters or none, ``?`` is one."""
-    first, *rest = _runs(form)
-    if not rest:
-        return first.fullmatch(word) is not None
-    begin = first.match(word)
-    if begin is None:
-        return False
-    at = begin.end()
-    for run in rest[:-1]:
-        found = run.search(word, at)
-        if found is None:
-            return False
-        at = found.end()
-    # Each character of the form is one of the word.
-    end = len(word) - len(form.rpartition("*")[2])
-    return end >= at and rest[-1].fullmatch(word, end) is not None
+    return _pattern(form).fullmatch(word) is not None
 
 
 class WordPredicates:

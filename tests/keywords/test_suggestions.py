@@ -64,8 +64,3 @@ def test_a_full_vocabulary_keeps_the_frequent_words() -> None:
         vocabulary.add(f"pulp pulp rare{number}")
         assert len(vocabulary) <= 10
     assert vocabulary["pulp"] == 200
-
-
-def test_a_vocabulary_holds_two_words_at_least() -> None:
-    with pytest.raises(ValueError, match="two words"):
-        Vocabulary(limit=1)

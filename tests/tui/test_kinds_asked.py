@@ -414,7 +414,7 @@ def test_an_export_has_the_scores(tmp_path: Path) -> None:
     run, view = viewed(movies(f"top 1: {QUERY}", "nolan bale"))
     advanced(run, view, 2)
     path = tmp_path / "found.csv"
-    export([shown.result for shown in view.results.listed()], path, view.analyzer)
+    export([shown.result for shown in view.results.listed()], path)
     with path.open() as file:
         rows = list(csv.DictReader(file))
     ranks = {row["query"]: row["rank"] for row in rows}

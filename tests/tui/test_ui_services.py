@@ -24,7 +24,6 @@ from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.keys import ACTIONS
 from skws_tui.screens.metrics import resampled
-from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.drawing import Columns, Drawer, duration, plain_text, when
 from skws_tui.services.editing import change_text, folded, read_draft
 from skws_tui.services.events import EventQueue, JobEvents, LogLine
@@ -447,12 +446,11 @@ def test_instants_of_today_are_times_and_others_days(seconds: float | None, now:
 
 
 def test_an_export_needs_a_name_that_tells_its_format(tmp_path: Path) -> None:
-    meanings = Analyzer(movies().job, movies().job.schema)
     with pytest.raises(UsageError, match=r"\.jsonl, \.csv, \.parquet"):
-        export([], tmp_path / "x.txt", meanings)
+        export([], tmp_path / "x.txt")
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(UsageError, match="folder"):
-        export([], tmp_path / "d.csv", meanings)
+        export([], tmp_path / "d.csv")
 
 
 def test_a_poor_terminal_gets_its_own_sixteen_colours() -> None:

@@ -194,7 +194,7 @@ class SkwsApp(FencedApp):
             self.post_message(Failed("the list has no result to export"))
             return
         try:
-            export(results, file_to_write(path, self.request), self.view.analyzer)
+            export(results, file_to_write(path, self.request))
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return

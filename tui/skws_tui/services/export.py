@@ -9,10 +9,9 @@ from typing import Final
 
 from skws.results.model import LiveResult, Result
 from skws.sinks.destination import destination
-from skws.sinks.formats import open_writer
+from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError
-from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.request import UiRequest
 
 FORMATS: Final = {
@@ -36,30 +35,21 @@ def file_to_write(name: str, request: UiRequest) -> Path:
     return path
 
 
-def export(results: Sequence[LiveResult], path: Path, analyzer: Analyzer) -> None:
+def export(results: Sequence[LiveResult], path: Path) -> None:
     """Write results in the order given, in the format of the file name's ending.
 
-    Raises UsageError for another ending, OutputError.
+    Raises UsageError for another ending, and for results of patterns in other formats than JSON; OutputError.
     """
     if path.suffix not in FORMATS:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     if path.is_dir():
         raise UsageError(f"{path} is a folder; expected the name of a file")
-    found = [result for result in results if isinstance(result, Result)]
-    if len(found) < len(results):
-        _export_lines(results, path)
-        return
-    # Results name their queries, so the plan of any query will do; it needs scores if a result has one.
-    scored = any(result.score is not None for result in found)
-    plan = analyzer.plan(f"rank: {found[0].query}" if scored else found[0].query)
-    with open_writer(FORMATS[path.suffix], path, plan, BytesIO()) as writer:
-        for result in found:
-            writer.write(result)
-
-
-def _export_lines(results: Sequence[LiveResult], path: Path) -> None:
-    """Write results of several kinds, which only JSON can hold. Raises UsageError for another format."""
-    if path.suffix != ".jsonl":
+    networks = [result for result in results if isinstance(result, Result)]
+    if len(networks) < len(results) and path.suffix != ".jsonl":
         raise UsageError(f"{path}: results of patterns are exported as .jsonl")
+    scored = any(result.score is not None for result in networks)
     with destination(path, BytesIO()) as opened:
-        opened.write(b"".join(result.to_json() + b"\n" for result in results))
+        writer = Writer(plain_encoder(FORMATS[path.suffix], ranked=scored), opened)
+        for result in results:
+            writer.write(result)
+        writer.finish()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated
@@ -58,10 +59,8 @@ def networks(
     plan = Plan(described, parsed, _checked(described, window), max_size)
     if output_format is NetworksFormat.TEXT and limit is None:
         _check_listed(plan)
-    trees = islice(plan.generator().networks(), limit)
-    lines = _all_counted(plan) if output_format is NetworksFormat.COUNT and limit is None else None
     with destination(None, stdout_bytes()) as shown:
-        for line in lines or _FORMATS[output_format](plan, trees):
+        for line in _FORMATS[output_format](plan, limit):
             shown.write(line)
 
 
@@ -85,53 +84,44 @@ def _check_listed(plan: Plan) -> None:
         )
 
 
-def _text(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
+def _trees(plan: Plan, limit: int | None) -> Iterator[Tree]:
+    return islice(plan.generator().networks(), limit)
+
+
+def _text(plan: Plan, limit: int | None) -> Iterator[bytes]:
     """Smallest first; one line a network below the heading of its size."""
-    for size, group in enumerate(_by_size(plan, trees), start=1):
+    groups: list[list[Tree]] = [[] for _ in range(plan.max_size)]
+    for tree in memory_checked(_trees(plan, limit)):
+        groups[len(tree.relations) - 1].append(tree)
+    for size, group in enumerate(groups, start=1):
         if group:
             yield f"size {size} ({counted(len(group), 'network')})\n".encode()
         for tree in group:
             yield f"  {visible(CandidateNetwork.of(tree).text(plan.schema, plan.keywords))}\n".encode()
 
 
-def _json(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
+def _json(plan: Plan, limit: int | None) -> Iterator[bytes]:
     """One array, a network a line, written as networks are found."""
     separator = b"[\n"
-    for tree in trees:
+    for tree in _trees(plan, limit):
         yield separator + escaped(orjson.dumps(_described(plan, CandidateNetwork.of(tree))))
         separator = b",\n"
     yield b"[]\n" if separator == b"[\n" else b"\n]\n"
 
 
-def _count(plan: Plan, trees: Iterator[Tree]) -> Iterator[bytes]:
-    """A line for each size, then the total."""
-    sizes = [0] * plan.max_size
-    for tree in trees:
-        sizes[len(tree.relations) - 1] += 1
-    return _counted(sizes, whole=True)
-
-
-def _all_counted(plan: Plan) -> Iterator[bytes]:
-    """The same for all networks, without generating them."""
-    sizes, whole = network_counts(plan)
-    return _counted(sizes, whole=whole)
-
-
-def _counted(sizes: Sequence[int], *, whole: bool) -> Iterator[bytes]:
-    more = "" if whole else "more than "
+def _count(plan: Plan, limit: int | None) -> Iterator[bytes]:
+    """A line for each size, then the total; all networks are counted without generating them."""
+    if limit is None:
+        sizes, whole = network_counts(plan)
+    else:
+        found = Counter(len(tree.relations) for tree in _trees(plan, limit))
+        sizes, whole = tuple(found[size] for size in range(1, plan.max_size + 1)), True
     for size, count in enumerate(sizes, start=1):
         yield f"size {size}: {'' if whole else 'at least '}{count}\n".encode()
-    yield f"total: {more}{sum(sizes)}\n".encode()
+    yield f"total: {'' if whole else 'more than '}{sum(sizes)}\n".encode()
 
 
 _FORMATS = {NetworksFormat.TEXT: _text, NetworksFormat.JSON: _json, NetworksFormat.COUNT: _count}
-
-
-def _by_size(plan: Plan, trees: Iterator[Tree]) -> list[list[Tree]]:
-    groups: list[list[Tree]] = [[] for _ in range(plan.max_size)]
-    for tree in memory_checked(trees):
-        groups[len(tree.relations) - 1].append(tree)
-    return groups
 
 
 def _described(plan: Plan, network: CandidateNetwork) -> dict[str, object]:

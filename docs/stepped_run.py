@@ -39,7 +39,7 @@ class SteppedRun(LiveJob):
 
     def __init__(self, request: UiRequest, events: EventQueue) -> None:
         self.hand = HandClock()
-        super().__init__(request, events, None, self.hand, self.hand.seconds, self.hand.seconds)
+        super().__init__(request, events, None, self.hand, self.hand.seconds)
 
     def start(self) -> None:
         host = self.open()
@@ -53,7 +53,7 @@ class SteppedRun(LiveJob):
         self.hand.pass_time(seconds)
         while self.watch.step():
             pass
-        self.report_metrics(at_once=True)
+        self.report_metrics()
 
     def metrics(self) -> Metrics:
         return self.watch.metrics()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # they load behind the first picture
     from skws.queries.windowed.window_span import WindowSpan
     from skws_tui.services.live_rows import LiveRows
 
-_METRICS_EVERY: Final = 0.25  # seconds
+_METRICS_EVERY: Final = 250_000  # microseconds
 _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
 
 
@@ -46,8 +46,7 @@ class LiveJob:
     """A job whose ``control`` the app uses, and whose queries have the names that the user typed.
 
     ``new_host`` makes the host, in the job's thread. ``rows``: the latest tuples of the window, None until
-    the host is there. ``calendar`` returns seconds since the epoch,
-    ``steady`` seconds of any clock.
+    the host is there. ``calendar`` returns seconds since the epoch.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class LiveJob:
         new_host: Callable[[LiveJob], Host] | None = None,
         clock: StoppableClock | None = None,
         calendar: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         if not request.job.source:
             raise UsageError("no source to search: give --source or --replay")
@@ -80,7 +78,6 @@ class LiveJob:
         self._new_host = new_host or partial(LiveJob.host_with, lasting=True)
         self._host: Host | None = None
         self._calendar = calendar
-        self._steady = steady
         self._measured_at = float("-inf")
         self.static_rows = 0
         """Rows of static tables."""
@@ -170,12 +167,9 @@ class LiveJob:
     def log(self, level: Level, text: str) -> None:
         self.events.put(lines=[LogLine(self._calendar(), level, text)])
 
-    def report_metrics(self, *, at_once: bool = False) -> None:
-        """Report metrics four times a second, or ``at_once``."""
-        host = self._host
-        if host is None or not (at_once or self._steady() - self._measured_at >= _METRICS_EVERY):
-            return
-        self._measured_at = self._steady()
+    def report_metrics(self) -> None:
+        host = self._running
+        self._measured_at = self.control.clock.now()
         metrics = host.metrics()
         if metrics.bad > self._bad:
             reason = host.bad_reason()
@@ -292,7 +286,8 @@ class LiveJob:
             expect_short_pauses()  # the host alone would rather have few
         while not self._observing.empty():
             self._observe(self._observing.get(), self._running)
-        self.report_metrics()
+        if self.control.clock.now() - self._measured_at >= _METRICS_EVERY:
+            self.report_metrics()
 
     def _observe(self, name: str, host: Host) -> None:
         from skws.explain.observed import Observed  # noqa: PLC0415 - loads behind the first picture

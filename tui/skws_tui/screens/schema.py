@@ -16,13 +16,14 @@ from textual.content import Content
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
+from skws.durable.files import replaced
 from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError
 from skws_schema.plural import counted
 from skws_tui.fence import Failed
 from skws_tui.screens.dialogs import ConfirmScreen
 from skws_tui.screens.live import LiveScreen
-from skws_tui.services.editing import Draft, change_text, folded, inferred, read_draft, save
+from skws_tui.services.editing import Draft, change_text, folded, inferred, read_draft
 from skws_tui.services.off_thread import OffThread, TooLongError
 
 _SAMPLING: Final = 120.0
@@ -158,13 +159,13 @@ class SchemaScreen(LiveScreen):
             self.skws.post_message(Failed(refusal))
             return
         try:
-            save(self.editor.text, self.skws.request.schema_path)
+            replaced(self.skws.request.schema_path, self.editor.text.encode())
         except SkwsError as error:
             self.skws.post_message(Failed(str(error)))
             return
         self._saved = self.editor.text
-        wrong = len(self.draft.problems)
-        self.notify(f"saved, with {wrong} problem{'s' * (wrong != 1)}" if wrong else "saved")
+        wrong = counted(len(self.draft.problems), "problem")
+        self.notify(f"saved, with {wrong}" if self.draft.problems else "saved")
         self._show_graph()
 
     def action_apply(self) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from skws.durable.files import replaced
 from skws.sources import drafts
 from skws_schema.errors import Problem, SchemaError, UsageError
 from skws_schema.evolution import SchemaChange
@@ -60,11 +59,6 @@ def change_text(before: Schema, after: Schema) -> str:
         if names:
             parts.append(f"{word} {', '.join(names)}")
     return "; ".join(parts) or "changes nothing that is running"
-
-
-def save(text: str, path: Path) -> None:
-    """Replace the file. Raises StateError."""
-    replaced(path, text.encode())
 
 
 def inferred(source: str, name: str, window: str) -> str:

@@ -26,6 +26,7 @@ from skws.results.model import LiveResult, Result
 from skws.sinks.base import Run
 from skws.spec.query import KEYWORDS, WINDOWED
 from skws_schema.errors import SkwsError, UsageError
+from skws_schema.plural import counted
 from skws_tui.services.events import EventQueue, LogLine
 from skws_tui.services.request import UiRequest
 from skws_tui.services.typed import as_query, parse_typed, text_of
@@ -173,8 +174,8 @@ class LiveJob:
         metrics = host.metrics()
         if metrics.bad > self._bad:
             reason = host.bad_reason()
-            new = metrics.bad - self._bad
-            self.log("warning", f"{new:,} bad record{'s' * (new > 1)} left out{reason and f': {reason}'}")
+            new = counted(metrics.bad - self._bad, "bad record")
+            self.log("warning", f"{new} left out{reason and f': {reason}'}")
             self._bad = metrics.bad
         self.events.put(metrics=metrics, windows=self._windows(host))
 

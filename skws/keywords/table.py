@@ -3,11 +3,9 @@
 Texts are cut at white space; each distinct chunk is analysed once, and is one look-up from then on. Of
 whole columns only candidates are looked at, which one pass over all texts finds at a tenth of the cost.
 
-A text of ASCII is a candidate if it holds a substring that some keyword begins with; all texts are searched
-at once, at the speed of memory. Other texts are left to a regular expression, Python's or, where there are
-many, Arrow's (RE2). It may let texts pass in vain, but never holds one back: a word can only match if it
-begins with the same letters (or holds some of them, if it may have typing errors or is of a form with
-wildcards), save for characters beyond ASCII, which may fold to anything.
+A candidate holds a substring that some keyword begins with (or a part of a keyword that may have typing
+errors or wildcards), or a character beyond ASCII that may fold to anything. All texts are searched at once,
+at the speed of memory. A candidate may satisfy nothing; a text that is none never satisfies anything.
 """
 
 from __future__ import annotations
@@ -32,85 +30,31 @@ from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Analyzer
 
 _KNOWN: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
-_LONGEST: Final = 10  # letters compared; more rule out little and make the automaton larger
-# Letters in all: RE2 becomes a thousand times slower once its automaton outgrows its memory.
-_ALL_LETTERS: Final = 800
+_LONGEST: Final = 10  # letters compared; more rule out little
 
-# Beyond ASCII, all but the letters (of the scripts most written) that never fold to an ASCII
-# letter, nor to nothing, and punctuation, which is in no word.
-_FOREIGN: Final = (
+# Beyond ASCII, all but the letters (of the scripts most written) that never fold to an ASCII letter, nor to
+# nothing, and punctuation, which is in no word, though it may join two.
+_FOLDING: Final = (
     "[^\x00-\x7f\u0391-\u03a1\u03a3-\u03ab\u03b1-\u03cb\u0400-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a"
     "\u0904-\u0939\u0e01-\u0e30\u2010-\u2027\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
 )
-_ANY_FOREIGN: Final = "[^\x00-\x7f]"
-_BEGIN: Final = "(?:^|[^0-9A-Za-z])"
-ASCII_JOINERS: Final = tuple(filter(str.isascii, JOINERS))
-_JOINED: Final = f"[{re.escape(''.join(ASCII_JOINERS))}]*"
-
-
-class _Letters(dict[str, "_Letters"]):
-    """A trie of starts: what is common to several is looked for once, which keeps the automaton small."""
-
-    complete = False
-
-
-def condition(alternatives: Iterable[Alternative]) -> str | None:
-    """The pattern to be searched for in a text; ``None`` if there is none that rules anything out.
-
-    A text that it is not found in satisfies none of the alternatives.
-    """
-    alternatives = list(alternatives)
-    starts = {start for each in alternatives if (start := _start(each)) is not None}
-    inside = {part for each in alternatives for part in _inside(each)}
-    every = starts | inside
-    if "" in every or not every:
-        return None
-    plain = {part for part in every if part[0].isascii()}
-    # Without a beginning: an ideograph is a word even after a letter.
-    patterns = [_ANY_FOREIGN] if plain < every else []
-    longest = max(2, _ALL_LETTERS // max(1, len(plain)))
-    if plain & starts:
-        patterns.append(_BEGIN + _pattern(_trie(plain & starts, longest), _FOREIGN))
-    if plain & inside:
-        patterns.append(_pattern(_trie(plain & inside, longest), _FOREIGN))
-    return "|".join(patterns)
-
-
-def _trie(starts: Iterable[str], longest: int) -> _Letters:
-    root = _Letters()
-    for start in starts:
-        node = root
-        for char in start[:longest]:
-            if not char.isascii():
-                break  # any foreign character will do here, as it does everywhere
-            node = node.setdefault(char, _Letters())
-        else:
-            node.complete = True
-    return root
-
-
-def _pattern(letters: _Letters, foreign: str) -> str:
-    """A pattern for words that go on with some of the letters, or with a ``foreign`` character."""
-    if letters.complete:
-        return ""
-    going_on = [
-        _literal(char) + _JOINED + _pattern(after, _ANY_FOREIGN) for char, after in sorted(letters.items())
-    ]
-    return f"(?:{'|'.join([*going_on, foreign])})"
+ASCII_JOINERS: Final = "".join(filter(str.isascii, JOINERS))
 
 
 def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
-    """The same condition for single texts of ASCII, turned round: true only of texts that satisfy none.
+    """A test that is true only of texts that satisfy no alternative.
 
     By finding plain substrings, which Python does faster than any regular expression. Joiners may
     stand anywhere in a word, so they are taken out of both sides.
     """
-    plain = substrings(alternatives)
-    if plain is None:
+    needed = substrings(alternatives)
+    if needed is None:
         return lambda _text: False
+    plain = list(filter(str.isascii, needed))
+    folding = re.compile(_FOLDING if len(plain) == len(needed) else "[^\x00-\x7f]").search
 
     def holds_none(text: str) -> bool:
-        if not text.isascii():
+        if not text.isascii() and folding(text):
             return False
         bare = _without_joiners(text.lower())
         return not any([start in bare for start in plain])  # noqa: C419 - half the time of a generator
@@ -118,20 +62,18 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
     return holds_none
 
 
-def substrings(alternatives: Iterable[Alternative]) -> tuple[str, ...] | None:
-    """What ASCII texts, in lower case and without joiners, must contain any of; None if that is nothing."""
+def substrings(alternatives: Iterable[Alternative]) -> Sequence[str] | None:
+    """What texts, folded and without joiners, must contain any of; None if that is nothing."""
     alternatives = list(alternatives)
     needed = {_start(each) for each in alternatives} - {None}
     needed |= {part for each in alternatives for part in _inside(each)}
     bare = {_without_joiners(part) for part in needed if part is not None}
-    if "" in bare or not bare:
-        return None
-    return tuple(sorted(part for part in bare if part.isascii()))
+    return None if "" in bare or not bare else sorted(bare)
 
 
 def _without_joiners(text: str) -> str:
     # One after the other: where there is none, as is usual, this is faster than translate.
-    for joiner in ASCII_JOINERS:
+    for joiner in ASCII_JOINERS if text.isascii() else JOINERS:
         if joiner in text:
             text = text.replace(joiner, "")
     return text
@@ -179,10 +121,6 @@ def _unstemmed(stem: str) -> str:
     return commonprefix([stem[:-1], *exceptions])  # noqa: RUF071 - letters, not path components
 
 
-def _literal(char: str) -> str:
-    return f"[{char}{char.upper()}]" if char.isalpha() else re.escape(char)
-
-
 _REMEMBERED: Final = 500_000  # chunks
 
 Known = TypeVar("Known")
@@ -204,48 +142,31 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
         return found
 
 
-_ARROW_PAYS: Final = 5_000  # texts in all
-_MOST: Final = 32  # substrings, each of which is looked for in all bytes
+_MOST: Final = 100  # substrings, each of which is looked for in all bytes
 _LOWER: Final = bytes(range(256)).lower()
-_JOINERS: Final = "".join(ASCII_JOINERS).encode()
+_JOINERS: Final = ASCII_JOINERS.encode()
 
 
 class Candidates:
-    """The texts that may satisfy any of some alternatives."""
+    """The texts that may satisfy any of some alternatives, all but those that are ``hopeless``."""
 
     def __init__(self, alternatives: Sequence[Alternative]) -> None:
-        self._condition = condition(alternatives)
-        self._matched = 0  # by the regular expression, so far
-        plain = substrings(alternatives)
-        few = plain is not None and len(plain) <= _MOST
-        self._plain = [re.compile(re.escape(start.encode())) for start in plain or ()] if few else None
+        self.hopeless = hopeless(alternatives)
+        needed = substrings(alternatives) or ()
+        self._narrow = 0 < len(needed) <= _MOST
+        self._plain = [re.compile(re.escape(part.encode())) for part in needed if part.isascii()]
 
     def of(self, texts: Texts) -> Places | None:
         """The places of the candidates in order; None if the alternatives do not narrow them."""
-        if self._condition is None:
+        if not self._narrow:
             return None
-        if self._plain is None:
-            return self._matching(texts, np.arange(len(texts)))
+        found = self._holding(texts.data, texts.offsets)
         if texts.data.isascii():
-            return self._holding(texts.data, texts.offsets)
+            return found
         foreign = np.flatnonzero(np.frombuffer(texts.data, dtype=np.uint8) >= 0x80)
         others = distinct(np.searchsorted(texts.offsets, foreign, side="right") - 1)
-        found = self._matching(texts, others)
-        return distinct(np.concatenate([found, self._holding(texts.data, texts.offsets)]))
-
-    def _matching(self, texts: Texts, places: Places) -> Places:
-        """Of the texts at some places those that meet the condition."""
-        self._matched += len(places)
-        chosen = texts.at(places)
-        if self._matched < _ARROW_PAYS:
-            search = re.compile(self._condition or "").search
-            return places[[place for place, text in enumerate(chosen) if search(text)]]
-        import pyarrow as pa  # noqa: PLC0415 - it takes long to load
-        import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
-        from skws.data.arrow import flags  # noqa: PLC0415 - as above
-
-        return places[flags(pc.match_substring_regex(pa.array(chosen, pa.large_string()), self._condition))]
+        hopeful = [place for place, text in enumerate(texts.at(others)) if not self.hopeless(text)]
+        return distinct(np.concatenate([found, others[hopeful]]))
 
     def _holding(self, data: bytes, offsets: Places) -> Places:
         """The texts that hold a substring, perhaps also some of more than ASCII, or with a part of one."""
@@ -253,7 +174,7 @@ class Candidates:
         if len(bare) < len(data):
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
             offsets = offsets - np.searchsorted(joiners, offsets)
-        places = [match.start() for start in self._plain or () for match in start.finditer(bare)]
+        places = [match.start() for start in self._plain for match in start.finditer(bare)]
         return distinct(np.searchsorted(offsets, places, side="right") - 1)
 
 
@@ -321,8 +242,8 @@ class ChunkTable(PredicateMemory[int]):
                 self._of_phrases[predicate] = bit
             self.add(predicate, alternative)
         alternatives = [alternative for _, alternative in numbered]
-        self._hopeless = hopeless(alternatives)
         self._candidates = Candidates(alternatives)
+        self._hopeless = self._candidates.hopeless
 
     def find(self, text: str) -> int:
         """The bits of the alternatives that ``text`` satisfies."""

@@ -1,4 +1,4 @@
-"""Which arriving tuples carry keywords of which standing queries, and which keywords are rare.
+"""Which arriving tuples carry keywords of which standing queries, or which words; which keywords are rare.
 
 Each distinct predicate of all queries is looked for once. A text costs the look-up of its chunks,
 whatever the number of queries; what is found is then spread over the queries that asked for it, or tells
@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, Rows
+from skws.data.batch import Flags, RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.data.record import Record
 from skws.keywords.analysis import chunks, stems
@@ -231,12 +231,8 @@ class KeywordMatching:
         places, queries, labels = [], [], []
         for block, mine, at in rows.by_block():
             found = joint.bitmaps(block)
-            # Rows that are not asked for belong to another batch.
-            number = np.full(len(block), -1, dtype=np.int64)
-            number[at] = mine
-            row = number[found.tuple]
-            asked = row >= 0
-            places.append(row[asked])
+            row, asked = _asked(len(block), mine, at, found.tuple)
+            places.append(row)
             queries.append(found.query[asked])
             labels.append(found.bitmap[asked])
         return in_order(places, queries, labels)
@@ -254,6 +250,17 @@ class KeywordMatching:
             labels.append(here[carrying].astype(np.int64))
             queries.append(np.full(len(carrying), query, dtype=np.int64))
         return in_order(places, queries, labels)
+
+
+def _asked(size: int, mine: Ints, at: Ints, places: Ints) -> tuple[Ints, Flags]:
+    """The numbers of the rows at some places of a block, and which of them are asked for.
+
+    ``mine``: the rows that stand at ``at``; others belong to another batch.
+    """
+    number = np.full(size, -1, dtype=np.int64)
+    number[at] = mine
+    row = number.take(places)
+    return row[row >= 0], row >= 0
 
 
 def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> KeywordBitmaps:
@@ -290,7 +297,7 @@ FEW_WORDS: Final = 8
 
 
 class WordMatching:
-    """Which rows contain which of very many words, each a number: what keywords of queries ask of a tuple."""
+    """Which rows contain which of very many words: what keywords of queries ask of a tuple, each a number."""
 
     def __init__(self, schema: Schema) -> None:
         self._tables = PredicateTables(schema)
@@ -319,12 +326,8 @@ class WordMatching:
         found, parts = [NOTHING], [NOTHING]
         for block, mine, at in rows.by_block():
             predicates, places = (np.array(each, dtype=np.int64) for each in self._tables.satisfied(block))
-            # Rows that are not asked for belong to another batch.
-            number = np.full(len(block), -1, dtype=np.int64)
-            number[at] = mine
-            row = number.take(places)
-            asked = row >= 0
-            found.append(row[asked])
+            row, asked = _asked(len(block), mine, at, places)
+            found.append(row)
             parts.append(self._words.columns()[0].take(predicates[asked]))
         return np.concatenate(found), np.concatenate(parts)
 

@@ -54,10 +54,9 @@ class ServedJob:
         *,
         keep: int,
         most_saved: int,
-        now: Callable[[], int] = lambda: time_ns() // 1000,
     ) -> None:
         folder: Path | None = None if job.checkpoint is None else job.checkpoint / _EVENTS
-        self.hub = Hub(folder, keep, now, wake)
+        self.hub = Hub(folder, keep, lambda: time_ns() // 1000, wake)
         self._job = job
         self._control = RunControl(job)
         self._most_saved = most_saved

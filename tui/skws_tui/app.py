@@ -78,14 +78,12 @@ class SkwsApp(FencedApp):
         new_job: Callable[[UiRequest, EventQueue], LiveJob] | None,
         *,
         session_path: Path | None = None,
-        clock: Callable[[], float] = time.monotonic,
         show_machine: bool = True,
     ) -> None:
         super().__init__()
         self.request = request
         self.view = View(request)
         self.events = EventQueue()
-        self.clock = clock
         self.show_machine = show_machine
         self.checks = OffThread()
         self._session_path = session_path or session_file(request.schema_path)
@@ -119,7 +117,7 @@ class SkwsApp(FencedApp):
 
     def on_events_ready(self) -> None:
         """Draw now, or after the gap since the last drawing."""
-        wait = self._drawn_at + self._gap - self.clock()
+        wait = self._drawn_at + self._gap - time.monotonic()
         if wait <= 0:
             self.take_events()
         elif self._waiting is None:
@@ -128,7 +126,7 @@ class SkwsApp(FencedApp):
     def take_events(self) -> None:
         """Bring the view up to date with all events, and the screen with the view."""
         self._waiting = None
-        self._drawn_at = self.clock()
+        self._drawn_at = time.monotonic()
         events = self.events.take()
         self.view.absorb(events)
         for line in events.lines:
@@ -139,7 +137,7 @@ class SkwsApp(FencedApp):
 
     def _events_drawn(self, began: float) -> None:
         """Draw less often if drawing takes long, so that most of the time is left for keys."""
-        self._gap = min(max(_LEAST_GAP, _SHARE * (self.clock() - began)), _MOST_GAP)
+        self._gap = min(max(_LEAST_GAP, _SHARE * (time.monotonic() - began)), _MOST_GAP)
 
     async def add_query(self, name: str, instead_of: str | None = None) -> bool:
         """Add a query, or replace one; False, with a message, if it cannot be added."""
@@ -309,7 +307,7 @@ class SkwsApp(FencedApp):
                     screen.post_message(ViewChanged())
 
     def _tick(self) -> None:
-        self.view.tick(self.clock())
+        self.view.tick(time.monotonic())
         self._redraw()
 
     def _toast(self, line: LogLine) -> None:

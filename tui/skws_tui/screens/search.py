@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from rich.cells import cell_len
@@ -189,7 +190,7 @@ class SearchScreen(FilteredScreen):
     @work(group="reasons")
     async def _find_reasons(self, asked: Sequence[str], rows: LiveRows) -> None:
         """Find why queries have no results among the live tuples, then rest: the engine needs the time."""
-        began, analyzer = self.skws.clock(), self.skws.view.analyzer
+        began, analyzer = monotonic(), self.skws.view.analyzer
         for name in asked:
             try:
                 lines = await self._off_thread.run(partial(analyzer.why_nothing, name, rows))
@@ -198,7 +199,7 @@ class SearchScreen(FilteredScreen):
             self._reasons[name] = lines
         self._reasons = {name: self._reasons[name] for name in asked}
         self._explain_empty(self._selected())
-        await sleep(_SHARE * (self.skws.clock() - began))
+        await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())  # for what has come meanwhile
 
     def _selected(self) -> Selection:

@@ -157,8 +157,8 @@ def _written(error: BaseException, path: Path) -> bool:
 class Faults:
     """Faults of one app, from any thread; ``caught`` counts them. Repetitions are not reported."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or faults_file()
+    def __init__(self) -> None:
+        self.path = faults_file()
         self.caught = 0
         self.last = ""
         self._reported: dict[str, float] = {}

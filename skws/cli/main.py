@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import typer
 
-from skws.cli.terminal import StepsLine
+from skws.cli.terminal import StepsLine, tell
 from skws.extras import missing_extra
 from skws.memory import DEFAULT, use
 from skws.sinks.destination import OutputClosedError
-from skws.sinks.text import visible, visible_lines
+from skws.sinks.text import visible
 from skws_schema import memory
 from skws_schema.errors import SchemaError, SkwsError
 from skws_schema.memory import watch_steps
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         from skws.cli.app import app  # noqa: PLC0415 - an interrupt while it loads is caught here
 
-        use(DEFAULT, _warn)
+        use(DEFAULT, _tell)
         with watch_steps(StepsLine().watch):
             code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
         sys.stdout.flush()
@@ -103,11 +103,7 @@ def _usage_message(error: Exception) -> str:
 
 
 def _tell(message: str) -> None:
-    print(visible_lines(f"skws: {message}"), file=sys.stderr)
-
-
-def _warn(message: str) -> None:
-    print(f"skws: {visible(message)}", file=sys.stderr)
+    tell(f"skws: {message}")
 
 
 def _stand_in_for_closed_streams() -> None:

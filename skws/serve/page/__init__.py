@@ -13,23 +13,15 @@ _KINDS: Final = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_FILES: Final = (
-    "index.html",
-    "style.css",
-    "app.js",
-    "complete.js",
-    "tree.js",
-    "streams.js",
-    "api.html",
-    "api.js",
-    "icon.svg",
-)
 
 
 def add_page(app: FastAPI) -> None:
     """The page at ``/``, that of the API at ``/docs``, and their files."""
-    folder = files(__name__)
-    known = {name: folder.joinpath(name).read_bytes() for name in _FILES if folder.joinpath(name).is_file()}
+    known = {
+        each.name: each.read_bytes()
+        for each in files(__name__).iterdir()
+        if each.name.rpartition(".")[2] in _KINDS
+    }
 
     def answer(name: str) -> Response:
         if name not in known:

@@ -64,15 +64,8 @@ def similar(slot: Slot, words: Mapping[str, int]) -> str:
     return f"{scope}{colon}{near[0]}" if near else ""
 
 
-def why_apart(
-    slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int], where: str = ""
-) -> list[str]:
-    """A line for each slot that no tuple satisfies, with a similar one of ``words`` (folded)."""
-    return why_missing(meant_for(slots, counts, words), where)
-
-
 def why_missing(meant: Mapping[str, str], where: str = "") -> list[str]:
-    """A line for each slot of ``meant_for``."""
+    """A line for each slot of ``meant_for``; ``where``: which tuples were looked at."""
     return [
         f"0 tuples{where} match {text!r}" + (f"; did you mean {other!r}?" if other else "")
         for text, other in meant.items()

@@ -15,7 +15,7 @@ from skws.data.record import BadRecord, Record
 from skws.formats import Replay, read_split
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.keywords.suggest import Vocabulary, why_apart
+from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws_schema.errors import SourceError
 from skws_schema.model import Relation, Row, Schema, sourced
 from skws_windows.window import Unbounded
@@ -59,7 +59,7 @@ class Sample:
         """Lines for the user. ``words``: those of the tuples, folded; ``where``: which tuples these are."""
         plan = self.plan
         among = where or (" of the stream" if sourced(plan.schema) else "")
-        lines = why_apart(plan.query.slots, self.slots, words, among)
+        lines = why_missing(meant_for(plan.query.slots, self.slots, words), among)
         lines += [
             f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
             for slot, attribute in self.unsearched.items()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skws.data.record import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
-from skws.keywords.suggest import why_apart
+from skws.keywords.suggest import meant_for, why_missing
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
 from skws.queries.snapshot.bounds import Bounds
@@ -47,7 +47,7 @@ def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableInd
     for table in tables if not all(counts) else ():
         for word, rows in table.words():
             words[word] += rows
-    return why_apart(plan.query.slots, counts, dict(words.most_common(_WORDS))) or [
+    return why_missing(meant_for(plan.query.slots, counts, dict(words.most_common(_WORDS)))) or [
         f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
     ]
 

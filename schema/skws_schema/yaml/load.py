@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from skws_schema.errors import Problem, SchemaError, nearest, not_utf8
 from skws_schema.model import Analyzer, Attribute, AttributeType, Groups, Join, Relation, Schema
@@ -244,8 +244,7 @@ def _group(located: Located, place: tuple[int, int], where: str, line: str) -> t
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(NamedTuple):
     """``relation.attribute``, and where in the condition's text it starts."""
 
     relation: str
@@ -256,23 +255,8 @@ class Side:
         return f"{self.relation}.{self.attribute}"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Two attributes that must be equal, as written."""
-
-    left: Side
-    right: Side
-
-    def __str__(self) -> str:
-        return f"{self.left} = {self.right}"
-
-    @property
-    def flipped(self) -> Condition:
-        return Condition(self.right, self.left)
-
-    @property
-    def relations(self) -> tuple[str, str]:
-        return self.left.relation, self.right.relation
+Condition: TypeAlias = tuple[Side, Side]
+"""Two attributes that must be equal, as written."""
 
 
 def parse_condition(text: str) -> Condition:
@@ -286,7 +270,7 @@ def parse_condition(text: str) -> Condition:
         raise ValueError(
             f"more than one '=' in {text!r}; write a composite join as a list: on: [a.x = b.x, ...]"
         )
-    return Condition(_side(parts[0], 0), _side(parts[1], len(parts[0]) + 1))
+    return _side(parts[0], 0), _side(parts[1], len(parts[0]) + 1)
 
 
 def _side(text: str, start: int) -> Side:
@@ -330,12 +314,12 @@ def _condition(located: Located, path: Place, text: str, relations: Mapping[str,
     except ValueError as error:
         located.report(located.value_place(path), str(error))
         return None
-    sides = [_check_side(located, path, text, side, relations) for side in (condition.left, condition.right)]
+    sides = [_check_side(located, path, text, side, relations) for side in condition]
     if not all(known for known, _ in sides):
         return None
     left, right = (kind for _, kind in sides)
     if left and right and left.family is not right.family:
-        message = f"{condition.left} is {left} but {condition.right} is {right}; a join needs equal types"
+        message = f"{condition[0]} is {left} but {condition[1]} is {right}; a join needs equal types"
         located.report(located.value_place(path), message)
     return condition
 
@@ -363,29 +347,37 @@ def _check_side(
 
 def _oriented(located: Located, path: Place, before: list[Condition], condition: Condition) -> bool:
     """True if the condition is between the same relations as the first, either way round, and new."""
-    first = before[0].relations
-    if condition.relations not in (first, first[::-1]):
+    first = _relations(before[0])
+    if _relations(condition) not in (first, first[::-1]):
         expected = " and ".join(map(repr, first))
         message = f"all conditions of a join are between the same two relations; expected {expected}"
         located.report(located.value_place(path), message)
         return False
     pairs = [_pair(c, first) for c in before]
     if _pair(condition, first) in pairs:
-        located.report(located.value_place(path), f"condition {condition} is written twice")
+        located.report(located.value_place(path), f"condition {_shown(condition)} is written twice")
         return False
     return True
 
 
+def _relations(condition: Condition) -> tuple[str, str]:
+    return condition[0].relation, condition[1].relation
+
+
+def _shown(condition: Condition) -> str:
+    return " = ".join(map(str, condition))
+
+
 def _pair(condition: Condition, relations: tuple[str, str]) -> tuple[str, str]:
-    side = condition if condition.relations == relations else condition.flipped
-    return side.left.attribute, side.right.attribute
+    left, right = condition if _relations(condition) == relations else condition[::-1]
+    return left.attribute, right.attribute
 
 
 def _join(located: Located, path: Place, conditions: list[Condition]) -> Join:
     name = mapping(located.at(path)).get("name")
-    left, right = conditions[0].relations
+    left, right = _relations(conditions[0])
     return Join(
-        name=name if isinstance(name, str) and name else " and ".join(map(str, conditions)),
+        name=name if isinstance(name, str) and name else " and ".join(map(_shown, conditions)),
         left=left,
         right=right,
         on=tuple(_pair(condition, (left, right)) for condition in conditions),

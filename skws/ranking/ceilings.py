@@ -47,6 +47,13 @@ class Ceilings:
         """That of the ranks; with a stream, those of static tuples alone are below."""
         self._half_life = None if self.tier else half_life
 
+    @property
+    def counted(self) -> Flags:
+        """By slot: the tuples among which joins are counted."""
+        tuples = self._live.tuples
+        alive: Flags = (tuples.start <= self._latest) & (tuples.end > self._latest)
+        return alive
+
     def of_size(self, size: int) -> Rank:
         """Of results with ``size`` tuples or more."""
         heaviest = self.weighed.max(axis=0).sum(keepdims=True)

@@ -107,14 +107,16 @@ PARALLEL = Schema(
 @pytest.mark.parametrize("schema", [STREAMS, TABLES, PARALLEL], ids=lambda schema: schema.name)
 def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schema, seed: int) -> None:
     rng = random.Random(seed)
-    records = random_stream(schema, seed, 420, rng.choice((30, 60)))
-    session = Session(Stream(schema, rng.choice((TimeWindow(150), TimeWindow(10_000), CountWindow(150)))))
+    # Tuples are purged once there are some thousand.
+    window, size = rng.choice(((TimeWindow(150), 1600), (TimeWindow(10_000), 420), (CountWindow(150), 1600)))
+    records = random_stream(schema, seed, size, rng.choice((30, 60)))
+    session = Session(Stream(schema, window))
     session.load_tables([record for record in records if schema.relations[record.relation].table])
     moving = [record for record in records if not schema.relations[record.relation].table]
     compared = 0
     for number, batch in enumerate(pieces(moving)):
         session.take(batch)
-        if number % 7 != 6:
+        if number % 9 != 8:
             continue
         for text in rng.sample(
             ("alpha beta", "(alpha OR no) beta", "alpha beta -no", "beta alpha -link:"), 2

@@ -167,12 +167,12 @@ class JoinedTuples:
         found += self._flat.take(begin.take(edge) + self._row.take(slots))
         return found
 
-    def fans(self, alive: Flags) -> Ints:
-        """By link: how many tuples have its join value, by slot ``alive``, on the side with more."""
+    def fans(self, counted: Flags) -> Ints:
+        """By link: how many tuples of some have its join value, on the side with more."""
         found = np.zeros(self._first[-1], dtype=np.int64)
         shared = {
             key_set: np.bincount(
-                column.compress(alive.take(self._slots[key_set[0]])), minlength=self._sizes[key_set]
+                column.compress(counted.take(self._slots[key_set[0]])), minlength=self._sizes[key_set]
             )
             for key_set, column in self._numbers.items()
         }
@@ -347,7 +347,7 @@ class LivePaths:
         self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
         self._first_edge = np.cumsum(self._degree) - self._degree
         self._joined = JoinedTuples(walked, live, joins, self._part)
-        fans = self._joined.fans(alive)
+        fans = self._joined.fans(ceilings.counted)
         self._logs = log_of_fans(np.arange(int(fans.max(initial=0)) + 1)).take(fans)
         self._heaviest = float(self._weights[1].take(self._slots(self._ends[1])).max(initial=0))
         self._ahead: list[Floats] = []

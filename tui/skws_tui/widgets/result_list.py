@@ -6,7 +6,7 @@ Only visible lines are drawn, so that a list of thousands costs no more than a s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import ClassVar, Final, TypeAlias
 
@@ -25,7 +25,7 @@ from skws_tui.services.drawing import Columns, Drawer
 from skws_tui.services.results import ListedResult
 
 _DRAWN: Final = 600
-"""Drawn results, and drawn lines, in the caches: a page is drawn again at every key."""
+"""Drawn results in the cache: a page is drawn again at every key."""
 _MARGIN: Final = 2
 """Cells before a line, for the mark of the cursor."""
 _MARK: Final = Style(bold=True)
@@ -78,11 +78,10 @@ class ResultList(ScrollView, can_focus=True):
         self._cursor: int | None = None  # the number of a result
         self._last = 0  # the place that it had
         self._newest = 0  # number that was listed while following
-        self._drawn: dict[_State, list[Text]] = {}
         self._sorted = False
         self._width = 0
         self._marked: int | None = None  # the place that the cursor is drawn at
-        self._strips: dict[tuple[_State, int, bool, int], Strip] = {}
+        self._strips: dict[tuple[_State, bool, int], list[Strip]] = {}
 
     @property
     def selected(self) -> ListedResult | None:
@@ -119,7 +118,6 @@ class ResultList(ScrollView, can_focus=True):
     def redraw(self, drawer: Drawer) -> None:
         """Draw everything again, for another theme or schema."""
         self.drawer = drawer
-        self._drawn.clear()
         self._strips.clear()
         self.refresh()
 
@@ -138,13 +136,12 @@ class ResultList(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         place = bisect_right(self._tops, line) - 1
         shown, at_cursor = self.listed[place], place == marked
-        key = (self._state(shown), line - self._tops[place], at_cursor, width)
+        key = (self._state(shown), at_cursor, width)
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
                 self._strips.clear()
-            mark = "▸ " if at_cursor and not key[1] else "  "
-            self._strips[key] = self._strip(mark, self._lines(shown)[key[1]], width, at_cursor=at_cursor)
-        return self._strips[key]
+            self._strips[key] = list(self._drawn(shown, width, at_cursor=at_cursor))
+        return self._strips[key][line - self._tops[place]]
 
     def action_move(self, step: int) -> None:
         if not self.listed:
@@ -252,23 +249,16 @@ class ResultList(ScrollView, can_focus=True):
     def _return_to(self, number: int, offset: int) -> None:
         self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
 
-    def _strip(self, mark: str, text: Text, width: int, *, at_cursor: bool) -> Strip:
+    def _drawn(self, row: ListedResult, width: int, *, at_cursor: bool) -> Iterator[Strip]:
+        """A result in its lines."""
         style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
-        if text.cell_len > width - _MARGIN:
-            text = text.copy()
+        below = [Text("  ").append_text(line) for line in self.drawer.tree(row)] if self.trees else []
+        for number, text in enumerate([self.drawer.line(row, self._columns), *below]):
             text.truncate(width - _MARGIN, overflow="ellipsis")
-        segments = [Segment(mark, _MARK), *text.render(self.app.console, end="")]
-        return Strip(segments).crop(0, width).extend_cell_length(width).apply_style(style)
+            mark = Segment("▸ " if at_cursor and not number else "  ", _MARK)
+            strip = Strip([mark, *text.render(self.app.console, end="")])
+            yield strip.crop(0, width).extend_cell_length(width).apply_style(style)
 
     def _state(self, row: ListedResult) -> _State:
         day = self.drawer.drawn_at(row)
         return row.number, len(row.alike), row.ending, row.rank, day, self._columns, self.trees
-
-    def _lines(self, row: ListedResult) -> list[Text]:
-        key = self._state(row)
-        if key not in self._drawn:
-            if len(self._drawn) >= _DRAWN:
-                self._drawn.clear()
-            below = [Text("  ").append_text(line) for line in self.drawer.tree(row)] if self.trees else []
-            self._drawn[key] = [self.drawer.line(row, self._columns), *below]
-        return self._drawn[key]

@@ -135,8 +135,16 @@ def _read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def check(results: list[Record], kept: list[Record]) -> int:
+def kept(arrived: list[Record], late: list[Record]) -> tuple[list[Record], set[int]]:
+    """The records that were not late, and the transfers with one that was: another of theirs may be there."""
+    return [record for record in arrived if record not in late], {
+        record["row"]["transfer"] for record in late if record["relation"] == "entry"
+    }
+
+
+def check(results: list[Record], arrived: list[Record], late: list[Record]) -> int:
     """The number of instants. Raises SystemExit at the first that is not consistent."""
+    there, partly = kept(arrived, late)
     names = {"debit customer": "debits", "credit customer": "credits", "debit credit -account:": "transfers"}
     lifespans: dict[str, tuple[tuple[str, ...], float, float]] = {}
     for result in results:  # a later line of a result replaces an earlier one
@@ -144,29 +152,37 @@ def check(results: list[Record], kept: list[Record]) -> int:
         end = inf if result["op"] == "+" else result["end"]
         lifespans[result["query"] + result["id"]] = rows, result["start"], end
     instants = 0
-    for time, expected in results_at_instants(kept):
+    for time, expected in results_at_instants(there):
         alive = Counter(rows for rows, start, end in lifespans.values() if start <= time < end)
         if alive != expected:
             raise SystemExit(
                 f"second {time}: {alive.total()} results, and brute force finds {expected.total()}"
             )
-        sums = {query: _sum(alive, query) for query in ("debits", "credits")}
+        sums = {query: _sum(alive, query, partly) for query in ("debits", "credits")}
         if sums["debits"] != sums["credits"]:
             raise SystemExit(f"second {time}: debits of {sums['debits']}, credits of {sums['credits']}")
         instants += 1
     return instants
 
 
-def _sum(alive: Counter[tuple[str, ...]], query: str) -> int:
-    """The amounts of the live results of a query."""
+def _sum(alive: Counter[tuple[str, ...]], query: str, without: set[int]) -> int:
+    """The amounts of the live results of a query, without those of some transfers."""
     entries = (
         (json.loads(row), count) for rows, count in alive.items() if rows[0] == query for row in rows[1:]
     )
-    return sum(row["amount"] * count for row, count in entries if "amount" in row)
+    return sum(
+        row["amount"] * count for row, count in entries if "amount" in row and row["transfer"] not in without
+    )
 
 
-def check_insertions(results: list[Record], kept: list[Record]) -> int:
+def check_insertions(results: list[Record], arrived: list[Record], late: list[Record]) -> int:
     """As ``check``, for the patterns and the SQL of ``insertions.yaml``, which retract nothing."""
+    there, partly = kept(arrived, late)
+    alone: Counter[int] = Counter()
+    for record in there:
+        row = record["row"]
+        if record["relation"] == "entry" and row["transfer"] in partly:
+            alone[record["time"]] += _signed(row)
     found: dict[float, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for result in results:
         query = result["query"]
@@ -175,20 +191,24 @@ def check_insertions(results: list[Record], kept: list[Record]) -> int:
         rows = _shown(query, *(one["row"] for one in result["tuples"]))
         found[result["start"]][rows] += result.get("count", 1)
     balance = instants = 0
-    for time, expected in additions_at_instants(kept):
+    for time, expected in additions_at_instants(there):
         added = found.pop(time, Counter())
         if added != expected:
             raise SystemExit(f"second {time}: other matches and counts than brute force finds")
         for (query, *shown), count in added.items():
             if query == "ledger":
-                row = json.loads(shown[0])
-                balance += count * row["amount"] * {"debit": -1, "credit": 1}[row["side"]]
+                balance += count * _signed(json.loads(shown[0]))
+        balance -= alone[time]
         if balance:
             raise SystemExit(f"second {time}: the ledger does not add up to zero, but to {balance}")
         instants += 1
     if found:
         raise SystemExit(f"there are results at {sorted(found)}, where no record is")
     return instants
+
+
+def _signed(entry: Record) -> int:
+    return {"debit": -1, "credit": 1}[entry["side"]] * cast("int", entry["amount"])
 
 
 def additions_at_instants(kept: list[Record]) -> Iterator[tuple[int, Counter[tuple[str, ...]]]]:
@@ -224,10 +244,10 @@ def main() -> None:
     arrived = records(given.transfers, Random(given.seed))  # noqa: S311 - amounts, not secrets
     with TemporaryDirectory() as folder:
         results, late = search(Path(folder), arrived)
-        instants = check(results, [record for record in arrived if record not in late])
+        instants = check(results, arrived, late)
         added = [record for record in arrived if record["op"] == "+"]
         additions, late_ones = search(Path(folder), added, "insertions.yaml")
-        check_insertions(additions, [record for record in added if record not in late_ones])
+        check_insertions(additions, added, late_ones)
     print(f"{len(arrived):,} records, {len(late):,} of them too late")
     print(f"{len(results):,} changes of results; at each of {instants:,} instants")
     print("they are those of brute force, and debits and credits add up to the same")

@@ -200,7 +200,7 @@ def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> S
     arrived = transfers.records(40, Random(1))
     results, late = transfers.search(tmp_path_factory.mktemp("transfers"), arrived)
     assert late == []
-    assert transfers.check(results, arrived) > 20
+    assert transfers.check(results, arrived, []) > 20
     return results, arrived
 
 
@@ -210,7 +210,7 @@ def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
     arrived = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
     results, late = transfers.search(tmp_path_factory.mktemp("insertions"), arrived, "insertions.yaml")
     assert late == []
-    assert transfers.check_insertions(results, arrived) > 15
+    assert transfers.check_insertions(results, arrived, []) > 15
     return results, arrived
 
 
@@ -220,7 +220,7 @@ def test_a_fault_of_patterns_or_sql_is_found(
 ) -> None:
     results, arrived = inserted
     with pytest.raises(SystemExit, match=r"second \d+: other matches"):
-        transfers.check_insertions(fault(deepcopy(results)), arrived)
+        transfers.check_insertions(fault(deepcopy(results)), arrived, [])
 
 
 @pytest.mark.parametrize("fault", [without_a_result, without_a_retraction, half_a_transfer])
@@ -229,7 +229,7 @@ def test_a_fault_is_found(
 ) -> None:
     results, arrived = joined
     with pytest.raises(SystemExit, match=r"second \d+: "):
-        transfers.check(fault(deepcopy(results)), arrived)
+        transfers.check(fault(deepcopy(results)), arrived, [])
 
 
 XML_EXAMPLE = ROOT / "examples" / "stackexchange"

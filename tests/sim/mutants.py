@@ -510,8 +510,8 @@ _mutant(
     "results are left out when memory runs short",
     (
         "skws_schema.memory:memory_checked",
-        "            check()",
-        "            try:\n                check()\n            except Exception:\n                return",
+        "        check()",
+        "        try:\n            check()\n        except Exception:\n            return",
     ),
 )
 _mutant(

@@ -498,7 +498,7 @@ class LivePaths:
         turned = self._ends[0] == _SECOND  # networks begin with the first keyword
         members[:, :length] = walks.members[:, ::-1] if turned else walks.members
         edges = walks.edges[:, ::-1] ^ 1 if turned else walks.edges
-        numbers = self.mesh.numbers(tuples.relation.take(members[:, 0]), edges)
+        numbers = self.mesh.numbers(tuples.relation.take(members[:, 0]), edges.T)
         start, end = tuples.start.take(walks.members).max(axis=1), tuples.end.take(walks.members).min(axis=1)
         return Partials(np.full(len(numbers), self.query, dtype=np.int64), numbers, members, start, end)
 

@@ -37,7 +37,11 @@ class PredicateTable(PredicateMemory[tuple[int, ...]]):
 
     def find(self, text: str) -> Sequence[int]:
         """The predicates that a text satisfies, perhaps several times."""
-        found = list(chain.from_iterable(map(self.__getitem__, chunks(text, self._analyzer))))
+        found: list[int] = []
+        for chunk in chunks(text, self._analyzer):
+            hits = self[chunk]
+            if hits:  # most chunks have none
+                found += hits
         return found if not found or min(found) > 0 else self._with_phrases(found, text)
 
     def look_up(self, chunk: str) -> tuple[int, ...]:

@@ -198,9 +198,10 @@ class ResultEmitter:
     def _ends_early(self, results: Partials) -> Flags:
         """Which of the results have one of their tuples deleted."""
         tuples = self._live.tuples
-        natural = natural_ends(self._window, tuples.start)
-        if (tuples.end >= np.where(tuples.start == ALWAYS, FOREVER, natural)).all():  # as is usual
-            return np.zeros(len(results), dtype=bool)
+        if results.members.size > len(self._live):  # then all tuples are asked sooner than all members
+            natural = natural_ends(self._window, tuples.start)
+            if (tuples.end >= np.where(tuples.start == ALWAYS, FOREVER, natural)).all():  # as is usual
+                return np.zeros(len(results), dtype=bool)
         parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 

@@ -82,7 +82,8 @@ class Walker:
         """The walks with one join more.
 
         ``earlier``: over tuples in lower slots than the one they begin at, so that a path is found
-        from the last of its tuples alone. ``to`` flags the walks to keep, by their owners and ends.
+        from the last of its tuples alone. ``to`` flags the walks to keep, by their owners and ends. That
+        values agree whose hashes do is left to who makes results of them.
         """
         tuples = self._live.tuples
         relation = tuples.relation.take(walks.ends)
@@ -102,7 +103,6 @@ class Walker:
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
         alive = start < end
-        alive &= self._live.joined(edge, walks.ends.take(row), slots)  # all 64 bits of their values
         at, passed = row, walks
         while passed.before is not None:
             alive &= passed.ends.take(at) != slots

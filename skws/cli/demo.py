@@ -58,7 +58,6 @@ def _open(queries: tuple[str, ...], engine: EngineName) -> None:
 
 
 def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
-
     schema, replay = movie_files()
     job = Job.search(text, read_schema(schema), replay, engine=engine)
     with java_ahead(job) as java:

@@ -18,9 +18,7 @@ from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.walks import Walker, Walks
 
 _ROWS: Final = 1 << 19  # walks of some tuples together
-
-
-_AT_ONCE = 1024  # tuples whose neighbours are looked up together
+_AT_ONCE: Final = 1024  # tuples whose neighbours are looked up together
 
 
 class NeighbouringWords:

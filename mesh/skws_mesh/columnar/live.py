@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -18,10 +18,11 @@ from skws_mesh.columnar.columns import (
     TupleColumns,
     cells,
     index_hashes,
+    ranges,
 )
 from skws_mesh.columnar.hash_index import HashIndex, in_parts
 from skws_mesh.columnar.store import TupleStore
-from skws_schema.graph import edges
+from skws_schema.graph import Edge, edges
 from skws_schema.model import Schema
 
 
@@ -55,6 +56,21 @@ class KeySets:
     def edge_index(self) -> Ints:
         """For each edge the number of the index that it probes: one for each relation and key set."""
         return (self.target_relation * self.width + self.target).astype(np.int64)
+
+
+class LeavingEdges:
+    """Edges by the relations that they leave."""
+
+    def __init__(self, leaving: Sequence[Sequence[Edge]]) -> None:
+        self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
+        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
+        self._first = np.cumsum(self._degree) - self._degree
+
+    def of(self, relations: Ints) -> tuple[Ints, Ints]:
+        """All that leave relations, as (position in ``relations``, edge)."""
+        counts = self._degree.take(relations)
+        position = np.repeat(np.arange(len(relations), dtype=np.int64), counts)
+        return position, self._edges.take(ranges(self._first.take(relations), counts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ import numpy as np
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar import operators
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs
-from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed, ranges
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex, in_fewer_parts, together
-from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.live import InsertedTuples, LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
 
 
@@ -46,10 +46,7 @@ class SemiJoinFilter:
         # A leaf with the root's keyword alone could be spared.
         self._closing = generator.all & ~(1 << generator.order.root_keyword)
         self._used = generator.max_size >= operators.LEAST_BRIDGED and self._closing != 0
-        leaving = generator.edges_from
-        self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
-        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
-        self._first_edge = np.cumsum(self._degree) - self._degree
+        self._leaving = LeavingEdges(generator.edges_from)
         self._closers = Table((NOTHING, NOTHING))  # slot, edge: tuples that may close a network
         self._index = HashIndex()  # join value -> place among the closers
         self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
@@ -116,9 +113,8 @@ class SemiJoinFilter:
         if not len(slots):
             return _NO_ENTRANCES.hashes
         self._is_closer[slots] = True
-        relation = self._live.tuples.relation[slots]
-        degree = self._degree[relation]
-        source, edge = np.repeat(slots, degree), self._edges[ranges(self._first_edge[relation], degree)]
+        position, edge = self._leaving.of(self._live.tuples.relation[slots])
+        source = slots.take(position)
         known_value, hashes = self._live.wanted(edge, source)
         self._closers.append((source[known_value], edge[known_value]))
         return hashes

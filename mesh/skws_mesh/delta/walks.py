@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from skws_mesh.columnar.columns import Flags, Ints, ranges
-from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_schema.graph import edges_from
 from skws_schema.memory import check
 from skws_schema.model import Schema
@@ -62,11 +62,8 @@ class Walker:
     """Makes walks over live tuples, by the joins of a schema."""
 
     def __init__(self, live: LiveTuples, schema: Schema) -> None:
-        leaving = edges_from(schema)
         self._live = live
-        self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
-        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
-        self._first_edge = np.cumsum(self._degree) - self._degree
+        self._leaving = LeavingEdges(edges_from(schema))
 
     def begun(self, slots: Ints) -> Walks:
         """The walks without a join, of tuples that ever live."""
@@ -86,10 +83,7 @@ class Walker:
         values agree whose hashes do is left to who makes results of them.
         """
         tuples = self._live.tuples
-        relation = tuples.relation.take(walks.ends)
-        counts = self._degree.take(relation)
-        row = np.repeat(np.arange(len(walks), dtype=np.int64), counts)
-        edge = self._edges.take(ranges(self._first_edge.take(relation), counts))
+        row, edge = self._leaving.of(tuples.relation.take(walks.ends))
         known, hashes = self._live.wanted(edge, walks.ends.take(row))
         if not known.all():
             row, edge = row[known], edge[known]

@@ -16,12 +16,13 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skws.keywords.plan import Plan
+from skws.queries.keywords.live_words import LearnedRows
 from skws.ranking.ceilings import Ceilings
 from skws.ranking.rankings import Floats, log_of_fans
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
-from skws_mesh.columnar.live import KeySets, LiveTuples
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints
+from skws_mesh.columnar.live import KeySets, LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials, Table
 from skws_mesh.delta.networks import PathNetworks
 from skws_schema.graph import Edge, edges
@@ -30,7 +31,6 @@ from skws_schema.model import Schema, Value
 
 MOST_COUNTED: Final = 5
 """Tuples of results that are counted: longer walks may come back in more ways."""
-_PIECE: Final = 1 << 14  # rows between which time and memory are checked
 _ANEW: Final = 4
 """Numbers are given anew once there are so many times more than join values of live tuples."""
 _TOGETHER: Final = 512  # steps
@@ -43,12 +43,14 @@ _KeySet: TypeAlias = tuple[int, int]
 """A relation, and the number of one of its key sets."""
 
 
-class LiveJoins:
+class LiveJoins(LearnedRows):
     """The join values of the live tuples of ``known`` as numbers, 0 for NULL.
 
     Equal values have equal numbers in key sets that are joined, perhaps across others. They are brought up
     to date by searches, and between them once one has needed them.
     """
+
+    _piece = 1 << 14
 
     def __init__(self, schema: Schema, key_sets: KeySets, known: TupleDirectory) -> None:
         self._key_sets = key_sets.columns
@@ -65,7 +67,6 @@ class LiveJoins:
         self._numbers: list[dict[object, int]] = [{} for _ in self._groups]
         self._tables = [Table((NOTHING,) * (1 + len(sets))) for sets in self._key_sets]
         self.covered = 0
-        """The first slots, whose join values are known."""
 
     def of(self, relation: int) -> tuple[Ints, ...]:
         """The slots of a relation, and for each of its key sets the numbers of their join values."""
@@ -75,22 +76,12 @@ class LiveJoins:
         """Above all numbers of a key set."""
         return 1 + len(self._numbers[self._groups[key_set]])
 
-    def catch_up(self, size: int, most: int | None = None) -> None:
-        """Learn the rows up to slot ``size``, at most so many. Raises TimeLimitError between them."""
-        end = size if most is None else min(size, self.covered + most)
-        while self.covered < end:
-            check()
-            until = min(end, self.covered + _PIECE)
-            self._learn(np.arange(self.covered, until))
-            self.covered = until
-
     def compact(self, slots: Ints) -> None:
-        """Live tuples have new slots, in the same order; those with negative ones are gone."""
-        self.covered = int((slots[: self.covered] >= 0).sum())
+        super().compact(slots)
         for table in self._tables:
             table.follow(slots)
         left = sum(table.size * len(sets) for table, sets in zip(self._tables, self._key_sets, strict=True))
-        if sum(map(len, self._numbers)) > _ANEW * (left + _PIECE):
+        if sum(map(len, self._numbers)) > _ANEW * (left + self._piece):
             self._begin()
 
     def _learn(self, new: Ints) -> None:
@@ -275,7 +266,7 @@ class JoinedTuples:
         return found
 
 
-class Walks(NamedTuple):
+class WeighedWalks(NamedTuple):
     """Walks from tuples with the first keyword, in rows: the slots of each, and the edges between them.
 
     ``logs``: of what its joins are worth (``log_of_fans``), in all. ``weights``: of the keyword.
@@ -286,27 +277,27 @@ class Walks(NamedTuple):
     logs: Floats
     weights: Floats
 
-    def taken(self, chosen: Ints) -> Walks:
+    def taken(self, chosen: Ints) -> WeighedWalks:
         members, edges = self.members.take(chosen, axis=0), self.edges.take(chosen, axis=0)
-        return Walks(members, edges, self.logs.take(chosen), self.weights.take(chosen))
+        return WeighedWalks(members, edges, self.logs.take(chosen), self.weights.take(chosen))
 
-    def further(self, edge: Ints, logs: Floats, slots: Ints) -> Walks:
+    def further(self, edge: Ints, logs: Floats, slots: Ints) -> WeighedWalks:
         """Each with one join more."""
         members, walked = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
-        return Walks(members, walked, self.logs + logs, self.weights)
+        return WeighedWalks(members, walked, self.logs + logs, self.weights)
 
 
 class Steps(NamedTuple):
     """Walks with an edge to go on by, and a link of it; best first, by ``ceilings``."""
 
-    walks: Walks
+    walks: WeighedWalks
     edge: Ints
     link: Ints
     ceilings: Floats
 
     def taken(self, chosen: slice) -> Steps:
         members, edges, logs, weights = self.walks
-        walks = Walks(members[chosen], edges[chosen], logs[chosen], weights[chosen])
+        walks = WeighedWalks(members[chosen], edges[chosen], logs[chosen], weights[chosen])
         return Steps(walks, self.edge[chosen], self.link[chosen], self.ceilings[chosen])
 
 
@@ -343,9 +334,7 @@ class LivePaths:
         labels = np.bincount(self._part[self._part > 0], minlength=_BOTH)
         self._ends = (_FIRST, _SECOND) if labels[_FIRST] <= labels[_SECOND] else (_SECOND, _FIRST)
         self._weights = [ceilings.weighed[:, label - 1] for label in self._ends]
-        self._edges = np.array([edge.id for edge in walked], dtype=np.int64)
-        self._degree = np.array([len(some) for some in leaving], dtype=np.int64)
-        self._first_edge = np.cumsum(self._degree) - self._degree
+        self._leaving = LeavingEdges(leaving)
         self._joined = JoinedTuples(walked, live, joins, self._part)
         fans = self._joined.fans(ceilings.counted)
         self._logs = log_of_fans(np.arange(int(fans.max(initial=0)) + 1)).take(fans)
@@ -410,7 +399,7 @@ class LivePaths:
                 if length < size:
                     stack.append(self._steps(walks.taken(np.flatnonzero(~at_end)), size, done))
 
-    def _take(self, ended: Walks) -> None:
+    def _take(self, ended: WeighedWalks) -> None:
         """Take in results; those that cannot be among the best any more are dropped."""
         weights = ended.weights + self._weights[1].take(ended.members[:, -1])
         specific = np.exp(ended.logs / max(1, ended.members.shape[1] - 1))
@@ -434,18 +423,15 @@ class LivePaths:
     def _slots(self, keywords: int) -> Ints:
         return np.flatnonzero(self._part == keywords)
 
-    def _begun(self, keywords: int) -> Walks:
+    def _begun(self, keywords: int) -> WeighedWalks:
         slots = self._slots(keywords)
         nothing = np.empty((len(slots), 0), dtype=np.int64)
-        return Walks(slots[:, None], nothing, np.zeros(len(slots)), self._weights[0].take(slots))
+        return WeighedWalks(slots[:, None], nothing, np.zeros(len(slots)), self._weights[0].take(slots))
 
-    def _steps(self, walks: Walks, size: int, done: int) -> Steps:
+    def _steps(self, walks: WeighedWalks, size: int, done: int) -> Steps:
         """The ways to go on with some walks that may lead to good results."""
         last, length = walks.members[:, -1], walks.members.shape[1]
-        relation = self._live.tuples.relation.take(last)
-        degree = self._degree.take(relation)
-        which = np.repeat(np.arange(len(last), dtype=np.int64), degree)
-        edge = self._edges.take(ranges(self._first_edge.take(relation), degree))
+        which, edge = self._leaving.of(self._live.tuples.relation.take(last))
         link = self._joined.links(edge, last.take(which))
         weights, logs = walks.weights.take(which) + self._heaviest, walks.logs.take(which)
         ceilings = np.full(len(which), -inf)
@@ -460,7 +446,7 @@ class LivePaths:
         kept = kept.take(np.argsort(-ceilings.take(kept), kind="stable"))
         return Steps(walks.taken(which.take(kept)), edge.take(kept), link.take(kept), ceilings.take(kept))
 
-    def _gone(self, steps: Steps) -> Iterator[Walks]:
+    def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
         """The walks to other tuples, with no keyword or the second one, in parts."""
         target = self._live.key_sets.target_relation.take(steps.edge)
         _, hashes = self._live.wanted(steps.edge, steps.walks.members[:, -1])
@@ -492,7 +478,7 @@ class LivePaths:
     def _by_relation(self, vectors: _Vectors) -> Iterator[tuple[Ints, Floats]]:
         return zip(self._joined.parts, vectors, strict=True)
 
-    def _formed(self, walks: Walks) -> Partials:
+    def _formed(self, walks: WeighedWalks) -> Partials:
         tuples, length = self._live.tuples, walks.members.shape[1]
         members = np.full((len(walks.members), self.plan.max_size), NO_MEMBER, dtype=np.int64)
         turned = self._ends[0] == _SECOND  # networks begin with the first keyword

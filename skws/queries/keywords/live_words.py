@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
@@ -40,7 +41,6 @@ _BITS: Final = 20
 _MOST: Final = (1 << _BITS) - 1
 """How often a word is counted in a text."""
 _SPACE: Final = re.compile(r"\s")  # in whole values that are not analysed
-_PIECE: Final = 256  # rows between which time and memory are checked
 _ANEW: Final = 4
 """The index is made anew once so many times more rows are gone than there."""
 
@@ -70,8 +70,40 @@ class Labelled(NamedTuple):
     carriers: Mapping[Place, Carriers]
 
 
-class LiveWords:
+class LearnedRows(ABC):
+    """What is learned of the rows of live tuples, from the first slot on; searches ask for the rest."""
+
+    covered = 0
+    """The first slots, whose rows are known."""
+    _piece: int
+    """Rows between which time and memory are checked."""
+
+    def behind(self, size: int) -> bool:
+        """Whether there are rows of ``size`` live tuples that are not known yet."""
+        return self.covered < size
+
+    def catch_up(self, size: int, most: int | None = None) -> None:
+        """Learn the rows up to slot ``size``, at most so many. Raises TimeLimitError between them."""
+        end = size if most is None else min(size, self.covered + most)
+        while self.covered < end:
+            check()
+            until = min(end, self.covered + self._piece)
+            self._learn(np.arange(self.covered, until))
+            self.covered = until
+
+    def compact(self, slots: Ints) -> None:
+        """Live tuples have new slots, in the same order; those with negative ones are gone."""
+        self.covered = int((slots[: self.covered] >= 0).sum())
+
+    @abstractmethod
+    def _learn(self, slots: Ints) -> None:
+        """Learn the rows in some slots."""
+
+
+class LiveWords(LearnedRows):
     """The words of the live tuples of ``known``."""
+
+    _piece = 256
 
     def __init__(self, schema: Schema, known: TupleDirectory) -> None:
         self._schema = schema
@@ -84,34 +116,19 @@ class LiveWords:
         self._slots: Ints = NOTHING  # by number of text; negative if its tuple is gone
         self._lengths: Ints = NOTHING  # by number of text
         self.covered = 0
-        """The first slots, whose rows are known."""
-
-    def behind(self, size: int) -> bool:
-        """Whether there are rows of ``size`` live tuples that are not known yet."""
-        return self.covered < size
-
-    def catch_up(self, size: int, most: int | None = None) -> None:
-        """Learn the rows up to slot ``size``, at most so many. Raises TimeLimitError between them."""
-        end = size if most is None else min(size, self.covered + most)
-        while self.covered < end:
-            check()
-            until = min(end, self.covered + _PIECE)
-            self._learn(np.arange(self.covered, until))
-            self.covered = until
 
     def know(self, slots: Ints, size: int) -> None:
         """Learn some of the first ``size`` rows alone: no other has a word of what is searched."""
-        for first in range(0, len(slots), _PIECE):
+        for first in range(0, len(slots), self._piece):
             check()
-            self._learn(slots[first : first + _PIECE])
+            self._learn(slots[first : first + self._piece])
         self.covered = size
 
     def compact(self, slots: Ints) -> None:
-        """Live tuples have new slots, in the same order; those with negative ones are gone."""
+        super().compact(slots)
         there = self._slots >= 0
         self._slots[there] = slots[self._slots[there]]
-        self.covered = int((slots[: self.covered] >= 0).sum())
-        if len(self._slots) > _ANEW * (self.covered + _PIECE):
+        if len(self._slots) > _ANEW * (self.covered + self._piece):
             self._begin()
 
     def vocabulary(self) -> Vocabulary:
@@ -131,7 +148,7 @@ class LiveWords:
         for analyzer, terms in self._terms.items():
             places = [rows for (r, c), rows in self._rows.items() if self._analyzer(r, c) is analyzer]
             for number, word in enumerate(terms.beginning(start)):
-                if number % _PIECE == 0:
+                if number % self._piece == 0:
                     check()
                 if _SPACE.search(word):
                     continue

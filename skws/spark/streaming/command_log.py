@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, kept_folder, read, replaced
+from skws.durable.files import PRIVATE, GrowingFile, damaged, explained, kept_folder, read, replaced
 from skws.durable.frames import all_frames, checked
 from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.standing import Inbox, StandingQueries
@@ -18,7 +18,7 @@ from skws.spark.streaming.run_directory import COMMANDS, RunDirectory, name_of
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws.spec.stream import Stream
-from skws_schema.errors import SourceError, StateError, UsageError
+from skws_schema.errors import SourceError, UsageError
 
 
 class CommandLog:
@@ -130,12 +130,12 @@ class Register:
         if not entry["commands"] and read_to == self.read_to:
             return
         text = orjson.dumps(entry)
-        try:
-            with closing(GrowingFile(self._path, mode=PRIVATE)) as file:
-                file.append(checked(text, name_of(self._run, self._path), file.size))
-                self._least[self._path.name] = file.sync()
-        except OSError as error:
-            raise StateError(f"{self._path}: cannot write: {error.strerror}") from None
+        with (
+            explained(f"{self._path}: cannot write"),
+            closing(GrowingFile(self._path, mode=PRIVATE)) as file,
+        ):
+            file.append(checked(text, name_of(self._run, self._path), file.size))
+            self._least[self._path.name] = file.sync()
         self._heed(text)
 
     def _heed(self, text: bytes) -> None:

@@ -8,16 +8,24 @@ what is left in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, private_folder, read, removed, replaced
+from skws.durable.files import (
+    PRIVATE,
+    GrowingFile,
+    damaged,
+    explained,
+    private_folder,
+    read,
+    removed,
+    replaced,
+)
 from skws.durable.frames import all_frames, checked
-from skws_schema.errors import StateError
 
 SEGMENT_BYTES: Final = 8 << 20
 _SUFFIX: Final = ".out"
@@ -111,12 +119,8 @@ class OutputLog:
     def _of(self, path: Path) -> str:
         return f"{self._run}/{path.name}"
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StateError(f"{self.folder}: cannot write: {error.strerror}") from None
+    def _guarded(self) -> AbstractContextManager[None]:
+        return explained(f"{self.folder}: cannot write")
 
 
 def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:

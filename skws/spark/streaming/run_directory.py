@@ -21,7 +21,7 @@ import orjson
 from msgspec import convert, to_builtins
 
 from skws.data.batch import Chunk
-from skws.durable.files import PRIVATE, damaged, kept_folder, replaced
+from skws.durable.files import PRIVATE, damaged, explained, kept_folder, replaced
 from skws.durable.frames import all_frames
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
@@ -31,7 +31,6 @@ from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.output_log import OutputLog
 from skws.spec.job import Job
-from skws_schema.errors import StateError
 
 COMMANDS: Final = Path("commands", "commands.jsonl")
 """Where it is in the folder of a run."""
@@ -116,12 +115,9 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
         raise damaged(path, f" behind byte {size:,}")
     if size == start:
         return (), start
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            data = file.read(-1 if end is None else end - start)
-    except OSError as error:
-        raise StateError(f"{path}: cannot read: {error.strerror}") from None
+    with explained(f"{path}: cannot read"), path.open("rb") as file:
+        file.seek(start)
+        data = file.read(-1 if end is None else end - start)
     texts, length = all_frames(data, name_of(run, path), start)
     commands = (Command.of(one) for text in texts for one in orjson.loads(text)["commands"])
     return tuple(commands), start + length

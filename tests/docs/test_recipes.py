@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -76,9 +77,11 @@ def films() -> Iterator[Broker]:
 
 
 def send(films: Broker, **rows: dict[str, object]) -> None:
+    """Messages of the day of the film's release: else it is late if it comes a batch after another row."""
     producer = Producer({"bootstrap.servers": films.address})
+    day = datetime(1994, 10, 14, tzinfo=UTC)
     for topic, row in rows.items():
-        producer.produce(topic, json.dumps(row))
+        producer.produce(topic, json.dumps(row), timestamp=round(1000 * day.timestamp()))
     assert producer.flush(60) == 0
 
 

@@ -1,23 +1,20 @@
-"""Every execution mode of the mesh, each as an engine over one plan."""
+"""Every engine over one plan: the default one, those beside it, and all modes of the paper's mesh."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
-from skws.keywords.parse import parse_query
+from skws.data.record import OnLate, unheard
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws_schema.model import Schema
-from skws_windows.window import Window
 from tests.oracles.oracle import Shape, shape_of
-from tests.strategies import WORDS
 
-Mode = tuple[str, str, bool]  # mesh, purge, demand
-MODES: list[Mode] = [
+MODES = [
     ("forest", "lazy", True),
     ("forest", "eager", True),
     ("full", "lazy", True),
@@ -27,31 +24,27 @@ MODES: list[Mode] = [
     ("partial", "lazy", True),
     ("partial", "eager", True),
 ]
+"""Mesh, purge, demand."""
 SIZES = {1: 4, 2: 4, 3: 3}  # T_max by keywords: whole meshes of more would take seconds to build
+AnyEngine = Engine | ColumnarEngine
 
 
-def engines(schema: Schema, words: int, window: Window, lateness: int = 0) -> list[Engine]:
-    """One engine a mode, for a query of the first ``words`` words."""
-    plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
-    return [Engine(replace(plan, mesh=mesh, purge=purge, demand=demand)) for mesh, purge, demand in MODES]
+def by(evaluator: EvaluatorName) -> Callable[[Plan], ColumnarEngine]:
+    """The default engine, with one query that is evaluated so where it can be."""
+    return lambda plan: ColumnarEngine.of(replace(plan, evaluated_by=evaluator))
 
 
-COLUMNAR: Mode = ("columnar", "lazy", True)
-DELTA: Mode = ("delta", "lazy", True)
-EVERY = [*MODES, COLUMNAR, DELTA]
+by_delta = by(EvaluatorName.DELTA)
 
 
-def by_delta(plan: Plan) -> ColumnarEngine:
-    """An engine with one query, which joins of each tuple with the live ones answer if they can."""
-    return ColumnarEngine.of(replace(plan, evaluated_by=EvaluatorName.DELTA))
-
-
-def every_engine(
-    schema: Schema, words: int, window: Window, lateness: int = 0
-) -> list[Engine | ColumnarEngine]:
-    """Those of all modes, the default one, and delta joins."""
-    tupled = engines(schema, words, window, lateness)
-    return [*tupled, ColumnarEngine.of(tupled[0].plan), by_delta(tupled[0].plan)]
+def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[AnyEngine]:
+    """The default engine, delta joins, automata unless records may be late, and all modes."""
+    evaluators = [EvaluatorName.MESH, EvaluatorName.DELTA, EvaluatorName.AUTOMATA][
+        : 2 if plan.lateness else 3
+    ]
+    made = [ColumnarEngine.of(replace(plan, evaluated_by=each), on_late()) for each in evaluators]
+    modes = [replace(plan, mesh=mesh, purge=purge, demand=demand) for mesh, purge, demand in MODES]
+    return [*made, *(Engine(mode, on_late()) for mode in modes)]
 
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:

@@ -146,6 +146,8 @@ def test_what_the_verdict_excludes_is_an_error() -> None:
         list(engine.process([Record(1, 2 * SECOND, sale, True)]))
     with pytest.raises(BadRecordsError, match=r"till\.till is 7, but the schema promises 0 to 3"):
         list(engine.process([Record(2, 3 * SECOND, (7, "red"))]))
+    with pytest.raises(BadRecordsError, match=r"till\.till is NULL, so the row has no key"):
+        list(BoundedEngine.of(plan("till:red", 1)).process([Record(2, SECOND, (None, "red"))]))
     late = (END + 1) * SECOND
     with pytest.raises(BadRecordsError, match=r"price\.at"):
         list(engine.process([Record(4, late, (1, "red", late))]))

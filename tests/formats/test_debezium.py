@@ -69,6 +69,7 @@ def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> Non
         (event("d"), "no row `before` or a key beside it"),
         ({"key": {"mid": 1}, "value": event("d", "plays")}, "no row `before`, and plays has no key"),
         (event("u", "plays", after={"mid": 1}), "no row `before`, and plays has no key"),
+        (event("u", after=ROW | {"mid": None}), "no row `before`"),
         (event("t", "plays"), "TRUNCATE of plays"),
         (event("m", after=ROW), "expected op c, r, u, d or t in a change event, got 'm'"),
         (event("c", "movies", after=ROW), "no relation 'movies' in schema movies; did you mean 'movie'?"),

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from skws.data.record import Record
 from skws.results.model import Result
 from skws_schema.model import Row, Schema
+from skws_windows.window import CountWindow, TimeWindow, Window
 
 JoinEdge: TypeAlias = tuple[int, int, int]  # join, tuple on its left side, tuple on its right side
 Network: TypeAlias = tuple[frozenset[int], frozenset[JoinEdge]]
@@ -199,3 +200,15 @@ def shape_of(result: Result) -> Shape:
 def instants(records: Iterable[Record]) -> Iterator[tuple[int, list[Record]]]:
     for time, simultaneous in groupby(records, key=lambda r: r.time):
         yield time, list(simultaneous)
+
+
+def steps(
+    window: Window, stream: Iterable[Record], oracle: Oracle
+) -> Iterator[tuple[list[Record], tuple[Counter[Shape], Counter[Shape]]]]:
+    """The records that come together, with what is retracted and what appears."""
+    for time, together in instants(stream):
+        if isinstance(window, CountWindow):
+            yield from (([record], oracle.record(record, window.size)) for record in together)
+        else:
+            length = window.length if isinstance(window, TimeWindow) else float("inf")
+            yield together, oracle.instant(time, together, length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from skws.data.record import Record
 from skws_schema.model import Join, Relation, Row, Schema
@@ -67,3 +68,37 @@ def without_dequeues(schema: Schema, records: Sequence[Record]) -> list[Record]:
     return [
         record for record in records if not record.delete or keys[record.relation](record.row) is not None
     ]
+
+
+DENSE = Schema(
+    "dense",
+    (PLAIN, replace(KEYED, key=("y",)), LINK, TABLE),
+    (
+        Join("pk", "plain", "keyed", (("x", "x"),)),
+        Join("pp", "plain", "plain", (("x", "y"),)),
+        Join("lk", "link", "keyed", (("x", "x"),)),
+        Join("lp", "link", "plain", (("x", "x"),)),
+        Join("fp", "fixed", "plain", (("x", "x"),)),
+    ),
+)
+
+
+def dense_rows(rng: random.Random, count: int, steps: Sequence[int], last: int = 0) -> list[Record]:
+    """Tuples that join, most with a keyword, many at one time; equal ones, replacements and deletions.
+
+    ``last``: of how many records those are that may come again or be deleted; 0 for all.
+    """
+    stream: list[Record] = []
+    for _ in range(count):
+        time = (stream[-1].time if stream else 0) + rng.choice(steps)
+        if stream and rng.random() < 0.25:
+            stream.append(rng.choice(stream[-last:])._replace(time=time, delete=rng.random() < 0.6))
+            continue
+        words = [rng.choice(["alpha", "beta", "gamma", "no"]), rng.choice(["", "", "", "alpha"])]
+        numbers = rng.choice([0, 1]), rng.choice([0, 1, 2, None])
+        stream.append(Record(rng.randrange(3), time, (" ".join(words), *numbers)))
+    return stream
+
+
+def dense_tables(rng: random.Random) -> list[Record]:
+    return [Record(3, 0, record.row) for record in dense_rows(rng, 2, [0])]

@@ -21,11 +21,11 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.queries.windowed.engine import WindowedEngine
 from skws.results.model import LiveResult, Result
-from skws.spec.query import APPEND_ONLY, GROUP, PATTERN, SIZE, SQL, TOP, Query
+from skws.spec.query import GROUP, PATTERN, SIZE, SQL, TOP, Query
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
-from skws_schema.model import Attribute, AttributeType, Schema
+from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
@@ -161,17 +161,6 @@ def best(run: Run) -> set[str]:
     return {result.id for result in live.add(run.standing)}
 
 
-def test_what_may_only_be_added_to_does_not_lose() -> None:
-    stream = Stream(SCHEMA, TimeWindow(12))
-    top = Query("alpha", kind=TOP, options={SIZE: "3", APPEND_ONLY: "yes"}).named("q", 4)
-    more, less = CHANGES[1], CHANGES[2]
-    check_change(stream, to_yaml(more), [top], stream.window)
-    with pytest.raises(
-        UsageError, match=r"query 'q' \(top\) cannot continue .*--append-only.* remove it first"
-    ):
-        check_change(stream, to_yaml(less), [top], stream.window)
-
-
 SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM link WHERE x = y"]
 
 
@@ -233,50 +222,3 @@ def windowed(rng: random.Random) -> tuple[int, int]:
         with_notes += any(t.relation == "note" for r in told for t in r.tuples)
         found += len(told)
     return with_notes, found
-
-
-def test_windows_that_would_be_others_are_refused() -> None:
-    window = ExpressionWindow(
-        "match [customer] ([order] | [not customer and not order] [order] [order]) per cid"
-    )
-    stream = Stream(SHOP, window)
-    standing = Query("ada lamp").over(window, allowed=True).named("q", 4)
-    with pytest.raises(
-        UsageError, match=r"query 'q' \(windowed\) .* its windows would begin and end by other"
-    ):
-        check_change(stream, WITH_NOTES, [standing], window)
-
-
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        (Query("link a ; plain b where a.x = b.x", kind=PATTERN), "pattern.*reads link, which changes"),
-        (Query("* a ; plain b where a.x = b.x", kind=PATTERN), "pattern.*reads link, which changes"),
-        (Query("SELECT x FROM link WHERE x = y", kind=SQL), "sql.*reads link, which changes"),
-    ],
-)
-def test_a_relation_that_becomes_another_one(query: Query, reason: str) -> None:
-    described = [
-        replace(r, attributes=(*r.attributes, Attribute("z", AttributeType.INTEGER)))
-        if r.name == "link"
-        else r
-        for r in SCHEMA.relations
-    ]
-    stream = Stream(SCHEMA, TimeWindow(12))
-    standing = query.named("q", 4)
-    with pytest.raises(UsageError, match=f"query 'q' .{reason}.* remove it first"):
-        check_change(stream, to_yaml(replace(SCHEMA, relations=tuple(described))), [standing], stream.window)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        Query("plain a ; link b where a.x = b.x", kind=PATTERN),
-        Query("SELECT x FROM link WHERE x = y", kind=SQL),
-    ],
-)
-def test_a_relation_that_a_query_names_goes(query: Query) -> None:
-    without = next(s for s in CHANGES if "link" not in s.index)
-    stream = Stream(SCHEMA, TimeWindow(12))
-    with pytest.raises(UsageError, match=r"query 'q' does not fit the new schema: .*link"):
-        check_change(stream, to_yaml(without), [query.named("q", 4)], stream.window)

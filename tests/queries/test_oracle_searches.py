@@ -44,6 +44,22 @@ def order(result: Result) -> tuple[int, float, str]:
     return -tier, -value, result.id
 
 
+def compare(session: Session, text: str, size: int, most: int, rank: str) -> int:
+    """Compares a search with the snapshot of a new query; gives the number of its results."""
+    found, count, reached, complete, _ = session.search(asked(text, "", size, rank), most)
+    given = session.add(asked(text, "new", size, rank))
+    session.remove("new")
+    alive = sorted((one for one in given if isinstance(one, Result) and one.op == "+"), key=order)
+    assert complete
+    assert count == sum(len(one.tuples) <= reached for one in alive)
+    assert reached == size or len(found) == most
+    assert [one.id for one in found] == [one.id for one in alive[:most]]
+    scores = [[one.score.value for one in some if one.score] for some in (found, alive[:most])]
+    assert scores[0] == pytest.approx(scores[1])
+    assert [one.place.rank for one in found if one.place] == list(range(1, len(found) + 1))
+    return len(alive)
+
+
 @seeds(2, 12)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=lambda schema: schema.name)
@@ -69,19 +85,7 @@ def test_a_search_finds_what_a_new_query_is_given(
         expected += undisturbed.take(batch)
         for text in rng.sample(TEXTS, 5):
             size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
-            rank = rng.choice(RANKINGS)
-            found, count, reached, complete, _ = session.search(asked(text, "", size, rank), most)
-            assert complete
-            given = [one for one in session.add(asked(text, "new", size, rank)) if isinstance(one, Result)]
-            session.remove("new")
-            alive = [one for one in given if one.op == "+"]
-            assert count == sum(len(one.tuples) <= reached for one in alive)
-            assert reached == size or len(found) == most
-            assert [one.id for one in found] == [one.id for one in sorted(alive, key=order)][:most]
-            assert [one.score.value for one in found if one.score] == pytest.approx(
-                [one.score.value for one in sorted(alive, key=order)[:most] if one.score]
-            )
-            assert [one.place.rank for one in found if one.place] == list(range(1, len(found) + 1))
+            compare(session, text, size, most, rng.choice(RANKINGS))
         known = {word: session.search(asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")}
         for start in ("al", "b", "p", "x"):
             counted = [(word, n) for word, n in known.items() if n and word.startswith(start)]
@@ -122,15 +126,7 @@ def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schem
             ("alpha beta", "(alpha OR no) beta", "alpha beta -no", "beta alpha -link:"), 2
         ):
             size, most, rank = rng.choice((3, 4, 5, 6)), rng.choice((1, 7, 20, 100)), rng.choice(RANKINGS)
-            found, count, reached, complete, _ = session.search(asked(text, "", size, rank), most)
-            given = session.add(asked(text, "new", size, rank))
-            alive = [one for one in given if isinstance(one, Result) and one.op == "+"]
-            session.remove("new")
-            assert complete
-            assert count == sum(len(one.tuples) <= reached for one in alive)
-            assert reached == size or len(found) == most
-            assert [one.id for one in found] == [one.id for one in sorted(alive, key=order)][:most]
-            compared += len(alive)
+            compared += compare(session, text, size, most, rank)
     assert compared
 
 

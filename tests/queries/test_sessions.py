@@ -33,7 +33,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.jobs.watching import SCHEMA
-from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
+from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 
 OVER = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = (
@@ -159,7 +159,7 @@ SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES
 def told(evaluator: EvaluatorName, window: Window, share: Part) -> list[list[LiveResult]]:
     """What each step gives: queries come and go in mid-stream, and one stands twice under two names."""
     random = Random(0)
-    static, stream = tables(random), rows(random, 160, 3, [0, 0, 1, 2])
+    static, stream = dense_tables(random), dense_rows(random, 160, [0, 0, 1, 2])
     live = Session(Stream(DENSE, window, max_size=3, evaluator=evaluator), share)
     live.load_tables(static)
     steps = [live.add(Query("alpha beta").named("a", 3))]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.jobs.local import LocalWatch
-from skws.jobs.log import Log
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
@@ -19,11 +16,9 @@ from skws.queries.session import Session
 from skws.queries.stream_state import LoggedBatch
 from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import LiveResult, Result
-from skws.sinks.addresses import open_sinks
 from skws.spec.query import TOP, Query, RankingChoice, TopChoice
 from skws.spec.stream import Stream
 from skws_windows.window import CountWindow, TimeWindow, Window
-from tests.jobs.watching import QUERY, append, customer, lines, order, request
 from tests.queries.random_streams import TABLES, random_stream
 
 STANDING = Query("alpha beta", 3, TOP, {"size": "3"}, name="best")
@@ -97,24 +92,3 @@ def restarted(
         again.replay(each.batch)
     again.seek(live.position, live.now)
     return again
-
-
-def test_a_watched_query_tells_what_enters_and_leaves(tmp_path: Path) -> None:
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    append(source, customer(0, 1), order(1, 1), order(2, 1), order(3, 1))
-    append(source, customer(4, 1), order(13, 2, "chair"), order(30, 2, "chair"))
-    asked = Query(QUERY, kind=TOP, options={"size": "1", "rank": "recency"})
-    watched = request(f"replay:{source}?speed=1000000", queries={"best": asked}, sinks=(f"jsonl:{out}",))
-    LocalWatch(watched, open_sinks(watched.sinks), Log(quiet=True)).run()
-    changes = [(line["event"], line.get("reason"), line["at"]) for line in lines(out)]
-    assert changes == [
-        ("enter", None, 1.0),
-        ("leave", "outranked", 2.0),
-        ("enter", None, 2.0),
-        ("leave", "outranked", 3.0),
-        ("enter", None, 3.0),
-        ("leave", "deleted", 4.0),
-        ("enter", None, 4.0),
-        ("leave", "expired", 13.0),
-    ]
-    assert all(line["rank"] == 1 for line in lines(out))

@@ -1,91 +1,147 @@
-"""The columnar engine gives what the tuple-at-a-time engine gives: records, order and counts."""
+"""All engines give the same, however large batches and their parts are: records, order, ids and counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-import skws.data.batch
-from skws.data.record import OnLate, Record
+from skws.data.batch import RecordBatch
+from skws.data.record import Record
+from skws.keywords.keyword_matching import ordered_by_first, ordered_by_sample
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.keywords.automata import choices
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
-from skws_schema.model import Schema
+from skws.replay_search import Search
+from skws.spec.enums import EngineName, EvaluatorName
+from skws.spec.job import Job
+from skws_mesh.cngen import CNGen
+from skws_mesh.kinds import MeshKind
+from skws_mesh.networks import CandidateNetwork
+from skws_schema.errors import UsageError
+from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.paper_modes import by_delta
-from tests.strategies import WORDS, Case, cases, examples
+from tests.formats.replays import write_replay
+from tests.paper_modes import AnyEngine, by
+from tests.queries.random_streams import DENSE, dense_rows, dense_tables
+from tests.strategies import COLUMNS, WORDS, Case, cases, examples, runs
 
-WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]
+PAIR = Schema(
+    "pair",
+    tuple(Relation(name, COLUMNS, search=("t",)) for name in "ab"),
+    (Join("ab", "a", "b", (("x", "x"),)),),
+)
+BATCH = "skws.data.batch.BATCH"
+PIECES = {
+    "skws_mesh.columnar.hash_index.PAIRS": 3,
+    "skws_mesh.columnar.mesh.PAIRS": 3,
+    "skws_mesh.columnar.mesh._FEW": 0,
+    "skws.queries.keywords.result_emitter.MOST": 2,
+    "skws.queries.keywords.result_emitter.in_ranges.__defaults__": (2,),
+    "skws.queries.keywords.columnar._FIRST": 2,
+    "skws.queries.keywords.columnar.RESULTS": 4,
+}
+"""Everything that is cut is cut to a few."""
 
 
-@pytest.mark.parametrize("size", [1, pytest.param(4, marks=pytest.mark.slow), 8192])
-@given(cases(40), st.sampled_from(WINDOWS), st.booleans())
+@pytest.fixture(
+    params=[{BATCH: 1}, {}, PIECES, pytest.param({BATCH: 4}, marks=pytest.mark.slow)],
+    ids=["one by one", "whole", "in pieces", "in fours"],
+)
+def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in request.param.items():
+        monkeypatch.setattr(name, value)
+
+
+def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[AnyEngine]:
+    """One whose mesh is in another order as well, if some share of the tuples has each keyword."""
+    ordered = [ColumnarEngine.of(replace(plan, frequencies=shares))] if shares else []
+    return [Engine(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
+
+
+@pytest.mark.usefixtures("cut")
+@given(
+    cases(40),
+    st.sampled_from([TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]),
+    st.sampled_from(["", " -gamma"]),
+    st.permutations([0.5, 0.1, 0.01]),
+)
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_record_for_record(
-    monkeypatch: pytest.MonkeyPatch,
-    size: int,
-    case: Case,
-    window: Window,
-    exclude: bool,
-) -> None:
-    monkeypatch.setattr(skws.data.batch, "BATCH", size)
+def test_any_schema(case: Case, window: Window, more: str, shares: list[float]) -> None:
     schema, words, static, stream = case
-    text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
+    text = " ".join(WORDS[:words]) + (more if words < 3 else "")
     plan = Plan(schema, parse_query(text, schema), window, 3)
-    engines = Engine(plan), ColumnarEngine.of(plan), by_delta(plan)
-    outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in engines]
-    assert outputs[1] == outputs[0]
-    assert engines[1].counts == engines[0].counts
+    running = engines(plan, tuple(shares[:words]))
+    outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in running]
+    assert outputs == outputs[:1] * len(outputs)
+    assert all(engine.counts == running[0].counts for engine in running)
 
 
-def test_records_before_their_time_are_counted_and_told() -> None:
-    told: dict[Callable[..., Engine | ColumnarEngine], list[Record]] = {Engine: [], ColumnarEngine.of: []}
-    schema = _schema()
-    plan = Plan(schema, parse_query("alpha", schema), TimeWindow(100))
-    stream = [Record(0, t, ("alpha", t, 0)) for t in (5, 7, 6, 7, 9, 1)]
-    for make, heard in told.items():
-        engine = make(plan, heard_by(heard))
-        assert len(list(engine.process(stream))) == 4
-        assert engine.counts.late == 2
-    assert told[Engine] == told[ColumnarEngine.of] == [stream[2], stream[5]]
+@pytest.mark.usefixtures("cut")
+@pytest.mark.parametrize(
+    "window", [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()], ids=str
+)
+@pytest.mark.parametrize("text", ["alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta"])
+def test_dense_streams(text: str, window: Window) -> None:
+    plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
+    for seed in runs(3):
+        rng = Random(seed)
+        static, stream = dense_tables(rng), dense_rows(rng, 90, [0, 0, 1, 2])
+        outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in engines(plan)]
+        assert outputs == outputs[:1] * len(outputs)
+        found += len(outputs[0])
+    assert found > 5
 
 
-def heard_by(kept: list[Record]) -> OnLate:
-    return lambda record, _: kept.append(record)
+def test_many_equal_tuples_of_one_instant() -> None:
+    """The name of the second begins that of the eleventh."""
+    plan = Plan(PAIR, parse_query("ada é", PAIR), TimeWindow(9), 2)
+    stream = [Record(n % 2, 5, (("ada", "é")[n % 2], 1, None)) for n in range(24)]
+    outputs = [list(engine.process(stream)) for engine in engines(plan)]
+    assert outputs == outputs[:1] * len(outputs)
+    assert len({result.id for result in outputs[0]}) == 12 * 12
 
 
-@given(cases(40), st.sampled_from(WINDOWS[:2]), st.sampled_from([0, 1, 3, 9]), st.data())
-@examples(150)
-def test_late_records_are_dropped_or_joined_alike(
-    case: Case, window: Window, lateness: int, data: st.DataObject
+TEXTS = ("alpha", "alpha beta", "alpha no", "pad", "beta", "alpha")
+FEW = [Record(number % 2, 1 + number, (text, 1, 1)) for number, text in enumerate(TEXTS)]
+
+
+def test_the_first_records_tell_the_order_of_the_mesh_and_none_is_lost() -> None:
+    plan = Plan(PAIR, parse_query("alpha beta -no", PAIR), TimeWindow(100))
+    ordered, stream = ordered_by_first(plan, iter(FEW))
+    assert ordered.frequencies == (3 / 6, 2 / 6)  # who is excluded counts for no keyword
+    assert ordered.generator().order.root_keyword == 1
+    assert list(stream) == FEW
+    assert ordered_by_sample(plan, RecordBatch.of(())) == ordered_by_sample(plan, None) == plan
+
+
+@pytest.mark.parametrize("mesh", [None, MeshKind.FULL])
+def test_a_search_over_streams_has_the_rarest_keyword_in_its_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mesh: MeshKind | None
 ) -> None:
-    schema, words, static, stream = case
-    # Records of one identity at one time have an order of their own, which a shuffle must keep.
-    stream = data.draw(st.permutations([r._replace(time=2 * i + r.time) for i, r in enumerate(stream)]))
-    query = parse_query(" ".join(WORDS[:words]), schema)
-    cut = data.draw(st.integers(0, len(stream)))
-    spans, dropped = [], []
-    for make in (Engine, ColumnarEngine.of):
-        late: list[Record] = []
-        engine = make(
-            Plan(schema, query, window, 3, lateness=lateness),
-            heard_by(late),
-        )
-        told = [*engine.load_tables(static), *engine.process(stream[:cut]), *engine.process(stream[cut:])]
-        spans.append({r.id: (r.start, r.end) for r in told})
-        dropped.append((engine.counts.late, late))
-    lived = [{i: s for i, s in each.items() if s[0] is None or s[1] is None or s[0] < s[1]} for each in spans]
-    assert lived[1] == lived[0]
-    assert dropped[1] == dropped[0]
+    roots: list[int] = []
+    generator = Plan.generator
+
+    def seen(plan: Plan) -> CNGen:
+        roots.append(generator(plan).order.root_keyword)
+        return generator(plan)
+
+    monkeypatch.setattr(Plan, "generator", seen)
+    replay, window = write_replay(tmp_path / "stream.jsonl", PAIR, FEW), TimeWindow(100)
+    asked = Job.search("alpha beta", PAIR, replay, window=window, engine=EngineName.LOCAL, mesh=mesh)
+    assert len(list(Search(asked).results())) > 3
+    assert set(roots) == {1}
 
 
 def test_compaction_keeps_what_lives() -> None:
     """Thousands of tuples pass; only a window of them is kept, and all results are found."""
-    schema = _schema()
+    schema = Schema("s", (Relation("r", COLUMNS, search=("t",)),), (Join("j", "r", "r", (("x", "x"),)),))
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
     words = ("alpha pad", "beta pad", "pad", "pad")
     stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(20_000)]
@@ -99,9 +155,30 @@ def test_compaction_keeps_what_lives() -> None:
     assert max(sizes) < 5000
 
 
-def _schema() -> Schema:
-    from skws_schema.model import Attribute, AttributeType, Join, Relation
+def test_what_evaluates_a_network_and_why() -> None:
+    plan = Plan(DENSE, parse_query("alpha beta", DENSE), TimeWindow(9), 3)
+    made = choices(plan.generator(), everything=True)
+    assert made is not None
+    reasons = {CandidateNetwork.of(c.tree).text(DENSE, plan.keywords): c.reason for c in made}
+    assert reasons["plain{alpha, beta}"] == "it joins nothing"
+    assert reasons["plain{alpha} - keyed{beta}"].startswith("its joins are hierarchical")
+    assert reasons["fixed{alpha} - plain{beta}"] == "static tables have no place in time"
+    # x of three tuples is hierarchical; x of two, and y of one of them with x of a third, is not.
+    assert reasons["plain{alpha} - link{} - keyed{beta}"].startswith("its joins are hierarchical")
+    assert any(reason == "its joins are not hierarchical" for reason in reasons.values())
+    chosen = choices(plan.generator(), everything=False)
+    assert chosen is not None
+    assert all(len(c.tree.relations) > 2 and all(c.tree.keywords) for c in chosen if c.automaton)
 
-    kinds = (("t", AttributeType.TEXT), ("x", AttributeType.INTEGER), ("y", AttributeType.INTEGER))
-    relation = Relation("r", tuple(Attribute(n, k) for n, k in kinds), search=("t",))
-    return Schema("s", (relation,), (Join("j", "r", "r", (("x", "x"),)),))
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mesh": "parital"}, r"mesh 'parital': expected one of full.*did you mean 'partial'"),
+        ({"purge": "never"}, "purge 'never': expected one of lazy, eager"),
+    ],
+)
+def test_unknown_meshes_and_purges_are_refused(wrong: dict[str, str], message: str) -> None:
+    plan = Plan(DENSE, parse_query("alpha", DENSE), TimeWindow(100), mesh=MeshKind.FULL)
+    with pytest.raises(UsageError, match=message):
+        replace(plan, **wrong)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
-from tests.queries.keywords.test_oracle_keyword_order import DENSE, rows, tables
+from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 
 TEXTS = (
     "alpha beta",
@@ -29,16 +29,15 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("window", [TimeWindow(9), CountWindow(12)], ids=["time", "count"])
-@pytest.mark.parametrize("lateness", [0, 3])
+@pytest.mark.parametrize(
+    ("window", "lateness"), [(TimeWindow(9), 0), (TimeWindow(9), 3), (CountWindow(12), 0)]
+)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_queries_are_moved_when_they_are_many(
     monkeypatch: pytest.MonkeyPatch, window: Window, lateness: int, seed: int
 ) -> None:
-    if lateness and isinstance(window, CountWindow):
-        pytest.skip("positions are in order")
     random = Random(seed)
-    static, stream = tables(random), rows(random, 120, 3, [0, 1])
+    static, stream = dense_tables(random), dense_rows(random, 120, [0, 1])
     monkeypatch.setattr(operator, "MANY", 4)
     made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
     together, alone = (ColumnarEngine(DENSE, window, lateness=lateness) for _ in range(2))
@@ -67,7 +66,7 @@ def test_queries_are_moved_when_they_are_many(
 def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
     """In another thread, once their tuples are purged and their queries are gone."""
     random = Random(1)
-    stream = rows(random, 200, 3, [0, 1])
+    stream = dense_rows(random, 200, [0, 1])
     window = TimeWindow(4)
     found: list[list[Result]] = []
     expected: list[bytes] = []

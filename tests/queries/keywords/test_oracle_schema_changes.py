@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,7 +19,7 @@ from skws.results.model import Result
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.oracles.oracle import Live, Network, Oracle, Shape, instants
+from tests.oracles.oracle import Live, Network, Oracle, Shape, steps
 from tests.paper_modes import SIZES, by_delta, ops
 from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
@@ -107,66 +107,38 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
     return words, result
 
 
-@given(phases(), st.sampled_from(WINDOWS))
-@examples(30)
-def test_time_windows(case: tuple[int, list[Phase]], window: Window) -> None:
+@given(phases(), st.sampled_from(WINDOWS) | st.builds(CountWindow, st.integers(1, 8)))
+@examples(70)
+def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
+    """No result is told twice unless it was retracted."""
     words, ((first, _), *_) = case
     running = both(first, words, window)
+    alive: dict[str, set[str]] = {mode: set() for mode in running}
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
-    length = window.length if isinstance(window, TimeWindow) else float("inf")
-    time = 0
+    by_count, time = isinstance(window, CountWindow), 0
+
+    def compare(
+        told: Callable[[ColumnarEngine], Iterable[Result]], expected: tuple[Counter[Shape], Counter[Shape]]
+    ) -> None:
+        for mode, engine in running.items():
+            results = list(told(engine))
+            assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+            for result in results:
+                assert (result.id in alive[mode]) == (result.op == "-")
+                alive[mode] ^= {result.id}
+
     for number, (schema, stream) in enumerate(case[1]):
         if number:
             time += 1
-            expected = oracle.change(time, schema, words)
-            for mode, engine in running.items():
-                results = engine.change_schema(schema, time)
-                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
-        for time, records in instants(stream):
-            expected = oracle.instant(time, records, length)
-            for mode, engine in running.items():
-                results = list(engine.process(placed(engine, schema, records)))
-                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+            tick = oracle.position - 1 if by_count else time
+            now = 10**6 if by_count else time
+            compare(lambda e, s=schema, t=now: e.change_schema(s, t), oracle.change(tick, schema, words))  # type: ignore[misc]
+        for records, expected in steps(window, stream, oracle):
+            time = records[0].time
+            compare(lambda e, s=schema, r=records: e.process(placed(e, s, r)), expected)  # type: ignore[misc]
     for engine in running.values():
         engine.expire(10**6)
-        assert engine.idle or length == float("inf")
-
-
-@given(phases(), st.integers(1, 8))
-@examples(20)
-def test_count_windows(case: tuple[int, list[Phase]], size: int) -> None:
-    words, ((first, _), *_) = case
-    running = both(first, words, CountWindow(size))
-    oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
-    for number, (schema, stream) in enumerate(case[1]):
-        if number:
-            expected = oracle.change(oracle.position - 1, schema, words)
-            for mode, engine in running.items():
-                results = engine.change_schema(schema, 10**6)
-                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
-        for record in stream:
-            expected = oracle.record(record, size)
-            for mode, engine in running.items():
-                results = list(engine.process(placed(engine, schema, [record])))
-                assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
-
-
-@given(phases(), st.sampled_from(WINDOWS))
-@examples(20)
-def test_a_result_is_not_told_twice_unless_it_was_retracted(
-    case: tuple[int, list[Phase]], window: Window
-) -> None:
-    words, ((first, _), *_) = case
-    for engine in both(first, words, window).values():
-        alive: set[str] = set()
-        last = 0
-        for number, (schema, stream) in enumerate(case[1]):
-            start = stream[0].time if stream else last + 1
-            results = engine.change_schema(schema, start) if number else []
-            last = stream[-1].time if stream else start
-            for result in [*results, *engine.process(placed(engine, schema, stream))]:
-                assert (result.id in alive) == (result.op == "-")
-                (alive.discard if result.op == "-" else alive.add)(result.id)
+        assert engine.idle or not isinstance(window, TimeWindow)
 
 
 @given(phases(), st.sampled_from(WINDOWS), st.data())

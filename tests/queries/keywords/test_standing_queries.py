@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -19,11 +20,11 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.assemble import ShownQueries
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws_schema.errors import UsageError
+from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
-from tests.strategies import WORDS, examples, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, query_texts, schemas, static_rows, streams
 
 A, B, C = WORDS[:3]
 QUERIES = [
@@ -36,6 +37,9 @@ QUERIES = [
     f"{A} {B} -{C}",
     f"({A} OR {B}) {C}",
     f"{A[:3]}* {B}",
+    f"{A} ; {B}",
+    f"{B} ; {A}",
+    f"{A} {B} -r1:",
 ]
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(6), CountWindow(4), Unbounded()]
 SIZES = (2, 3)
@@ -50,9 +54,11 @@ def cases(
     stream = [records for _, records in instants(draw(streams(schema, 3, max_records=14)))]
     last = len(stream)
     asked = []
-    for text in draw(st.lists(st.sampled_from(QUERIES), min_size=1, max_size=8)):
+    for text in draw(st.lists(st.sampled_from(QUERIES) | query_texts(), min_size=1, max_size=8)):
         since = draw(st.integers(0, last))
-        asked.append((since, text, draw(st.sampled_from(SIZES)), draw(st.integers(since, last))))
+        with suppress(QueryError):
+            parse_query(text, schema)
+            asked.append((since, text, draw(st.sampled_from(SIZES)), draw(st.integers(since, last))))
     return schema, draw(static_rows(schema, 3)), stream, asked
 
 
@@ -63,7 +69,7 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
 @pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @pytest.mark.parametrize("few", [0, 4])
 @given(cases(), st.sampled_from(WINDOWS))
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_as_if_alone(
     monkeypatch: pytest.MonkeyPatch,
     few: int,
@@ -106,31 +112,14 @@ def test_as_if_alone(
     assert not len(shared._results)
 
 
-def test_queries_of_one_text_are_run_and_told_once() -> None:
-    schema, plan = _plan("alpha beta")
-    engine = ColumnarEngine(schema, plan.window)
-    assert engine.add(plan, "one") == []
-    first = list(engine.process([Record(0, 1, ("alpha beta", 1))]))
-    again = engine.add(_plan("alpha beta")[1], "two")
-    assert [r.id for r in again] == [r.id for r in first]
-    assert len(list(engine.process([Record(0, 2, ("alpha beta", 2))]))) == 1
-    engine.remove("one")
-    assert len(list(engine.process([Record(0, 3, ("alpha beta", 3))]))) == 1
-    engine.remove("two")
-    assert not list(engine.process([Record(0, 4, ("alpha beta", 4))]))
-
-
 def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
-    schema, plan = _plan("gone soon")
-    other = _plan("soon")[1]
-    engine = ColumnarEngine(schema, plan.window)
-    engine.add(plan, "one")
-    engine.add(other, "other")
-    assert len(list(engine.process([Record(0, 1, ("gone soon", 1))]))) == 2
-    assert {plan.query.text, other.query.text} <= _texts_read()
+    engine = ColumnarEngine(CHAIN, TimeWindow(10))
+    engine.add_all({"one": plan("gone soon"), "other": plan("soon")})
+    assert told(engine, 0, 1, "gone soon") == 2
+    assert {"gone soon", "soon"} <= _texts_read()
     engine.remove("one")
-    assert plan.query.text not in _texts_read()
-    assert [r.query for r in engine.process([Record(0, 2, ("gone soon", 2))])] == [other.query.text]
+    assert "gone soon" not in _texts_read()
+    assert told(engine, 0, 2, "gone soon") == 1
 
 
 def _texts_read() -> set[str]:
@@ -139,23 +128,14 @@ def _texts_read() -> set[str]:
 
 
 def test_names_are_taken_once_and_known() -> None:
-    schema, plan = _plan("alpha")
-    engine = ColumnarEngine(schema, plan.window)
-    engine.add(plan, "one")
+    engine = ColumnarEngine(CHAIN, TimeWindow(10))
+    engine.add(plan("alpha"), "one")
     with pytest.raises(UsageError, match="already a query 'one'"):
-        engine.add(plan, "one")
+        engine.add(plan("alpha"), "one")
     with pytest.raises(UsageError, match="did you mean 'one'"):
         engine.remove("ones")
     with pytest.raises(UsageError, match="share its schema and window"):
-        engine.add(Plan(schema, plan.query, TimeWindow(1)), "other")
-
-
-def _plan(text: str) -> tuple[Schema, Plan]:
-    from skws_schema.model import Attribute, AttributeType, Relation
-
-    kinds = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
-    schema = Schema("s", (Relation("r", kinds, search=("t",)),), ())
-    return schema, Plan(schema, parse_query(text, schema), TimeWindow(10))
+        engine.add(replace(plan("alpha"), window=TimeWindow(1)), "other")
 
 
 KINDS = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
@@ -212,10 +192,3 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
     assert len(mesh._carriers) == len(other._carriers)
     assert mesh.partials > 0
     assert told(shared, 2, 4, "beta") == told(alone, 2, 4, "beta") == 1
-
-
-def test_a_tuple_that_is_deleted_at_its_own_instant_makes_no_result() -> None:
-    engine = ColumnarEngine.of(plan("alpha beta"))
-    both = Record(0, 1, ("alpha beta", 1))
-    assert not list(engine.process([both, both._replace(delete=True)]))
-    assert len(list(engine.process([both._replace(time=2)]))) == 1

@@ -64,61 +64,36 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
 
 
+WORTH = st.sampled_from([0, 0, 0.5, 2])
+
+
+@st.composite
+def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
+    plain = " ".join(WORDS[:words]) + draw(st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]))
+    return draw(st.one_of(st.just(plain + " -r1:" * more_relations), st.just(plain), query_texts(3)))
+
+
 @pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
 @given(
     snapshots(),
     st.integers(1, 4),
     st.booleans(),
-    st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]),
     st.integers(1, 8),
     st.sampled_from([0, 0, 0.5, 2]),
+    st.data(),
 )
-@examples(80)
+@examples(180)
 def test_all_results_in_order_of_score(
     rank: str,
     case: tuple[Schema, int, list[Record]],
     max_size: int,
     names: bool,
-    more: str,
     most: int,
     worth: float,
+    data: st.DataObject,
 ) -> None:
     schema, words, records = case
-    text = " ".join([*WORDS[:words], *(["r0"] if names else [])]) + more
-    if len(schema.relations) > 1 and max_size % 2:
-        text += " -r1:"
-    query = parse_query(text, schema, match_names=names)
-    plan = Plan(schema, query, Unbounded(), max_size, ranking=RankingChoice(rank))
-    expected = in_engine(plan, records)
-    found = in_store(plan, records)
-    assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
-    plainly = [replace(each, place=None) for each in found]
-    assert plainly == [replace(each, tick=None, expires=None) for each in expected]
-    # From the index alone, or with all rows in memory from some time on.
-    assert in_store(plan, records, most) == found[:most]
-    assert in_store(plan, records, most, worth) == found[:most]
-
-
-@pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])
-@given(
-    snapshots(),
-    query_texts(3),
-    st.integers(1, 4),
-    st.booleans(),
-    st.integers(1, 8),
-    st.sampled_from([0, 0, 0.5, 2]),
-)
-@examples(100)
-def test_all_that_queries_have(
-    rank: str,
-    case: tuple[Schema, int, list[Record]],
-    text: str,
-    max_size: int,
-    names: bool,
-    most: int,
-    worth: float,
-) -> None:
-    schema, _, records = case
+    text = data.draw(texts(words, len(schema.relations) > 1))
     try:
         query = parse_query(f"{text}{' r0' if names else ''}", schema, match_names=names)
     except QueryError:
@@ -126,6 +101,7 @@ def test_all_that_queries_have(
     plan = Plan(schema, query, Unbounded(), max_size, ranking=RankingChoice(rank))
     expected = in_engine(plan, records)
     found = in_store(plan, records)
+    assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
     plainly = [replace(each, place=None) for each in found]
     assert plainly == [replace(each, tick=None, expires=None) for each in expected]
     # From the index alone, or with all rows in memory from some time on.

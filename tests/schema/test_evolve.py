@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_mesh.order import NodeOrder
 from skws_schema.errors import SchemaError
 from skws_schema.evolution import SchemaChange
 from skws_schema.graph import edges, edges_from, present_edges
@@ -71,15 +70,6 @@ def test_each_schema_of_a_sequence_is_there_as_given(sequence: list[Schema]) -> 
         assert set(range(len(current.relations))) - {*positions} == holes.removed_relations
         standing = [j for p, j in enumerate(current.joins) if p not in holes.removed_joins]
         assert sorted(standing, key=lambda j: j.name) == sorted(wanted.joins, key=lambda j: j.name)
-
-
-def test_new_nodes_rank_below_all_old_ones() -> None:
-    order = NodeOrder.default(2, grown=((3, 2), (4, 3)))
-    every = range(4)
-    old, new, newest = ([order.root_rank(r, k) for k in every] for r in (2, 3, 4))
-    assert min(old) > max(new) > min(new) > max(newest)
-    old, new, newest = ([order.label(2 * join, k) for k in every] for join in (1, 2, 3))
-    assert min(old) > max(new) > min(new) > max(newest)
 
 
 REST = "relations:\n  a: {attributes: {t: text}}\n"

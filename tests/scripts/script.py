@@ -3,7 +3,7 @@
 A line that begins with ``#`` is a comment. Blocks are separated by blank lines; each has input lines, a line
 ``---``, and the output that the input leads to. A block whose first line is
 
-- ``schema`` reads the YAML below it; the first block of a script;
+- ``schema`` reads the YAML below it; the first block of a script, or one of a script that has no others;
 - ``options`` reads the YAML below it: ``window``, ``lateness``, ``max_size``, ``match_names``, ``evaluator``,
   ``force_unbounded``, ``allow_unbounded_windows``, as on the command line;
 - ``change`` goes on with the schema of the YAML below it;
@@ -192,7 +192,7 @@ def play(
                     stage.schema = schema_of(block.text)
         except SkwsError as error:
             output = _error(str(error))
-            if block.verb == "schema" and len(blocks) > 2:
+            if block.verb == "schema" and any(each.input and each.verb != "schema" for each in blocks):
                 raise ValueError(f"a script that goes on has no faults in its schema: {error}") from None
         played.append((block, output))
     if started:

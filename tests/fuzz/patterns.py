@@ -19,8 +19,7 @@ from skws_windows.window import CountWindow
 from tests.fuzz.fuzzing import ODD_TEXTS, Language, told, words_and_signs
 from tests.oracles.run_trees import by_label
 from tests.patterns import hierarchical_queries as hierarchical
-from tests.patterns.pattern_matches import COLUMNS, matches
-from tests.patterns.texts import contains
+from tests.patterns.pattern_matches import COLUMNS, contains, matches
 
 SCHEMA: Final = Schema(
     "patterns",

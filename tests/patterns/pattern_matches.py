@@ -36,6 +36,11 @@ SCHEMA: Final = Schema(
 )
 
 
+def contains(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
+    """A simple meaning of keywords: the text is part of a searched value."""
+    return lambda row: any(text in str(row[column]) for column in columns)
+
+
 def matches(
     pattern: Pattern,
     stream: Sequence[tuple[int, Row]],
@@ -104,7 +109,7 @@ def _passes(pattern: Pattern, letter: Letter, row: Row) -> bool:
         if (
             isinstance(condition, Keyword)
             and condition.variable == letter.variable
-            and condition.text not in str(row[COLUMNS.index("memo")])  # as ``tests.patterns.texts`` says
+            and not contains(condition.text, letter.relation, (COLUMNS.index("memo"),))(row)
         ):
             return False
     return True

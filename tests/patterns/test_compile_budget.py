@@ -19,7 +19,7 @@ from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Variable
 from skws_schema.errors import PatternError
 from skws_schema.memory import OverBudgetError, StepBudget, watch_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
-from tests.patterns.texts import contains
+from tests.patterns.pattern_matches import contains
 
 ATTRIBUTES: Final = (Attribute("x", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT))
 SCHEMA: Final = Schema("s", tuple(Relation(n, ATTRIBUTES, search=("t",)) for n in "ABC"), ())

@@ -27,8 +27,8 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.patterns import hierarchical_queries as formal
 from tests.patterns import pattern_matches as written
 from tests.patterns.paper_examples import P0, Q0, SCHEMA, STREAM
+from tests.patterns.pattern_matches import contains
 from tests.patterns.test_oracle_queries import NESTED
-from tests.patterns.texts import contains
 from tests.strategies import examples
 
 WINDOWS = st.one_of(

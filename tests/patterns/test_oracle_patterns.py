@@ -23,8 +23,7 @@ from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
 from tests.oracles.run_trees import accepting_runs
-from tests.patterns.pattern_matches import SCHEMA, Match, matches, patterns, streams
-from tests.patterns.texts import contains
+from tests.patterns.pattern_matches import SCHEMA, Match, contains, matches, patterns, streams
 from tests.strategies import examples
 
 SOME_ARE_REFUSED = examples(200, suppress_health_check=[HealthCheck.filter_too_much])
@@ -119,8 +118,11 @@ def test_layouts_agree(pattern: Pattern, stream: list[tuple[int, Row]]) -> None:
         assert found(list(one.feed(relation, row))) == found(list(other.feed(relation, row)))
 
 
+WRITTEN = st.sampled_from(TEXTS).map(lambda text: parse_pattern(text, SCHEMA))
+
+
 @SOME_ARE_REFUSED
-@given(patterns(), streams(max_tuples=5))
+@given(patterns() | WRITTEN, streams(max_tuples=5))
 def test_every_result_has_one_run(pattern: Pattern, stream: list[tuple[int, Row]]) -> None:
     pcea = automaton(pattern)
     for position in range(len(stream)):

@@ -16,7 +16,7 @@ from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded
 from tests.oracles.run_trees import by_label
-from tests.patterns.texts import contains
+from tests.patterns.pattern_matches import contains
 
 
 def relation(name: str, *, table: bool = False) -> Relation:

@@ -25,7 +25,7 @@ from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.patterns import hierarchical_queries as formal
 from tests.patterns import pattern_matches as written
-from tests.patterns.texts import contains
+from tests.patterns.pattern_matches import contains
 from tests.strategies import examples
 from tests.strategies import streams as record_streams
 

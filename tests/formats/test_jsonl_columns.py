@@ -104,7 +104,7 @@ def counted(items: Iterable[Item]) -> list[Item]:
 
 
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
-@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
@@ -113,6 +113,11 @@ def test_equal_to_the_line_reader(
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
     path.write_bytes(b"\n".join([first, *found]) + b"\n")
     assert chunked(path, split_bytes) == by_line(path)
+    replay = Replay.open(path, SCHEMA)
+    logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
+    batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
+    assert batches == by_rows(replay, logs[1])
+    assert logs[0].count == logs[1].count
 
 
 ALONE = Schema("s", (Relation("b", (Attribute("x", AttributeType.INTEGER), KINDS[0])),), ())
@@ -165,18 +170,6 @@ def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.Monk
         Record(0, 1_500_000, (None, None, 7, 2.0, None, day)),
         Record(1, 2_000_000, (1,)),
     ]
-
-
-@given(st.lists(lines(), max_size=30))
-@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_batches_equal_the_stream(tmp_path: Path, found: list[bytes]) -> None:
-    path = tmp_path / "r.jsonl"
-    path.write_bytes(b'{"relation": "b", "time": 0, "row": {"x": 1}}\n' + b"\n".join(found))
-    replay = Replay.open(path, SCHEMA)
-    logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
-    batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
-    assert batches == by_rows(replay, logs[1])
-    assert logs[0].count == logs[1].count
 
 
 @pytest.mark.parametrize(

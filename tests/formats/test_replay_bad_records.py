@@ -5,21 +5,17 @@ from __future__ import annotations
 import csv
 import gzip
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from skws.data.record import BadRecord, Record
-from skws.formats import Format, Split, plan, read_split
+from skws.formats import plan
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, Relation, Schema
 from tests.formats.samples import MOVIE, PLAYS, SCHEMA, T, bad, items, records
 from tests.places import DATA
-from tests.strategies import examples
 
 GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
 
@@ -115,61 +111,6 @@ def test_the_time_attribute_wins_and_deletions_happen_at_their_own_time(tmp_path
     ]
     table = [r.time for r in items(path, timed(table=True)) if isinstance(r, Record)]
     assert table == [0, 0]
-
-
-@pytest.mark.parametrize("name", ["s.jsonl", "plays.jsonl", "s.csv", "plays.csv"])
-@examples(60)
-@given(noise=st.binary(max_size=120), head=st.sampled_from([b"", b"mid,role,time\n", b"relation,row\n"]))
-def test_random_bytes_raise_nothing(name: str, noise: bytes, head: bytes) -> None:
-    with TemporaryDirectory() as directory:
-        path = Path(directory) / name
-        path.write_bytes(head + noise)
-        relation = None if name.startswith("s.") else PLAYS
-        kind = Format.CSV if name.endswith("csv") else Format.JSON_LINES
-        for item in read_split(Split(path, kind, relation, 0, 1 << 60, len(noise), 0), SCHEMA):
-            assert isinstance(item, Record | BadRecord)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=4,
-)
-EVENT = {
-    "op": "u",
-    "ts_ms": 5,
-    "before": {"mid": 1, "role": "a"},
-    "after": {"mid": 1, "role": "b"},
-    "source": {"table": "plays", "ts_ms": 7},
-}
-SEEDS: list[Any] = [
-    GOOD,
-    EVENT,
-    {"schema": {"fields": [{"field": "after", "fields": [{"field": "mid"}]}]}, "payload": EVENT},
-    {"key": {"mid": 1}, "value": EVENT | {"op": "d", "before": None}},
-]
-
-
-@examples(300)
-@given(st.data())
-def test_mutated_records_raise_nothing(data: st.DataObject) -> None:
-    item = orjson.loads(orjson.dumps(data.draw(st.sampled_from(SEEDS))))
-    place = item
-    while True:
-        name = data.draw(st.sampled_from(sorted(place)))
-        if not isinstance(place[name], dict) or not place[name] or data.draw(st.booleans()):
-            break
-        place = place[name]
-    place[name] = data.draw(JSON)
-    with TemporaryDirectory() as directory:
-        path = Path(directory) / "s.jsonl"
-        path.write_bytes(orjson.dumps(item))
-        split = Split(path, Format.JSON_LINES, None, 0, 1 << 60, 0, 0)
-        for found in read_split(split, SCHEMA):
-            assert isinstance(found, Record | BadRecord)
-            if isinstance(found, Record):
-                width = len(SCHEMA.relations[found.relation].attributes)
-                assert (len(found.row), type(found.time)) == (width, int)
 
 
 @pytest.mark.parametrize("depth", [500, 1010, 5000])

@@ -11,7 +11,7 @@ from skws.keywords.parse import MAX_SLOTS, parse_query
 from skws.keywords.query import Condition, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
 from skws.keywords.scope import with_left_out
 from skws_schema.errors import QueryError
-from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE, queries
+from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE
 from tests.strategies import examples
 
 FILM = Scope(MOVIE, None)
@@ -155,6 +155,7 @@ def test_nothing_typed_is_passed_over(text: str) -> None:
     query = _parsed(text)
     if isinstance(query, str):
         return
+    _check_invariants(query)
     slots = [slot.text for slot in (*query.slots, *query.exclusions)]
     left_out = [SCHEMA.relations[relation].name for relation in query.without]
     told = "".join([*slots, *left_out, *query.dropped, *query.ignored])
@@ -240,18 +241,12 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ),
         ("!!!", "not searched are !!!", None),
         ('""', "nothing left to look for", None),
-        ("-pulp", "'-pulp' only excludes; add a keyword", None),
         ("the -pulp", "only excludes; add a keyword to look for: not searched are the", None),
         ("pulp -pulps", "nothing can match: 'pulp' is both looked for and excluded", None),
         ("a" * 10_001, "a query may have 10,000 characters at most; this one has 10,001", None),
         ("a1 a2 a3 a4 a5 a6 a7 a8 a9", "8 keywords at most; this one has 9", None),
-        ('pulp "fiction', "this quotation mark has no partner", 5),
         ('pulp fict"ion', "this quotation mark has no partner", 9),
-        ("(pulp (fiction)", "this parenthesis is never closed", 0),
-        ("pulp) fiction", "this parenthesis closes nothing", 4),
-        ("pulp ()", "nothing between these parentheses", 5),
         ("(" * 41 + "pulp" + ")" * 41, "nested deeper than 40", None),
-        ("pulp *", "'*' goes with the letters of a word (trav*, tra*ta)", 5),
         ("title:*", "'*' goes with the letters of a word", 6),
         ("gun -*", "'*' goes with the letters of a word", 5),
         ("*a", "a word with wildcards needs at least 2 letters or digits", 0),
@@ -259,7 +254,6 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("東*京", "of a script with blanks between words", 0),
         ("!!*", "'*' needs at least one letter or digit", 0),
         ("pulp/fict*", "a prefix is one word", 0),
-        ("pulp OR", 'OR needs a term after it (to search for the word, write "OR")', 5),
         ("OR pulp", "OR needs a term before it", 0),
         ("pulp AND OR gun", "AND needs a term after it", 5),
         ("(pulp OR) gun", "OR needs a term after it", 6),
@@ -273,7 +267,6 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("pulp OR (gun x)", "OR joins single words, phrases and conditions", 9),
         ("pulp OR gun AND x", "OR joins single words, phrases and conditions", None),
         ("pulp -(gun x)", "all of them together cannot be", 7),
-        ("actr:pulp", "no relation or attribute 'actr'; did you mean 'actor'?", 0),
         ("x -actr:pulp", "no relation or attribute 'actr'; did you mean 'actor'?", 3),
         ("actor.nane:pulp", "relation 'actor' has no attribute 'nane'; did you mean 'name'?", 0),
         ("titel:pulp", "no relation or attribute 'titel'; did you mean 'title'?", 0),
@@ -307,8 +300,6 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("movie:-x", "movie: is followed by no term (a scope goes after the minus", 0),
         ("movie:(title:x OR y)", "'title' stands inside a group that has a scope already", 7),
         ("movie:((x) title:y)", "'title' stands inside a group that has a scope already", 11),
-        ("; pulp", "there is no keyword before this ';'", 0),
-        ("pulp ; ", "there is no keyword after this ';'", 5),
         ("pulp ;; fiction", "there is no keyword after this ';'", 5),
         ("pulp ; -fiction", "there is no keyword after this ';'", 5),
         ("pulp ; fiction OR", "OR needs a term after it", 15),
@@ -335,7 +326,6 @@ def test_dropped_terms_are_kept_for_display() -> None:
         ("(pulp)-gun", "needs a blank before its '-'", 6),
         ('"pulp"-movie:gun', "needs a blank before its '-'", 6),
         ("pulp && gun", "AND is written AND, or left out; put quotes around it", 5),
-        ("pulp||gun", "alternatives are joined by OR", 4),
         ("[pulp TO x]", "a range is written price:100..500, and there are no classes of characters", 0),
         ("movie:{pulp", "a range is written", 6),
         ("title=pulp", "'title=pulp' only restricts", None),
@@ -415,25 +405,6 @@ def test_a_query_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(query)) == query
     assert hash(query) == hash(parse_query(query.text, SCHEMA, match_names=True))
     assert query != parse_query(query.text, SCHEMA)
-
-
-@examples(500)
-@given(st.one_of(st.text(max_size=30), st.text("ab(\") *-:;.ORNTAD&'“”\u0301\t東", max_size=24)))
-def test_any_text_is_a_query_or_a_query_error(text: str) -> None:
-    query = _parsed(text)
-    if isinstance(query, KeywordQuery):
-        _check_invariants(query)
-    else:
-        assert query
-
-
-@given(queries())
-def test_well_formed_queries_have_distinct_satisfiable_slots(text: str) -> None:
-    query = _parsed(text)
-    if isinstance(query, KeywordQuery):
-        _check_invariants(query)
-    else:
-        assert any(reason in query for reason in ("nothing left", "nothing can match", "only excludes"))
 
 
 def _parsed(text: str) -> KeywordQuery | str:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.queries.windowed.plan import contains_keyword
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.regular import Letter
-from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.language.expression import Limits, Selection
 from skws_windows.language.parse import parse_expression, parse_pairs, parse_regular
 from skws_windows.processor.processor import Processor
 from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
-from tests.keywords.texts_and_queries import terms
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, guards, matches, regulars, words
 
@@ -37,12 +32,6 @@ USERS = Alphabet(
         (),
     )
 )
-_WORDS = """
-every first longest open close when after until match at most least within per records minutes
-and or not is null in contains true false [ ] ( ) { } | * + ? . , < <= = != 1 2.5 'red' x y s b m n
-x[-1] time 30 s
-"""
-WORDS = _WORDS.split()
 
 
 def windows_of(text: str, word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> list[tuple[int, int]]:
@@ -54,32 +43,6 @@ def temperatures(*values: float) -> list[StreamRecord]:
 
 
 HEAT = temperatures(1, 3, 4, 2, 0, 0, 5, 0)
-
-
-def test_open_and_close() -> None:
-    assert windows_of("open when y > 2 close when y < 1", HEAT) == [(1, 4), (6, 7)]
-    assert windows_of("every open when y > 2 close when y < 1", HEAT) == [(1, 4), (2, 4), (6, 7)]
-    assert windows_of("LONGEST Open When y > 2 Close When y < 1", HEAT) == [(1, 4), (6, 7)]
-    assert windows_of("open when y > 2 close when y > 2", HEAT) == [(1, 2)]
-    assert windows_of("open when y > y[-1] close when y < y[-1]", HEAT) == [(1, 3), (6, 7)]
-
-
-def test_limits() -> None:
-    every = "every open when y > 2 close when y < 1"
-    assert windows_of(f"{every} at most 3 records", HEAT) == [(2, 4), (6, 7)]
-    assert windows_of(f"{every} within 2 seconds", HEAT) == [(2, 4), (6, 7)]
-    assert windows_of(f"{every} at least 3 records at most 3 records", HEAT) == [(2, 4)]
-    assert windows_of("open when y > 2 close when y < 1 at most 2 records", HEAT) == [(6, 7)]
-    assert parse_expression(f"{every} within 1h 30m", ALPHABET).limits == Limits(1, None, 5_400_000_000)
-
-
-def test_after_until_and_keys() -> None:
-    rows = [(0, ("ann",)), (2, ("ann", 1.0)), (0, ("bob",)), (2, ("bob", 2.0)), (1, ("ann",)), (1, ("bob",))]
-    word = [StreamRecord(relation, i, row) for i, (relation, row) in enumerate(rows)]
-    expression = parse_expression("after [login] until [logout] per user", USERS)
-    found = [(w.key, w.first, w.last, w.start, w.end) for w in Processor(expression, USERS).process(word)]
-    assert found == [(("ann",), 1, 2, 1, 4), (("bob",), 1, 2, 3, 5)]
-    assert windows_of("after login until logout", word, USERS) == [(1, 4)]
 
 
 def test_regular_expressions() -> None:
@@ -127,6 +90,10 @@ def test_defaults() -> None:
     assert parse_expression("open when x > 1 close when b", ALPHABET).selection is Selection.FIRST
     assert parse_expression("match [x > 1]", ALPHABET).selection is Selection.EVERY
     assert parse_expression("after m until n per s, x", ALPHABET).per == ("s", "x")
+    assert parse_expression("after m until n within 1h 30m", ALPHABET).limits == Limits(
+        1, None, 5_400_000_000
+    )
+    assert parse_expression("LONGEST Open When b Close When b", ALPHABET).selection is Selection.LONGEST
 
 
 CONDITIONS = {
@@ -213,38 +180,6 @@ def test_names_of_relations_are_offered_too() -> None:
         parse_expression("after lohin until logout", USERS)
 
 
-@pytest.mark.parametrize(
-    ("keyword", "text", "expected"),
-    [
-        ("roo* OR hall", "two rooms", True),
-        ("chinees~", "the Chinese room", True),
-        ("chinese -room", "the Chinese room", False),
-        ('"room chinese"', "the Chinese room", False),
-        ("ch*se r?om", "the Chinese room", True),
-    ],
-)
-def test_keywords_are_those_of_keyword_queries(keyword: str, text: str, expected: bool) -> None:
-    assert contains_keyword(keyword, text) == expected
-
-
-KEYWORDS = ("room", "chinese rooms", "AT&T", "c++", "x-ray", "naïve", "müller", "dying", "部屋", "3.5")
-_TEXTS = """
-rooms Room, roo-ms ro\u00adom CHINESE at AT&T. C++! X-rays naive mueller
-Müllers die dyed 東京部屋 3.5 35 the a_b
-"""
-TEXTS = _TEXTS.split()
-
-
-@given(
-    st.sampled_from(KEYWORDS),
-    st.lists(st.sampled_from(TEXTS), max_size=5),
-    st.sampled_from((" ", "", "-", "<br>")),
-)
-def test_texts_contain_what_searches_find_in_them(keyword: str, words: list[str], between: str) -> None:
-    text = between.join(words)
-    assert contains_keyword(keyword, text) == (terms(keyword) <= terms(text))
-
-
 def test_keywords_need_a_text_to_be_in() -> None:
     numbers = Alphabet(Schema("n", (Relation("a", (Attribute("v", AttributeType.INTEGER),)),), ()))
     with pytest.raises(UsageError, match="no searched text"):
@@ -291,28 +226,6 @@ def test_expressions_are_shown_as_they_are_written(
     again = parse_regular(str(regular), ALPHABET)
     for word in some:
         assert matches(again, word, 2) == matches(regular, word, 2)
-
-
-@examples(400)
-@given(
-    st.one_of(
-        st.text(max_size=40),
-        st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
-        st.lists(st.sampled_from(WORDS), max_size=8).map(
-            lambda ws: f"open when x > {' '.join(ws)} close when b"
-        ),
-        st.lists(st.sampled_from(WORDS), max_size=8).map(lambda ws: f"match [{' '.join(ws)}]"),
-    )
-)
-def test_any_text_is_an_expression_or_a_usage_error(text: str) -> None:
-    try:
-        found = parse_expression(text, ALPHABET)
-    except UsageError as error:
-        fault = str(error)
-    else:
-        fault = ""
-        assert all(isinstance(guard, g.Guard) for guard in found.guards)
-    assert not fault or re.search(r"\n  .*\n *\^\Z", fault), fault
 
 
 @pytest.mark.parametrize(

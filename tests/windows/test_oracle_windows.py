@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import FunctionType, ModuleType
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from skws_windows.automata import regular as r
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.language.expression import Limits, Selection, expression
+from skws_windows.language.expression import Limits, Selection, WindowExpression, expression
 from skws_windows.processor import macrostates
 from skws_windows.processor.processor import Processor
 from tests.strategies import examples
@@ -29,75 +31,11 @@ LIMITS = st.builds(
 )
 
 
-def found(processor: Processor, word: list[StreamRecord], cuts: list[int]) -> list[tuple[int, int]]:
+def found(processor: Processor, word: list[StreamRecord], cuts: Sequence[int]) -> list[tuple[int, int]]:
     """The windows of a word that comes in batches."""
     places = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
     batches = [word[a:b] for a, b in pairwise(places)]
     return [(w.first, w.last) for batch in batches for w in processor.process(batch)]
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]]:
-    k = draw(st.integers(0, 2))
-    pairs = draw(st.lists(st.tuples(regulars(k), regulars(k)), min_size=1, max_size=3))
-    return k, pairs, draw(words())
-
-
-@examples(100)
-@given(cases(), st.lists(st.integers(0, 9), max_size=2))
-def test_every_window_of_the_definition_is_found(
-    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], cuts: list[int]
-) -> None:
-    k, pairs, word = case
-    processor = Processor(expression(pairs, k), ALPHABET)
-    assert found(processor, word, cuts) == windows_by_definition(pairs, k, word)
-
-
-@examples(80)
-@given(
-    cases(),
-    LIMITS,
-    st.sampled_from((Selection.EVERY, Selection.LONGEST)),
-    st.lists(st.integers(0, 9), max_size=2),
-)
-def test_limits_and_the_longest_windows(
-    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
-    limits: Limits,
-    selection: Selection,
-    cuts: list[int],
-) -> None:
-    k, pairs, word = case
-    given_expression = expression(pairs, k, selection, limits)
-    windows = selected(given_expression, windows_by_definition(pairs, k, word), word)
-    assert found(Processor(given_expression, ALPHABET), word, cuts) == windows
-
-
-@examples(80)
-@given(cases(), st.one_of(st.just(Limits()), LIMITS), st.lists(st.integers(0, 9), max_size=2))
-def test_first_windows_do_not_overlap(
-    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]], limits: Limits, cuts: list[int]
-) -> None:
-    k, pairs, word = case
-    given_expression = expression(pairs, k, Selection.FIRST, limits)
-    windows = found(Processor(given_expression, ALPHABET), word, cuts)
-    every = expression(pairs, k, Selection.EVERY, limits)
-    admitted = selected(every, windows_by_definition(pairs, k, word), word)
-    assert windows == first_of(given_expression, admitted, word)
-    assert all(a[1] < b[0] for a, b in pairwise(windows))
-
-
-@examples(100)
-@given(cases(), st.one_of(st.just(Limits()), LIMITS), st.sampled_from(Selection))
-def test_records_that_do_nothing_may_be_passed_over(
-    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
-    limits: Limits,
-    selection: Selection,
-) -> None:
-    k, pairs, word = case
-    long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
-    given_expression = expression(pairs, k, selection, limits)
-    whole, single = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
-    assert found(whole, long, []) == found(single, long, list(range(0, len(long), 9)))
 
 
 def letter(least: int, most: int = 9) -> r.Regular:
@@ -107,31 +45,63 @@ def letter(least: int, most: int = 9) -> r.Regular:
     )
 
 
-ONE_AT_A_TIME: list[tuple[r.Regular, r.Regular]] = [
+Pairs = list[tuple[r.Regular, r.Regular]]
+ONE_AT_A_TIME: Pairs = [
     (r.EVERYTHING, r.sequence([letter(0, 1), r.star(letter(0)), letter(2)])),
     (r.EVERYTHING, r.sequence([letter(1), r.star(letter(0, 1)), letter(2)])),
     (r.EVERYTHING, r.sequence([letter(0), letter(1), letter(2)])),
     (r.star(r.then(letter(0), letter(0))), r.then(r.star(letter(1)), letter(0, 0))),
 ]
+"""While a window of one is open, another could begin."""
 
 
-@pytest.mark.parametrize("pair", ONE_AT_A_TIME)
-def test_while_a_window_is_open_no_other_begins(pair: tuple[r.Regular, r.Regular]) -> None:
-    rng = random.Random(5)
-    some = 0
-    for limits in (Limits(), Limits(), Limits(most=4), Limits(2, None, 5)):
-        given_expression = expression([pair], 0, Selection.FIRST, limits)
-        for _ in range(6):
-            word = [StreamRecord(0, i, (rng.choice((0, 1, 2, 2)), None, None)) for i in range(14)]
-            admitted = [
-                w
-                for w in windows_by_definition([pair], 0, word)
-                if w in selected(given_expression, [w], word)
-            ]
-            windows = found(Processor(given_expression, ALPHABET), word, [rng.randrange(14)])
-            assert windows == first_of(given_expression, admitted, word)
-            some += len(windows)
-    assert some > 20
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[WindowExpression, Pairs, list[StreamRecord]]:
+    """An expression, its parts, and a word."""
+    limits = draw(st.one_of(st.just(Limits()), LIMITS))
+    selection = draw(st.sampled_from(Selection))
+    if draw(st.integers(0, 3)) == 0:
+        pair = draw(st.sampled_from(ONE_AT_A_TIME))
+        values = draw(st.lists(st.sampled_from((0, 1, 2, 2)), min_size=10, max_size=14))
+        word = [StreamRecord(0, i, (value, None, None)) for i, value in enumerate(values)]
+        return expression([pair], 0, selection, limits), [pair], word
+    k = draw(st.integers(0, 2))
+    pairs = draw(st.lists(st.tuples(regulars(k), regulars(k)), min_size=1, max_size=3))
+    return expression(pairs, k, selection, limits), pairs, draw(words())
+
+
+CUTS = st.lists(st.integers(0, 12), max_size=3)
+
+
+@examples(340)
+@given(cases(), CUTS)
+def test_every_window_of_the_definition_is_found(
+    case: tuple[WindowExpression, Pairs, list[StreamRecord]], cuts: list[int]
+) -> None:
+    given_expression, pairs, word = case
+    windows = found(Processor(given_expression, ALPHABET), word, cuts)
+    admitted = selected(given_expression, windows_by_definition(pairs, given_expression.k, word), word)
+    if given_expression.selection is Selection.FIRST:
+        assert windows == first_of(given_expression, admitted, word)
+        assert all(a[1] < b[0] for a, b in pairwise(windows))
+    else:
+        assert windows == admitted
+
+
+@examples(180)
+@given(cases(), st.sampled_from((None, 0, 3, 9)), st.sampled_from((None, 0, 1)))
+def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
+    case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int | None, few: int | None
+) -> None:
+    """Records that do nothing are passed over, in whole batches more than in parts."""
+    given_expression, _, word = case
+    long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
+    expected = found(Processor(given_expression, ALPHABET), long, [])
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in (("_FEW", few), ("REMEMBERED", remembered)):
+            if value is not None:
+                patched.setattr(macrostates, name, value)
+        assert found(Processor(given_expression, ALPHABET), long, range(0, len(long), 9)) == expected
 
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
@@ -147,54 +117,26 @@ def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limi
 
 
 @examples(100)
-@given(
-    cases(),
-    st.sampled_from(Selection),
-    st.lists(st.integers(0, 12), max_size=3),
-    words(12),
-    st.sampled_from((("n.b", "x"), ("x",))),
-)
+@given(cases(), CUTS, words(12), st.sampled_from((("n.b", "x"), ("x",))))
 def test_each_key_has_a_stream_of_its_own(
-    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
-    selection: Selection,
+    case: tuple[WindowExpression, Pairs, list[StreamRecord]],
     cuts: list[int],
     word: list[StreamRecord],
     per: tuple[str, ...],
 ) -> None:
-    k, pairs, _ = case
-    split = Processor(expression(pairs, k, selection, per=per), ALPHABET)
+    alone = replace(case[0], limits=Limits())
     expected = []
     keys = [tuple(ALPHABET.value(name, record) for name in per) for record in word]
     for key in set(keys):
         places = [i for i, own in enumerate(keys) if own == key]
-        if None in key:
-            continue
-        alone = Processor(expression(pairs, k, selection), ALPHABET)
-        windows = alone.process([word[i] for i in places])
-        expected += [(places[w.last], w.first, w._replace(key=key)) for w in windows]
+        if None not in key:
+            windows = Processor(alone, ALPHABET).process([word[i] for i in places])
+            expected += [(places[w.last], w.first, w._replace(key=key)) for w in windows]
+    split = Processor(replace(alone, per=per), ALPHABET)
     bounds = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
     batches = [word[a:b] for a, b in pairwise(bounds)]
     found_windows = [w for batch in batches for w in split.process(batch)]
     assert found_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]
-
-
-@examples(80)
-@given(cases(), LIMITS, st.sampled_from(Selection), st.sampled_from((0, 3, 9)), st.sampled_from((0, 1)))
-def test_what_is_forgotten_of_configurations_and_macrostates_changes_nothing(
-    case: tuple[int, list[tuple[r.Regular, r.Regular]], list[StreamRecord]],
-    limits: Limits,
-    selection: Selection,
-    remembered: int,
-    few: int,
-) -> None:
-    k, pairs, word = case
-    given_expression = expression(pairs, k, selection, limits)
-    long = [record._replace(time=i // 2) for i, record in enumerate(word * 8)]
-    expected = found(Processor(given_expression, ALPHABET), long, [])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(macrostates, "_FEW", few)
-        patched.setattr(macrostates, "REMEMBERED", remembered)
-        assert found(Processor(given_expression, ALPHABET), long, [len(long) // 2]) == expected
 
 
 LONG = r.sequence([r.EVERYTHING, r.Letter(g.Compare("<", g.Constant(1), g.Field("x"))), *[r.ANY] * 70])

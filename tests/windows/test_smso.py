@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.memory import OverBudgetError
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
-from skws_windows.automata import smso_automata
 from skws_windows.automata.smso_automata import window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
@@ -82,21 +80,6 @@ def test_formulas_have_the_windows_of_their_expressions(
 HIGH, LOW = (g.Compare("<", g.Constant(1), g.Field("x")), g.Compare("<", g.Field("x"), g.Constant(1)))
 
 
-def test_open_and_close_as_a_formula() -> None:
-    inside = m.Conjunction(m.Before("b", "x"), m.Before("x", "e"))
-    formula = m.all_of(
-        [
-            m.Satisfies(HIGH, "b"),
-            m.Before("b", "e"),
-            m.Satisfies(LOW, "e"),
-            m.every_position("x", m.implies(inside, m.Negation(m.Satisfies(LOW, "x")))),
-        ]
-    )
-    found = window_expression(formula, 0, THEORY)
-    word = [StreamRecord(0, 0, (x, None, None)) for x in (0, 2, 1, 2, 0, 0, 2, 0)]
-    assert windows_of(found, word) == [(1, 4), (3, 4), (6, 7)]
-
-
 SIDES = (
     r.EVERYTHING,
     r.IDENTITY,
@@ -124,44 +107,8 @@ def test_expressions_have_the_windows_of_their_formulas(
         assert windows_of(again, word) == windows_by_definition([(before, window)], k, word)
 
 
-RISING = g.Compare("<", g.Field("x", 1), g.Field("x"))
-
-
-@pytest.mark.parametrize(
-    ("k", "pairs"),
-    [
-        (0, [(r.Letter(HIGH), r.Letter(LOW)), (r.IDENTITY, r.Letter(HIGH))]),
-        (1, [(r.Letter(RISING), r.Letter(RISING)), (r.IDENTITY, r.Letter(HIGH))]),
-        (1, [(r.IDENTITY, r.Then(r.Letter(RISING), r.Letter(g.negation(RISING))))]),
-    ],
-)
-def test_formulas_of_expressions_by_brute_force(k: int, pairs: list[tuple[r.Regular, r.Regular]]) -> None:
-    formula = formula_of(expression(pairs, k))
-    found = []
-    for values in ((2,), (2, 0), (0, 2), (2, 2, 0), (2, 0, 0), (0, 1, 2), (0, 2, 1), (1, 0, 2)):
-        word = [StreamRecord(0, 0, (x, None, None)) for x in values]
-        windows = windows_by_logic(formula, k, word)
-        assert windows == windows_by_definition(pairs, k, word)
-        found += windows
-    assert found
-
-
 def test_what_is_no_formula_of_windows() -> None:
     with pytest.raises(ValueError, match="free variables b, x"):
         window_expression(m.Before("b", "x"), 0, THEORY)
     with pytest.raises(ValueError, match="looks back more than 0"):
         window_expression(m.Satisfies(g.Compare("<", g.Field("x", 1), g.Field("x")), "b"), 0, THEORY)
-    assert (
-        windows_of(
-            window_expression(m.Before("e", "b"), 0, THEORY), [StreamRecord(0, 0, (1, None, None))] * 3
-        )
-        == []
-    )
-
-
-def test_formulas_of_large_automata_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    formula = m.every_position("x", m.implies(m.Before("x", "e"), m.Satisfies(HIGH, "x")))
-    assert window_expression(formula, 0, THEORY).pairs
-    monkeypatch.setattr(smso_automata, "MOST_ENTRIES", 100)
-    with pytest.raises(OverBudgetError):
-        window_expression(formula, 0, THEORY)

@@ -6,12 +6,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-import skws.queries.windowed.kind
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.jobs.control import Command
@@ -29,10 +26,8 @@ from skws.spec.job import Job
 from skws.spec.query import PATTERN, TOP, Query, RankingChoice, TopChoice, ranking_options, top_options
 from skws.spec.stream import Stream
 from skws_schema.errors import UsageError
-from skws_windows.guards.columns import Source
-from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.window import ExpressionWindow
-from tests.jobs.watching import SCHEMA, Collected, append, customer, opened, order, request, steps
+from tests.jobs.watching import SCHEMA, request
 from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
 from tests.strategies import seeds
 
@@ -102,28 +97,6 @@ def test_shards_that_lose_all_go_on(
     assert found
 
 
-def test_windows_that_pile_up_are_refused_unless_allowed() -> None:
-    piling = ExpressionWindow("every open when customer close when order")
-    with pytest.raises(UsageError, match="again and again"):
-        checked(asked(piling))
-    assert checked(asked(piling, allow_unbounded_windows=True))
-    with pytest.raises(UsageError, match="no field or relation"):
-        checked(asked(ExpressionWindow("open when nobody close when order")))
-
-
-def test_results_are_told_when_their_window_ends(tmp_path: Path) -> None:
-    source, sink = tmp_path / "in.jsonl", Collected()
-    append(source, customer(1, 1), order(2, 1))
-    watch = opened(request(source, window=ExpressionWindow("open when customer close when order")), sink)
-    steps(watch)
-    assert sink.told() == [("+", "ada lamp")]
-    assert (sink.results[0].start, sink.results[0].end) == (2.0, 2.0)
-    append(source, order(3, 1), customer(4, 1), order(5, 1), order(6, 1))
-    steps(watch)
-    assert [result.end for result in sink.results] == [2.0, 5.0]
-    watch.close()
-
-
 def test_the_best_of_each_window_live() -> None:
     """As of the results with scores; a failure between changes nothing."""
     ranking, top = RankingChoice("keywords"), TopChoice(1)
@@ -153,11 +126,22 @@ def searching(asked_for: Sequence[Query], states: dict[str, bytes]) -> Session:
     return live
 
 
-def told_together_and_alone(first: Query, second: Query, third: Query, made: list[Any]) -> int:
-    """Queries over the same windows give what each would give alone.
+def over_windows(*queries: Query) -> tuple[Query, ...]:
+    return tuple(query.over(WINDOW, allowed=False).named(query.text, 4) for query in queries)
 
-    One comes later, one goes, and a failure is between. Gives how many things were ``made`` meanwhile.
-    """
+
+WORDS = over_windows(Query("ada lamp"), Query("lamp"), Query("ada"))
+PATTERNS = over_windows(
+    Query.of_pattern("customer c ; order o where c.cid = o.cid"),
+    Query.of_pattern("order o ; order p where o.cid = p.cid"),
+    Query.of_pattern("order o"),
+)
+
+
+@pytest.mark.parametrize(("first", "second", "third"), [WORDS, PATTERNS], ids=["keywords", "patterns"])
+def test_queries_with_the_same_windows_find_them_once(first: Query, second: Query, third: Query) -> None:
+    """They give what each would give alone. One comes later, one goes, and a failure is between."""
+    operators = []
     rng = random.Random(5)
     together = searching([first, second], {})
     alone = {each.name: searching([each], {}) for each in (first, second)}
@@ -180,42 +164,12 @@ def told_together_and_alone(first: Query, second: Query, third: Query, made: lis
         expected = [result for live in alone.values() for result in live.take(batch)]
         assert Counter(lines(found)) == Counter(lines(expected))
         told.update(result.query for result in found)
+        operators.append(len(together.operators))
         # An engine's state also counts the results of all; after a failure less is remembered.
         if first.kind == PATTERN and part < 18:
             assert together.snapshot() == {name: live.snapshot()[name] for name, live in alone.items()}
     assert set(told) == {first.text, second.text, third.text}
-    return len(made)
-
-
-def test_queries_with_the_same_windows_share_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[WindowedEngine] = []
-
-    class Counted(WindowedEngine):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made.append(self)
-
-    monkeypatch.setattr(skws.queries.windowed.kind, "WindowedEngine", Counted)
-    ada_lamp, lamp, ada = (
-        Query(text).over(WINDOW, allowed=False).named(text, 4) for text in (*QUERIES, "ada")
-    )
-    # Alone: one each. Together: one for two, one for that which came later; and after the failure again.
-    assert told_together_and_alone(ada_lamp, lamp, ada, made) == 3 + 2 + 2
-
-
-def test_patterns_with_the_same_windows_find_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    fed: list[Tracker] = []
-    feed = Tracker.feed
-
-    def counted(tracker: Tracker, source: Source) -> Spans:
-        fed.append(tracker)
-        return feed(tracker, source)
-
-    monkeypatch.setattr(Tracker, "feed", counted)
-    texts = ("customer c ; order o where c.cid = o.cid", "order o ; order p where o.cid = p.cid", "order o")
-    first, second, third = (Query.of_pattern(text).named(text, 4) for text in texts)
-    # Batches that three search for themselves: 24, 12, 18; together one, from the later one's coming on two.
-    assert told_together_and_alone(first, second, third, fed) == 24 + 12 + 18 + 24 + 18
+    assert operators == [1] * 6 + [2] * 18  # what comes later has windows of its own
 
 
 def test_patterns_go_on_together_from_equal_states() -> None:

@@ -11,10 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.data.batch
@@ -119,134 +120,90 @@ def relations_of(names: Sequence[str], tables: str) -> tuple[Relation, ...]:
     return tuple(Relation(n, KINDS, search=("t",), table=n in tables.split()) for n in names)
 
 
-class Standing:
-    """Queries that come and go in an engine: one that is asked for again goes."""
-
-    def __init__(self, engine: ColumnarEngine, window: Window, ranking: RankingChoice | None = None) -> None:
-        self._engine = engine
-        self._window = window
-        self._ranking = ranking
-        self._names: set[str] = set()
-
-    def change(self, schema: Schema, text: str, most: int) -> list[list[Result]]:
-        """The snapshot of a query that comes."""
-        name = f"{text}/{most}"
-        if name in self._names:
-            self._engine.remove(name)
-            self._names.remove(name)
-            return []
-        self._names.add(name)
-        plan = Plan(schema, parse_query(text, schema), self._window, most, ranking=self._ranking)
-        return [self._engine.add(plan, name)]
+Change = tuple[int, str, int]
+"""The step before which a query comes, or goes if it is there, with the most tuples of its results."""
 
 
-def told(engine: ColumnarEngine, static: Sequence[Record], stream: Sequence[Record]) -> list[bytes]:
-    return [r.to_json() for r in (*engine.load_tables(static), *engine.process(stream))]
+def compared(
+    monkeypatch: pytest.MonkeyPatch,
+    schema: Schema,
+    static: Sequence[Record],
+    stream: Sequence[Record],
+    window: Window,
+    changes: Sequence[Change],
+    *,
+    step: int = 1,
+    but: str = "",
+    **more: Any,
+) -> int:
+    """Compares an engine that loads all tables with one that loads none but one; gives how many results.
+
+    The first step loads the tables, the others take ``step`` records each. ``more``: of the plans.
+    """
+    apart = indexed(monkeypatch, schema, static, but=but)
+    left = [record for record in static if schema.relations[record.relation].name == but]
+    outputs = []
+    for given_schema, rows in ((schema, static), (apart, left)):
+        engine, standing = ColumnarEngine(given_schema, window), set[str]()
+        out: list[list[Result]] = []
+        for number in range(1 + -(-len(stream) // step)):
+            for text, most in ((text, most) for at, text, most in changes if at == number):
+                name = f"{text}/{most}"
+                if name in standing:
+                    engine.remove(name)
+                else:
+                    plan = Plan(given_schema, parse_query(text, given_schema), window, most, **more)
+                    out.append(engine.add(plan, name))
+                standing ^= {name}
+            begin = step * (number - 1)
+            told = engine.process(stream[begin : begin + step]) if number else engine.load_tables(rows)
+            # What one tuple completes of two queries comes in either order.
+            out.append(sorted(told, key=lambda result: result.query))
+        counts = engine.counts if len(changes) == 1 and not but else None
+        outputs.append((out, counts))
+    assert outputs[1] == outputs[0]
+    return sum(map(len, outputs[0][0]))
 
 
-@pytest.mark.parametrize("size", [1, 4, 8192])
+TEXTS = (
+    *("alpha", "beta", "alpha beta", "alpha beta gamma", "alpha -gamma", "alp*", '"alpha pad"', "alhpa~"),
+    *("(alpha OR gamma)", "be*a", "alpha beta -r1:", "alpha -r0:", "alpha r0.y!=1", "alpha !r0.x:0..1"),
+)
+
+
 @given(
     cases(),
     st.sampled_from(WINDOWS),
-    st.booleans(),
-    st.booleans(),
-    st.integers(1, 5),
-    st.sampled_from(KEPT),
-    st.sampled_from(FEW),
+    st.lists(
+        st.tuples(st.integers(0, 20), st.sampled_from(TEXTS) | query_texts(), st.integers(1, 5)), max_size=5
+    ),
+    st.sampled_from([None, RankingChoice(explain=True)]),
+    st.sampled_from([(kept, few, batch) for kept in KEPT for few in FEW for batch in (1, 4, 8192)]),
+    st.sampled_from([1, 4, 30]),
 )
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_tables_loaded_whole(
     monkeypatch: pytest.MonkeyPatch,
-    size: int,
     case: tuple[Schema, int, list[Record], list[Record]],
     window: Window,
-    exclude: bool,
-    ranked: bool,
-    most: int,
-    kept: int,
-    few: int,
+    changes: list[Change],
+    ranking: RankingChoice | None,
+    sizes: tuple[int, int, int],
+    step: int,
 ) -> None:
-    monkeypatch.setattr(skws.data.batch, "BATCH", size)
+    """One query stands from the beginning."""
+    kept, few, batch = sizes
+    monkeypatch.setattr(skws.data.batch, "BATCH", batch)
     monkeypatch.setattr(skws.index.reach, "FEW", few)
     let_go_after(monkeypatch, kept)
     schema, words, static, stream = case
-    text = " ".join(WORDS[:words]) + (" -gamma" if exclude and words < 3 else "")
-    ranking = RankingChoice(explain=True) if ranked else None
-    whole = ColumnarEngine.of(Plan(schema, parse_query(text, schema), window, most, ranking=ranking))
-    apart = indexed(monkeypatch, schema, static)
-    probing = ColumnarEngine.of(Plan(apart, parse_query(text, apart), window, most, ranking=ranking))
-    assert told(probing, [], stream) == told(whole, static, stream)
-    assert probing.counts == whole.counts
-
-
-@given(
-    cases(),
-    st.sampled_from(WINDOWS),
-    query_texts(),
-    st.booleans(),
-    st.integers(1, 5),
-    st.sampled_from(KEPT),
-    st.sampled_from(FEW),
-)
-@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_for_all_that_queries_have(
-    monkeypatch: pytest.MonkeyPatch,
-    case: tuple[Schema, int, list[Record], list[Record]],
-    window: Window,
-    text: str,
-    ranked: bool,
-    most: int,
-    kept: int,
-    few: int,
-) -> None:
-    monkeypatch.setattr(skws.data.batch, "BATCH", 4)
-    monkeypatch.setattr(skws.index.reach, "FEW", few)
-    let_go_after(monkeypatch, kept)
-    schema, _, static, stream = case
-    ranking = RankingChoice(explain=True) if ranked else None
-    try:
-        query = parse_query(text, schema)
-    except QueryError:
-        assume(False)
-    whole = ColumnarEngine.of(Plan(schema, query, window, most, ranking=ranking))
-    apart = indexed(monkeypatch, schema, static)
-    probing = ColumnarEngine.of(Plan(apart, query, window, most, ranking=ranking))
-    assert told(probing, [], stream) == told(whole, static, stream)
-    assert probing.counts == whole.counts
-
-
-@given(cases(), st.sampled_from(WINDOWS), st.sampled_from(KEPT), st.sampled_from(FEW), st.data())
-@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_equal_for_queries_that_come_and_go(
-    monkeypatch: pytest.MonkeyPatch,
-    case: tuple[Schema, int, list[Record], list[Record]],
-    window: Window,
-    kept: int,
-    few: int,
-    data: st.DataObject,
-) -> None:
-    monkeypatch.setattr(skws.index.reach, "FEW", few)
-    let_go_after(monkeypatch, kept)
-    schema, words, static, stream = case
-    texts = [*WORDS[:words], " ".join(WORDS[:words]), f"{WORDS[0]} -gamma"]
-    texts += ["alp*", '"alpha pad"', "(alpha OR gamma)", "alhpa~", "be*a"]
-    if len(schema.relations) > 1:
-        texts += [f"{' '.join(WORDS[:words])} -r1:", "alpha -r0:", "alpha r0.y!=1", "alpha !r0.x:0..1"]
-    change = st.tuples(st.integers(0, len(stream)), st.sampled_from(texts), st.integers(1, 5))
-    changes = data.draw(st.lists(change, max_size=6))
-    apart = indexed(monkeypatch, schema, static)
-    outputs = []
-    for given_schema, rows in ((schema, static), (apart, [])):
-        engine = ColumnarEngine(given_schema, window)
-        out: list[list[Result]] = [list(engine.load_tables(rows))]
-        standing = Standing(engine, window)
-        for at in range(len(stream) + 1):
-            for place, text, most in changes:
-                if place == at:
-                    out += standing.change(given_schema, text, most)
-            out.append(list(engine.process(stream[at : at + 1])))
-        outputs.append(out)
-    assert outputs[1] == outputs[0]
+    asked: list[Change] = []
+    for at, text, most in changes:
+        with suppress(QueryError):
+            parse_query(text, schema)
+            asked.append((at if asked else 0, text, most))
+    asked = asked or [(0, " ".join(WORDS[:words]), 3)]
+    compared(monkeypatch, schema, static, stream, window, asked, step=step, ranking=ranking)
 
 
 @pytest.mark.parametrize("kept", KEPT)
@@ -273,13 +230,9 @@ def test_rows_without_keywords_connect(
 
     static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
     stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
-    outputs = []
     monkeypatch.setattr(skws.data.batch, "BATCH", 4)
-    for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
-        plan = Plan(given_schema, parse_query("alpha beta", given_schema), TimeWindow(12), most)
-        outputs.append(told(ColumnarEngine.of(plan), rows, stream))
-    assert outputs[1] == outputs[0]
-    assert len(outputs[0]) > 5
+    asked = [(0, "alpha beta", most)]
+    assert compared(monkeypatch, schema, static, stream, TimeWindow(12), asked, step=40) > 5
 
 
 def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
@@ -337,25 +290,11 @@ def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyP
     step = rng.choice([1, 3, 10])
     ranking = rng.choice([None, RankingChoice(explain=True)])
     changes = [
-        (rng.randrange(0, len(stream), step), rng.choice(QUERIES), rng.choice([2, 3, 3, 4])) for _ in range(8)
+        (rng.randrange(len(stream) // step + 1), rng.choice(QUERIES), rng.choice([2, 3, 3, 4]))
+        for _ in range(8)
     ]
     but = rng.choice(["", "", "v"])
-    apart = indexed(monkeypatch, schema, static, but=but)
-    left = [record for record in static if schema.relations[record.relation].name == but]
-    outputs = []
-    for given_schema, rows in ((schema, static), (apart, left)):
-        engine = ColumnarEngine(given_schema, window)
-        standing = Standing(engine, window, ranking)
-        out: list[tuple[int, list[Result]]] = []
-        for at in range(-step, len(stream), step):
-            for place, text, most in changes:
-                if place // 2 - step == at:
-                    out += ((at, snapshot) for snapshot in standing.change(given_schema, text, most))
-            told = engine.load_tables(rows) if at < 0 else engine.process(stream[at : at + step])
-            # What one tuple completes of two queries comes in either order.
-            out.append((at, sorted(told, key=lambda result: result.query)))
-        outputs.append(out)
-    assert outputs[1] == outputs[0]
+    compared(monkeypatch, schema, static, stream, window, changes, step=step, but=but, ranking=ranking)
 
 
 def _shop(monkeypatch: pytest.MonkeyPatch, static: Sequence[Record]) -> Schema:
@@ -458,14 +397,6 @@ def test_automata_beside_rows_that_come_unasked(monkeypatch: pytest.MonkeyPatch)
     schema = Schema("s", relations_of(("a", "b", "link"), "link"), (Join("ab", "a", "b", (("x", "x"),)),))
     static = [Record(2, 0, ("gamma", n, 0)) for n in range(5)]
     stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4, 0)) for n in range(40)]
-    outputs = []
-    for given_schema, rows in ((schema, static), (indexed(monkeypatch, schema, static), [])):
-        engine = ColumnarEngine(given_schema, TimeWindow(9))
-        out = list(engine.load_tables(rows))
-        for text, some in (("alpha beta", stream[:20]), ("gamma", stream[20:])):
-            query = parse_query(text, given_schema)
-            plan = Plan(given_schema, query, TimeWindow(9), 2, evaluated_by=EvaluatorName.AUTOMATA)
-            out += [*engine.add(plan), *engine.process(some)]
-        outputs.append([result.to_json() for result in out])
-    assert outputs[1] == outputs[0]
-    assert len(outputs[0]) > 20
+    by = {"step": 20, "evaluated_by": EvaluatorName.AUTOMATA}
+    asked = [(1, "alpha beta", 2), (2, "gamma", 2)]
+    assert compared(monkeypatch, schema, static, stream, TimeWindow(9), asked, **by) > 20  # type: ignore[arg-type]

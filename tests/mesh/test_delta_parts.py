@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.columns import NULL, Ints, TupleColumns
+from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.neighbours import Neighbours
 from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.word_pairs import WordPairs
+from skws_schema.graph import edges
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples
 
 LIVE = 12
@@ -117,3 +122,73 @@ def test_partners_are_never_missed(
         assert {(slot, other, mine * apart) for other, mine in carried if mine in of} <= passed
     bits = {word * apart % 64 for pair in asked for word in pair}
     assert all(word % 64 in bits for _, _, word in passed)
+
+
+A, B = (Attribute(name, AttributeType.INTEGER) for name in "ab")
+JOINED = Schema(
+    "joined",
+    (Relation("r", (A, B)), Relation("s", (A,)), Relation("t", (B,))),
+    (
+        Join("rs", "r", "s", (("a", "a"),)),
+        Join("rt", "r", "t", (("b", "b"),)),
+        Join("self", "r", "r", (("a", "b"),)),
+    ),
+    "none",
+)
+TUPLE = st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(1, 20), *[st.integers(-1, 3)] * 2)
+
+
+def columns(tuples: Sequence[tuple[int, ...]], width: int) -> TupleColumns:
+    relation, start, lasting, *keys = column([x for each in tuples for x in each]).reshape(-1, 5).T.copy()
+    values = np.full((len(tuples), width), NULL, dtype=np.int64)
+    values[:, :2] = np.where(np.array(keys) < 0, NULL, np.array(keys)).T[:, :width]
+    values[relation > 0, 1:] = NULL
+    return TupleColumns(relation, start, start + lasting, values, np.arange(len(tuples), dtype=np.int64))
+
+
+@given(
+    st.lists(TUPLE, min_size=6, max_size=14),
+    st.lists(st.lists(TUPLE, max_size=4), max_size=2),
+    st.integers(0, 45),
+    st.sampled_from([0, 3, 1_000]),
+)
+@examples(80)
+def test_neighbours(
+    first: list[tuple[int, ...]], more: list[list[tuple[int, ...]]], horizon: int, most: int
+) -> None:
+    live = LiveTuples(JOINED)
+    neighbours = Neighbours(live, JOINED, most, least=1)
+
+    def joins(one: int, number: int, other: int) -> bool:
+        sets, tuples = live.key_sets, live.tuples
+        value = tuples.keys[one, sets.source[number]]
+        known = one != other and value != NULL and value == tuples.keys[other, sets.target[number]]
+        ends = edges(JOINED)[number].source, edges(JOINED)[number].target
+        together = max(tuples.start[[one, other]]) < min(tuples.end[[one, other]])
+        return bool(known and together and ends == tuple(tuples.relation[[one, other]].tolist()))
+
+    def expected(before: int) -> set[tuple[int, int, int]]:
+        """(tuple, edge, other) of all tuples up to a slot that join, and are alive at once."""
+        numbers = [edge.id for edge in edges(JOINED)]
+        return {each for each in product(range(before), numbers, range(before)) if joins(*each)}
+
+    def held(before: int) -> list[tuple[int, int, int]]:
+        position, edge, others = neighbours.of(np.arange(before, dtype=np.int64))
+        assert (np.diff(position) >= 0).all()
+        alive = np.maximum(live.tuples.start[position], live.tuples.start[others]) < np.minimum(
+            live.tuples.end[position], live.tuples.end[others]
+        )
+        rows = zip(position[alive].tolist(), edge[alive].tolist(), others[alive].tolist(), strict=True)
+        return sorted(row for row in rows if row[0] != row[2])
+
+    for batch in (first, *more):
+        known = len(live)
+        live.insert(columns(batch, live.key_sets.width))
+        near, far = neighbours.extend(len(live))
+        pairs = sorted(zip(near.tolist(), far.tolist(), strict=True))
+        assert pairs == sorted((a, b) for a, _, b in expected(len(live)) if b < a >= known)
+        assert held(len(live)) == sorted(expected(len(live)))
+        if most == 1_000:
+            assert neighbours.pairs == 2 * len(pairs) + len([1 for a, _, b in expected(known)])
+    neighbours.remap(live.compact(horizon))
+    assert held(len(live)) == sorted(expected(len(live)))

@@ -13,9 +13,12 @@ from typing import Final
 import numpy as np
 
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, written
+from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.carried_words import CarriedWords
+from skws_mesh.delta.neighbours import Neighbours
 from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.walks import Walker, Walks
+from skws_schema.model import Schema
 
 _ROWS: Final = 1 << 19  # walks of some tuples together
 _AT_ONCE: Final = 1024  # tuples whose neighbours are looked up together
@@ -28,29 +31,29 @@ class NeighbouringWords:
     where it may lead to a word that is asked for.
     """
 
-    def __init__(self, words: CarriedWords, walker: Walker) -> None:
+    def __init__(self, words: CarriedWords, neighbours: Neighbours) -> None:
         self._words = words
-        self._walker = walker
+        self._neighbours = neighbours
         self._size = 0
         self._signatures: Ints = NOTHING
 
     def extend(self, live: int) -> None:
-        """Add new tuples, up to slot ``live``; what they join is to be ``met``."""
-        new = np.zeros(max(0, live - self._size), dtype=np.int64)
-        self._signatures = written(self._signatures, self._size, new)
+        """Add new tuples, up to slot ``live``."""
+        if live <= self._size:
+            return
+        self._signatures = written(self._signatures, self._size, np.zeros(live - self._size, dtype=np.int64))
         self._size = live
-
-    def met(self, joined: Walks) -> None:
-        """Pairs of neighbours, as walks of one join."""
-        (near, far), _ = joined.paths(np.arange(len(joined), dtype=np.int64))
-        np.bitwise_or.at(self._signatures, far, self._words.signatures(near))
-        np.bitwise_or.at(self._signatures, near, self._words.signatures(far))
+        self._met(*self._neighbours.extend(live))
 
     def renew(self, slots: Ints) -> None:
         """Some tuples have new words."""
-        for begin in range(0, len(slots), _AT_ONCE):
-            begun = self._walker.begun(slots[begin : begin + _AT_ONCE])
-            self.met(self._walker.further(begun, earlier=False))
+        position, _, others = self._neighbours.of(slots)
+        self._met(slots.take(position), others)
+
+    def _met(self, near: Ints, far: Ints) -> None:
+        """Pairs of neighbours."""
+        np.bitwise_or.at(self._signatures, far, self._words.signatures(near))
+        np.bitwise_or.at(self._signatures, near, self._words.signatures(far))
 
     def of(self, slots: Ints) -> Ints:
         """The signature of each tuple."""
@@ -58,26 +61,28 @@ class NeighbouringWords:
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""
-        kept = np.flatnonzero(slots >= 0)
+        kept = np.flatnonzero(slots[: self._size] >= 0)
         self._signatures[: len(kept)] = self._signatures[kept]
         self._size = len(kept)
+        self._neighbours.remap(slots)
 
 
 class AskedWalks:
     """Walks by length, from some tuples at a time: *levels*, of which the first has no joins."""
 
-    def __init__(self, walker: Walker, words: CarriedWords, partners: Partners) -> None:
-        self._walker = walker
+    def __init__(self, live: LiveTuples, schema: Schema, words: CarriedWords, partners: Partners) -> None:
+        self.neighbours = Neighbours(live, schema)
+        self.walker = Walker(live, self.neighbours)
         self._words = words
         self._partners = partners
-        self._behind = NeighbouringWords(words, walker)
+        self._behind = NeighbouringWords(words, self.neighbours)
 
     def extend(self, live: int) -> None:
-        """Add new tuples, up to slot ``live``. They are walked from next, or renewed before others are."""
+        """Add new tuples, up to slot ``live``."""
         self._behind.extend(live)
 
     def renew(self, slots: Ints) -> None:
-        """Some tuples have new words, or were not walked from when they came."""
+        """Some tuples have new words."""
         self._behind.renew(slots)
 
     def remap(self, slots: Ints) -> None:
@@ -87,11 +92,13 @@ class AskedWalks:
     def levels(self, owners: Ints, width: int, *, earlier: bool) -> Iterator[list[Walks]]:
         """The walks from some tuples after others, for networks of at most ``width`` nodes.
 
-        All walks to a tuple of a result are there. ``earlier``: as in ``Walker.further``.
+        All walks to a tuple of a result are there. ``earlier``: as in ``Walker.further``; else all tuples
+        have been added.
         """
         at_once, place = 512, 0
         while place < len(owners):
             some = owners[place : place + at_once]
+            self.extend(int(some[-1]) + 1)
             levels = self._levels(some, width, earlier=earlier)
             if levels is None:
                 at_once = max(1, at_once // 4)
@@ -119,7 +126,7 @@ class AskedWalks:
 
         Without most walks of the greatest two lengths, which would be most of all.
         """
-        begun = self._walker.begun(owners)
+        begun = self.walker.begun(owners)
         levels, rows, last = [begun], len(owners), width - 1
         asked = np.zeros(len(owners), dtype=np.int64)
         asked[begun.owner] = self._partners.signatures(begun.ends)
@@ -133,9 +140,7 @@ class AskedWalks:
                 either = asked.copy()
                 np.bitwise_or.at(either, levels[1].owner, self._partners.signatures(levels[1].ends))
                 to = self._ending(either, asked)
-            levels.append(self._walker.further(walks, earlier=earlier, to=to))
-            if joins == 1 and to is None:
-                self._behind.met(levels[1])
+            levels.append(self.walker.further(walks, earlier=earlier, to=to))
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
                 return None

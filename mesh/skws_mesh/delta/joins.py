@@ -24,7 +24,6 @@ from skws_mesh.delta.networks import PathNetworks, TreeNetworks
 from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.path_joins import PathJoins, Paths
 from skws_mesh.delta.trees import NO_NODE, Candidates, TreeJoins, Trees
-from skws_mesh.delta.walks import Walker
 from skws_mesh.delta.word_pairs import WordPairs
 from skws_mesh.delta.word_sets import WordSets
 from skws_mesh.tree import Tree
@@ -72,7 +71,7 @@ class DeltaJoins:
 
     def __init__(self, live: LiveTuples, schema: Schema) -> None:
         self._live = live
-        self._walker = Walker(live, schema)
+        self._schema = schema
         self._queries: dict[int, WordQuery] = {}
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
@@ -87,7 +86,7 @@ class DeltaJoins:
         self._words = CarriedWords()
         self._pairs, self._sets = WordPairs(), WordSets()
         self._partners = Partners(self._words, self._pairs, self._sets.pairs)
-        self._walks = AskedWalks(self._walker, self._words, self._partners)
+        self._walks = AskedWalks(self._live, self._schema, self._words, self._partners)
         self._paths = PathJoins(self._words, self._pairs, self._partners)
 
     def __len__(self) -> int:
@@ -106,6 +105,11 @@ class DeltaJoins:
         return self._networks.network(operator)
 
     @property
+    def pairs(self) -> int:
+        """Pairs of joined tuples that are kept."""
+        return self._walks.neighbours.pairs
+
+    @property
     def operators(self) -> int:
         """Networks met so far."""
         return len(self._networks) + len(self._branching)
@@ -114,22 +118,15 @@ class DeltaJoins:
         """Take in new live tuples, from slot ``first`` on; gives the results that they complete."""
         live = len(self._live)
         self._words.append(slots, words, live)
-        self._extend(live)
-        return self._results(self._around(np.arange(first, live, dtype=np.int64)))
-
-    def _extend(self, live: int) -> None:
         self._partners.extend(live)
-        self._walks.extend(live)
+        return self._results(self._around(np.arange(first, live, dtype=np.int64)))
 
     def add(self, queries: Mapping[int, WordQuery], slots: Ints, words: Ints) -> Partials:
         """Add queries, given the live tuples with words that are new; gives the results that are alive."""
         live = len(self._live)
-        if not self._queries:  # nothing was taken in since there was one
-            self._begin()
         self._words.insert(slots, words, live)
         self._queries |= queries
         self._by_query.add(queries)
-        walked = self._joining and self._width > _PAIR  # else walks of one join were not all made
         two = _pairs_of(queries)
         self._pairs.add(*two)
         branching = {n: query.words for n, query in queries.items() if query.branching}
@@ -138,9 +135,10 @@ class DeltaJoins:
         if any(query.excluded for query in queries.values()):
             self._renew_excluding()
         self._width = max(self._width, *(query.max_size for query in queries.values()))
-        self._extend(live)
+        self._partners.extend(live)
         if self._joining:
-            self._walks.renew(distinct(slots) if walked else np.arange(live, dtype=np.int64))
+            self._walks.extend(live)
+            self._walks.renew(distinct(slots))
         asked = np.array([word for query in queries.values() for word in query.words], dtype=np.int64)
         carriers = self._words.carriers(distinct(asked))
         self._partners.renew(distinct(carriers[0]))
@@ -158,6 +156,8 @@ class DeltaJoins:
             self._pairs.remove(query, *gone.pair)
         if gone.excluded:
             self._renew_excluding()
+        if not self._queries:  # what comes while there is none is not taken in
+            self._begin()
 
     def forget(self, words: Sequence[int]) -> None:
         """Forget words that no query asks for any more."""
@@ -235,11 +235,11 @@ class DeltaJoins:
         ending = np.zeros(len(self._live), dtype=bool)
         ending[others] = True
         for begin in range(0, len(slots), 512):
-            walks = self._walker.begun(slots[begin : begin + 512])
+            walks = self._walks.walker.begun(slots[begin : begin + 512])
             owners = walks
             for joins in range(1, self._width):
                 to = (lambda _, ends: ending.take(ends)) if joins == self._width - 1 else None
-                walks = self._walker.further(walks, earlier=False, to=to)
+                walks = self._walks.walker.further(walks, earlier=False, to=to)
                 done = np.flatnonzero(ending.take(walks.ends))
                 of = np.searchsorted(owners.owner, walks.owner.take(done))
                 for paths in self._paths.matched(owners, of, walks, done):

@@ -13,13 +13,10 @@ from typing import Final
 import numpy as np
 
 from skws_mesh.columnar.columns import Flags, Ints
-from skws_mesh.columnar.live import LeavingEdges, LiveTuples
-from skws_schema.graph import edges_from
-from skws_schema.memory import check
-from skws_schema.model import Schema
+from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.delta.neighbours import Neighbours
 
 _NONE: Final = -1
-_ROW: Final = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +56,11 @@ class Walks:
 
 
 class Walker:
-    """Makes walks over live tuples, by the joins of a schema."""
+    """Makes walks over live tuples."""
 
-    def __init__(self, live: LiveTuples, schema: Schema) -> None:
+    def __init__(self, live: LiveTuples, neighbours: Neighbours) -> None:
         self._live = live
-        self._leaving = LeavingEdges(edges_from(schema))
+        self._neighbours = neighbours
 
     def begun(self, slots: Ints) -> Walks:
         """The walks without a join, of tuples that ever live."""
@@ -79,21 +76,13 @@ class Walker:
         """The walks with one join more.
 
         ``earlier``: over tuples in lower slots than the one they begin at, so that a path is found
-        from the last of its tuples alone. ``to`` flags the walks to keep, by their owners and ends. That
-        values agree whose hashes do is left to who makes results of them.
+        from the last of its tuples alone. ``to`` flags the walks to keep, by their owners and ends.
         """
         tuples = self._live.tuples
-        row, edge = self._leaving.of(tuples.relation.take(walks.ends))
-        known, hashes = self._live.wanted(edge, walks.ends.take(row))
-        if not known.all():
-            row, edge = row[known], edge[known]
-        position, slots = self._live.probe(hashes)
-        check()
-        row = row.take(position)
+        row, edge, slots = self._neighbours.of(walks.ends)
         if to is not None:
             kept = np.flatnonzero(to(walks.owner.take(row), slots))
-            row, position, slots = row.take(kept), position.take(kept), slots.take(kept)
-        edge = edge.take(position)
+            row, edge, slots = row.take(kept), edge.take(kept), slots.take(kept)
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
         alive = start < end
@@ -103,17 +92,15 @@ class Walker:
             at, passed = passed.row.take(at), passed.before
         first = passed.ends.take(at)
         alive &= slots < first if earlier else slots != first
-        places = np.flatnonzero(alive)
-        # Sorting numbers takes a fraction of the time of finding a stable order.
-        order = np.sort(row.take(places) << 32 | places) & _ROW
-        row = row.take(order)
+        kept = np.flatnonzero(alive)
+        row = row.take(kept)
         return Walks(
             walks.owner.take(row),
             walks.branch.take(row) if walks.before is not None else np.arange(len(row), dtype=np.int64),
-            slots.take(order),
-            start.take(order),
-            end.take(order),
+            slots.take(kept),
+            start.take(kept),
+            end.take(kept),
             row,
-            edge.take(order),
+            edge.take(kept),
             walks,
         )

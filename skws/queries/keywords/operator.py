@@ -373,8 +373,8 @@ class KeywordOperator:
 
     @property
     def entries(self) -> int:
-        """Live tuples and waiting partials, dead ones not yet purged included."""
-        return len(self.live) + sum(mesh.partials for mesh in self._meshes)
+        """Live tuples, waiting partials and pairs of neighbours, dead ones not yet purged included."""
+        return len(self.live) + self._shared.mesh.pairs + sum(mesh.partials for mesh in self._meshes)
 
     def _by_automata(self, query: int, first: int, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
         """The results of a query's automata for the tuples from slot ``first`` on, given their labels."""

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import Flags, RecordBatch, Rows
+from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.data.record import Record
 from skws.keywords.analysis import chunks, stems
@@ -72,21 +72,23 @@ class PredicateTables:
         for table in self._tables(alternative):
             table.remove(predicate, alternative)
 
-    def satisfied(self, block: Block) -> tuple[list[int], list[int]]:
-        """The predicates that rows of a block satisfy, perhaps several times, and those rows' places."""
+    def satisfied(self, block: Block, at: Ints) -> tuple[list[int], list[int]]:
+        """The predicates that rows at some places of a block satisfy, perhaps several times, and the rows."""
+        asked = at.tolist()
         predicates: list[int] = []
-        places: list[int] = []
+        numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
             scoped = self._scoped.get((block.relation, column))
             tables = [self._unscoped] if scoped is None else [self._unscoped, scoped]
-            for place, value in enumerate(block.values(column)):
+            values = block.values(column)
+            for number, value in enumerate(map(values.__getitem__, asked)):
                 if value is not None:
                     text = value if value.__class__ is str else str(value)
                     for table in tables:
                         hits = table.find(text)
                         predicates += hits
-                        places += [place] * len(hits)
-        return predicates, places
+                        numbers += [number] * len(hits)
+        return predicates, numbers
 
     def _tables(self, alternative: Alternative) -> Iterator[PredicateTable]:
         if alternative.everywhere:
@@ -149,16 +151,16 @@ class JointMatcher:
                     del self._conditions[alternative.relation][alternative]
                 self._tables.remove(predicate, alternative)
 
-    def bitmaps(self, block: Block) -> KeywordBitmaps:
-        """The rows with keywords of some query."""
+    def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
+        """Those of the rows at some places of a block with keywords of some query, by their numbers there."""
         relation = block.relation
-        found, row = self._tables.satisfied(block)
+        found, row = self._tables.satisfied(block, at)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
         for condition, predicate in self._conditions[relation].items():
-            places = np.flatnonzero(satisfying(condition, block))
+            places = np.flatnonzero(satisfying(condition, block).take(at))
             rows.append(places)
             predicates.append(np.full(len(places), predicate, dtype=np.int64))
-        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(block))
+        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(at))
 
     def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
         first, query, bit = self._spread or self._spread_out()
@@ -234,11 +236,10 @@ class KeywordMatching:
     def _jointly(self, joint: JointMatcher, rows: Rows) -> KeywordBitmaps:
         places, queries, labels = [], [], []
         for block, mine, at in rows.by_block():
-            found = joint.bitmaps(block)
-            row, asked = _asked(len(block), mine, at, found.tuple)
-            places.append(row)
-            queries.append(found.query[asked])
-            labels.append(found.bitmap[asked])
+            found = joint.bitmaps(block, at)
+            places.append(mine.take(found.tuple))
+            queries.append(found.query)
+            labels.append(found.bitmap)
         return in_order(places, queries, labels)
 
     def _one_by_one(self, rows: Rows) -> KeywordBitmaps:
@@ -254,17 +255,6 @@ class KeywordMatching:
             labels.append(here[carrying].astype(np.int64))
             queries.append(np.full(len(carrying), query, dtype=np.int64))
         return in_order(places, queries, labels)
-
-
-def _asked(size: int, mine: Ints, at: Ints, places: Ints) -> tuple[Ints, Flags]:
-    """The numbers of the rows at some places of a block, and which of them are asked for.
-
-    ``mine``: the rows that stand at ``at``; others belong to another batch.
-    """
-    number = np.full(size, -1, dtype=np.int64)
-    number[at] = mine
-    row = number.take(places)
-    return row[row >= 0], row >= 0
 
 
 def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> KeywordBitmaps:
@@ -329,10 +319,9 @@ class WordMatching:
         """The rows that contain words, as (number of the row, word); a pair may be given several times."""
         found, parts = [NOTHING], [NOTHING]
         for block, mine, at in rows.by_block():
-            predicates, places = (np.array(each, dtype=np.int64) for each in self._tables.satisfied(block))
-            row, asked = _asked(len(block), mine, at, places)
-            found.append(row)
-            parts.append(self._words.columns()[0].take(predicates[asked]))
+            predicates, numbers = self._tables.satisfied(block, at)
+            found.append(mine.take(np.array(numbers, dtype=np.int64)))
+            parts.append(self._words.columns()[0].take(np.array(predicates, dtype=np.int64)))
         return np.concatenate(found), np.concatenate(parts)
 
 

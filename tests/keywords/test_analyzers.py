@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,7 +151,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
     assert [matcher.bitmap(PAGE, each) for each in rows] == expected
     assert matcher.bitmaps_of([RowBlock(PAGE, rows)])[0].tolist() == expected
     joint.add(1, matcher)
-    found = joint.bitmaps(RowBlock(PAGE, rows))
+    found = joint.bitmaps(RowBlock(PAGE, rows), np.arange(len(rows)))
     carrying = {number: bits for number, bits in enumerate(expected) if bits}
     assert dict(zip(found.tuple.tolist(), found.bitmap.tolist(), strict=True)) == carrying
     with TemporaryDirectory() as folder:

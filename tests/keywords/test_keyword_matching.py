@@ -91,7 +91,7 @@ def test_bitmaps_are_those_of_the_oracle(text: str, some: list[Row]) -> None:
     assert [found.tolist() for found in matcher.bitmaps_of(blocks)] == [expected] * len(blocks)
     joint.add(5, matcher)
     for block in blocks:
-        found = joint.bitmaps(block)
+        found = joint.bitmaps(block, np.arange(len(block)))
         assert dict(zip(found.tuple.tolist(), found.bitmap.tolist(), strict=True)) == {
             number: bitmap for number, bitmap in enumerate(expected) if bitmap
         }
@@ -219,7 +219,7 @@ def test_a_full_memory_of_chunks_is_emptied(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:
-    found = joint.bitmaps(RowBlock(relation, some))
+    found = joint.bitmaps(RowBlock(relation, some), np.arange(len(some)))
     listed = list(zip(found.tuple.tolist(), found.query.tolist(), found.bitmap.tolist(), strict=True))
     assert listed == sorted(listed)
     return {(row, query): bitmap for row, query, bitmap in listed}
@@ -257,8 +257,8 @@ def test_a_query_that_is_gone_is_found_no_more(text: str) -> None:
     for number in (3, 7):
         joint.add(number, Matcher(parse_query(text, SCHEMA), SCHEMA))
     block = RowBlock(ACTOR, [(1, "Pulp Fiction with Travolta")])
-    assert joint.bitmaps(block).query.tolist() == [3, 7]
+    assert joint.bitmaps(block, np.arange(len(block))).query.tolist() == [3, 7]
     joint.remove(3)
-    assert joint.bitmaps(block).query.tolist() == [7]
+    assert joint.bitmaps(block, np.arange(len(block))).query.tolist() == [7]
     joint.remove(7)
-    assert not len(joint.bitmaps(block).query)
+    assert not len(joint.bitmaps(block, np.arange(len(block))).query)

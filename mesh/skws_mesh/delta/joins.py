@@ -292,8 +292,6 @@ class DeltaJoins:
         kept &= ~(self._words.contain(first, far) | self._words.contain(last, near))
         for slots in inner:
             kept &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
-        for edge, source, target in zip(paths.edges, paths.members, paths.members[1:], strict=False):
-            kept &= self._live.joined(edge, source, target)
         kept &= self._allowed(query, paths.members)
         chosen = np.flatnonzero(kept)
         entry, members, walked, start, end = paths.taken(chosen)
@@ -306,12 +304,6 @@ class DeltaJoins:
         """The results that trees are: of tuples that may take part."""
         query, members = self._sets.query(trees.place), trees.members
         kept = self._by_query.sizes(query) >= trees.size
-        for node in range(1, len(members)):
-            there = np.flatnonzero(members[node] != NO_MEMBER)
-            parents = members[trees.parents[node].take(there), there]
-            kept[there] &= self._live.joined(
-                trees.edges[node].take(there), parents, members[node].take(there)
-            )
         kept &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members))
         trees = trees.taken(np.flatnonzero(kept))
         relations = np.where(

@@ -104,7 +104,11 @@ class Neighbours:
             row, edge = row[known], edge[known]
         position, others = self._live.probe(hashes)
         check()
-        return row.take(position), edge.take(position), others
+        row, edge = row.take(position), edge.take(position)
+        agree = self._live.joined(edge, slots.take(row), others)
+        if agree.all():  # as nearly always
+            return row, edge, others
+        return row[agree], edge[agree], others[agree]
 
     def _add(self, slots: Ints, edges: Ints, others: Ints) -> None:
         """Add what tuples join."""

@@ -135,7 +135,7 @@ class TreeJoins:
         return Candidates(owner, place)
 
     def around(self, levels: Sequence[Walks], candidates: Candidates) -> Iterator[Trees]:
-        """The minimal total trees around candidates, each once; tuples agree but for collisions of hashes."""
+        """The minimal total trees around candidates, each once."""
         begun, *longer = levels
         ends = [_words_at(walks, self._words) for walks in longer]
         ordered = [

@@ -22,7 +22,7 @@ from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.joins import DeltaJoins, WordQuery
 from skws_schema.model import Row, Schema, sourced
 
-MANY: Final = 1000
+MANY: Final = 250
 """Queries for which one mesh for all is faster than a mesh for each shape."""
 
 

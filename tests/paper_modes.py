@@ -49,3 +49,9 @@ def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:
     return Counter(shape_of(r) for r in results if r.op == op)
+
+
+def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
+    """Lifespans of the results that were alive for some time, as last told."""
+    spans = {r.id: (r.start, r.end) for r in results}
+    return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}

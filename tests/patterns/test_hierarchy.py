@@ -132,24 +132,6 @@ def test_a_query_that_is_not_full_is_refused() -> None:
     refuse_unless_hierarchical(parsed("Q(x) <- T(x), R(x, _)"), NAMES)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "carets"),
-    [
-        ("Q(x) <- TT(x)", "no relation 'TT'", "        ^^"),
-        ("Q(x) <- R(x)", r"R has 2 attributes \(a, b\), not 1", "        ^^^^"),
-        ("Q(x, z) <- T(x)", "z is in the head, but in no atom", "     ^"),
-        ("Q(x) <- T(x", "the text ends here; expected '\\)' or ','", "           ^"),
-        ("Q(x) <- T('a')", "a is of type integer: expected a number, not 'a'", "          ^^^"),
-        ("Q(x) <- T(x) T(x)", "unexpected 'T'; expected ',' or the end", "             ^"),
-        ("Q(x) < - T(x)", "unexpected '<'", "     ^"),
-    ],
-)
-def test_errors_point_at_the_place(text: str, message: str, carets: str) -> None:
-    with pytest.raises(PatternError, match=message) as refused:
-        parsed(text)
-    assert str(refused.value).splitlines()[1:] == [f"  {text}", f"  {carets}"]
-
-
 Q0_TEXT = """\
 5 states, 8 transitions, final: x
   --T / 0--> 0

@@ -145,52 +145,6 @@ def test_keywords_in_order() -> None:
     assert by_label(found[3][0]) == {"fraud": {1}, '"re; fund"': {3}}
 
 
-REFUSED = [
-    ("logn l", "no relation 'logn'; did you mean 'login'", "^^^^"),
-    ("branch b", "branch is a static table", "^^^^^^"),
-    ("login l ;", "the text ends here; expected '\\(' or '\\*' or a name or a quoted text", "         ^"),
-    ("login l & refund r", "unexpected '&'", "        ^"),
-    ("login l where k.user = 1", "no variable 'k'", "              ^^^^^^^^^^"),
-    ("login l where l.usr = 1", "no attribute 'usr'; did you mean 'user'", "              ^^^^^^^^^"),
-    (
-        "login l where l.user = 'a'",
-        "user is of type integer: expected a number",
-        "              ^^^^^^^^^^^^",
-    ),
-    ("login l where l.memo = 1", "memo is of type text: expected a quoted text", "              ^^^^^^^^^^"),
-    ("login l where l.ok = 1", "ok is of type boolean: expected true or false", "              ^^^^^^^^"),
-    ("login l where l.at = 'noon'", "at is a time stamp", "              ^^^^^^^^^^^^^"),
-    (
-        "login l ; refund r where l.user = r.memo",
-        "integer and r.memo of type text",
-        "                                  ^^^^^^",
-    ),
-    ("login l where 1 = 1", "compared with one attribute", "              ^^^^^"),
-    (
-        "login l ; refund r where l.user < r.user",
-        "can only be equal",
-        "                         ^^^^^^^^^^^^^^^",
-    ),
-    ("login l where l.user = 1 = 2", "compared with one attribute", "              ^^^^^^^^^^^^^^"),
-    ("login l within 3 parsecs", "unknown unit 'parsecs'", "               ^^^^^^^^^"),
-    ("* ; login l", "needs a variable", "^"),
-    ("login l where", "the text ends here", "             ^"),
-]
-
-
-@pytest.mark.parametrize(("text", "message", "carets"), REFUSED)
-def test_errors_point_at_the_place(text: str, message: str, carets: str) -> None:
-    with pytest.raises(PatternError, match=message) as refused:
-        automaton(text)
-    assert str(refused.value).splitlines()[-2:] == [f"  {text}", f"  {carets}"]
-
-
-def test_errors_show_the_line_they_are_in() -> None:
-    with pytest.raises(PatternError) as refused:
-        automaton("login l ;\n  refnd r\nwhere l.user = r.user")
-    assert str(refused.value).splitlines()[1:] == ["    refnd r", "    ^^^^^"]
-
-
 def test_what_no_automaton_compares_is_refused_with_the_reason() -> None:
     with pytest.raises(PatternError) as refused:
         automaton("login a ; transfer b ; refund c where a.user = c.user")

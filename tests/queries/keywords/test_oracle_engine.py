@@ -29,7 +29,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.bitmaps import bitmap
 from tests.oracles.oracle import Oracle, steps
-from tests.paper_modes import SIZES, engines, ops
+from tests.paper_modes import SIZES, engines, net, ops
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 from tests.strategies import WORDS, examples, query_texts, runs, schemas, static_rows, streams, worded
 
@@ -131,12 +131,6 @@ def test_dense_streams(text: str, window: Window) -> None:
         static, stream = dense_tables(rng), dense_rows(rng, 50, [0, 0, 1], last=6)
         found += check(plan, static, stream)
     assert found > 2
-
-
-def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
-    """Lifespans of the results that were alive for some time, as last told."""
-    spans = {r.id: (r.start, r.end) for r in results}
-    return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}
 
 
 @given(cases(), WINDOWS, st.sampled_from([1, 3, 9, 10**6]), st.booleans(), st.data())

@@ -20,7 +20,7 @@ from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Network, Oracle, Shape, steps
-from tests.paper_modes import SIZES, by_delta, ops
+from tests.paper_modes import SIZES, by_delta, net, ops
 from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
@@ -164,12 +164,6 @@ def run(engine: ColumnarEngine, case: list[Phase], streams: list[list[Record]]) 
         told += engine.change_schema(schema, 100 * number) if number else []
         told += engine.process(placed(engine, schema, stream))
     return told
-
-
-def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
-    """Lifespans of the results as last told; a change of the schema takes back what was told before it."""
-    spans = {r.id: (r.start, r.end) for r in results}
-    return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}
 
 
 def placed(engine: ColumnarEngine, schema: Schema, records: list[Record]) -> list[Record]:

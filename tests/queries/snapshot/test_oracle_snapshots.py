@@ -64,9 +64,6 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
 
 
-WORTH = st.sampled_from([0, 0, 0.5, 2])
-
-
 @st.composite
 def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
     plain = " ".join(WORDS[:words]) + draw(st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]))

@@ -21,7 +21,8 @@ class UnknownNameError(Exception):
 
 def stream_of(schema: Schema, name: str, alias: str) -> Stream:
     """The stream of a relation. Raises UnknownNameError."""
-    relation = schema.relation(_meant(name, [r.name for r in schema.relations], "relation"))
+    there = [r.name for r in schema.relations if r.attributes]  # what a change removed has none left
+    relation = schema.relation(_meant(name, there, "relation"))
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
         return Stream(alias, relation.name, kind)

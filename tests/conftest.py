@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from skws.cli.main import run
+from skws.spark.preloaded import PreloadedPython
 from skws.spark.session import start_session
 from tests.commands import Outcome, Skws
 from tests.strategies import THOROUGH
@@ -66,12 +67,37 @@ def skws(capsys: pytest.CaptureFixture[str]) -> Skws:
     return invoke
 
 
+@contextmanager
+def named(python: PreloadedPython) -> Iterator[None]:
+    """Inside, it is the Python of Spark's processes."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            environment.setenv(name, str(python.program))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_python() -> Iterator[PreloadedPython]:
+    """Loads once what eight processes of each streaming query need; they are forked, as for `skws tui`."""
+    python = PreloadedPython()
+    yield python
+    python.close()
+
+
+@pytest.fixture(scope="session")
+def spark_session(spark_python: PreloadedPython) -> Iterator[SparkSession]:
     """One session for all tests: starting it takes seconds."""
-    session = start_session("local[2]")
+    with named(spark_python):
+        session = start_session("local[2]")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def spark(spark_session: SparkSession, spark_python: PreloadedPython) -> Iterator[SparkSession]:
+    """The session, and the Python for processes that are started beside it."""
+    with named(spark_python):
+        yield spark_session
 
 
 @contextmanager

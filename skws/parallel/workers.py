@@ -19,13 +19,16 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from skws.formats.files import Spool
 from skws.memory import MemoryShare, share
 from skws_schema.errors import SkwsError
 
 Task: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
+
+# By the process that forks workers, once for all of them.
+_LOADED: Final = ["skws.parallel.search", "skws.queries.keywords.columnar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Workers:
     def _start(self, number: int) -> None:
         memory = share(number)
         context: Any = get_context("fork" if _forks() else "forkserver")
+        if not _forks():
+            context.set_forkserver_preload(_LOADED)
         for one in range(number):
             ours, theirs = context.Pipe()
             process = context.Process(

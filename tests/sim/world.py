@@ -176,6 +176,7 @@ class World:
             if meets is None or name in meets:
                 armed[0] -= 1
                 if armed[0] == 0:
+                    self._armed.remove(armed)
                     part = self._meet(armed[1], name, path) or part
         if self._broken and name in _DISK:
             self.failed = True

@@ -20,19 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.jobs import journal as journals
-from skws.jobs.alerts import Alert, Rate
-from skws.jobs.control import Command
-from skws.jobs.fanout import Routing
 from skws.jobs.local import LocalWatch
 from skws.sinks.addresses import open_sinks
-from skws.sinks.files import ParquetSink
 from skws.spec.enums import OnError
 from skws.spec.query import PATTERN, Query
-from skws_schema.errors import SkwsError, StateError
+from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Join, Relation
-from skws_windows.window import TimeWindow
-from tests.durable.disks import Fault, FullDisk
-from tests.jobs.test_watch_recovery import ORDERED, TWICE, Place, _sinks, reasons, stream
 from tests.jobs.watching import (
     QUERY,
     SCHEMA,
@@ -43,15 +36,15 @@ from tests.jobs.watching import (
     customer,
     lines,
     numbered,
+    order,
     request,
     steps,
-    told,
 )
 from tests.places import ROOT
 from tests.queries.counted import counted
-from tests.strategies import seeds
 from tests.waiting import until
 
+ORDERED: Final = "customer c ; order o where c.cid = o.cid within 10 s"
 KIND: Final = Relation(
     "kind",
     (Attribute("item", AttributeType.TEXT), Attribute("note", AttributeType.TEXT)),
@@ -75,6 +68,26 @@ GIVEN: Final[list[dict[str, str | Query]]] = [
     },
 ]
 """The queries of three starts."""
+
+
+def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
+    """Records in parts: customers are renamed and deleted, orders come back; ties, bad and late ones."""
+    time, made = 0.0, []
+    for _ in range(parts):
+        part: list[dict[str, Any]] = []
+        for _ in range(rng.randint(1, 6)):
+            time += rng.choice((0, 0, 0.5, 1, 3))
+            cid, word = rng.randint(1, 4), rng.choice(("ada", "bob ada", "eve"))
+            item = rng.choice(("lamp", "lamp old", "chair"))
+            op = rng.choice("+++-")
+            both = customer(time, cid, word, op), order(time, cid, item, op)
+            part.append(rng.choice((*both, order(time, cid, item))))
+        if rng.random() < 0.1:
+            part.append({"relation": "nobody", "time": time})
+        if rng.random() < 0.1:
+            part.append(order(time - 2, 1))
+        made.append(part)
+    return made
 
 
 class Kept:
@@ -256,97 +269,6 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
     made(tmp_path / "run", tmp_path / "away", killed=False)
     for path in [tmp_path / "run" / "checkpoint", *(tmp_path / "run" / "checkpoint").rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-
-
-@pytest.mark.usefixtures("small")
-def test_what_a_start_left_that_got_to_no_manifest_is_begun_anew(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
-    append(tmp_path / "in.jsonl", *(record for part in stream(random.Random(1), 5) for record in part))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("skws.jobs.checkpoint.keep_tables", _interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            kept.opened(GIVEN[-1])
-    assert list((kept.checkpoint / "sinks").iterdir())
-    found = kept.end()
-    assert found[0]
-
-
-def _interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-KINDS = [Fault.NONE_WRITTEN, Fault.SHORT, Fault.INTERRUPTED_SHORT, Fault.INTERRUPTED_BEHIND]
-
-
-class Disk(Place):
-    """A run's files with Parquet among them, whose processes end by errors and interrupts."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, TimeWindow(10_000_000), 0)
-        self.folder = folder
-
-    def work(self) -> None:
-        if self.watch is None:
-            sinks = [*_sinks(self.asked), ParquetSink(self.folder / "parquet")]
-            alert = Alert(Query("bob"), (f"jsonl:{self.folder / 'bob.jsonl'}",), Rate.of("1 per 7 seconds"))
-            self.watch = LocalWatch(self.asked, [Routing(sinks, {"bob": alert})], Notes().log)
-            self.watch.open()
-        super().work()
-
-    def fail(self) -> None:
-        """As ``LocalWatch.run`` ends it, with the disk as it is."""
-        if self.watch is not None:
-            with suppress(SkwsError):
-                self.watch.close(failed=True)
-        self.watch = None
-
-    def parquet(self) -> list[str]:
-        files = sorted((self.folder / "parquet").glob("*.parquet"))
-        return [name for file in files for name in pq.read_table(file).column("id").to_pylist()]
-
-    def left(self) -> list[Path]:
-        """Files that nobody needs."""
-        return [path for path in self.folder.rglob("*") if path.name.endswith(".partial")]
-
-
-@seeds(1, 80)
-def test_a_full_disk_at_any_write_ends_as_if_it_had_not_been(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
-    random.seed(seed)
-    parts = stream(rng, 30)
-    calm, full = Disk(tmp_path / "calm"), Disk(tmp_path / "full")
-    failures = 0
-    with pytest.MonkeyPatch.context() as small:
-        small.setattr(journals, "SEGMENT_BYTES", 600)
-        counted(small)
-        for number, part in enumerate(parts):
-            for disk in (calm, full):
-                append(disk.source, *part)
-                if number == 12:
-                    disk.control.send(Command("add", "lamps", "lamp"))
-                    disk.control.send(Command("add", "twice", TWICE, kind="pattern"))
-            calm.work()
-            while True:
-                with pytest.MonkeyPatch.context() as patch:
-                    if rng.random() < 0.8:
-                        FullDisk(patch, rng.randint(1, 14), rng.choice(KINDS))
-                    try:
-                        full.work()
-                        break
-                    except (SkwsError, KeyboardInterrupt):
-                        failures += 1
-                        full.fail()
-        for disk in (calm, full):
-            assert disk.watch is not None
-            disk.watch.close()
-    assert failures
-    assert told(full.out) == told(calm.out)
-    assert lines(full.out) == lines(calm.out)
-    assert full.rows() == calm.rows()
-    assert full.parquet() == calm.parquet() == [line["id"] for line in lines(calm.out)]
-    assert lines(full.folder / "bob.jsonl") == lines(calm.folder / "bob.jsonl")
-    assert reasons(full.letters) == reasons(calm.letters)
-    assert full.left() == []
 
 
 def limited(kilobytes: int | None) -> list[str]:

@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace as changed
 
-from skws.queries.results import read_result
 from skws.results.model import Result, ResultTuple
 from skws.results.score import Part, Score
 from skws.sinks import webhook
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError
+from skws.sinks.files import JsonLinesSink
 from skws.sinks.formats import StdoutSink
 from skws.spec.enums import OutputFormat
-from skws_schema.errors import UsageError
+from skws_schema.errors import StateError, UsageError
 from tests.jobs.watching import SCHEMA, Notes, lines
 from tests.postgres import Database
 
@@ -73,24 +73,39 @@ def wrote(text: str, kept: Run, *batches: tuple[int, list[Result]] | None) -> No
     sink.close()
 
 
-def test_json_lines_of_a_broken_run_are_cut_off(tmp_path: Path) -> None:
-    path, kept = tmp_path / "out.jsonl", run(tmp_path / "kept")
-    path.write_text('{"id": "of another run"}\n')
-    wrote(f"jsonl:{path}", kept, (1, [result(1)]), None, (2, [result(2), result(3)]))
-    with path.open("a") as file:
-        file.write('{"half')
-    wrote(f"jsonl:{path}", kept, (1, [result(1)]), (2, [result(2), result(3)]), None)
-    assert [line["id"] for line in lines(path)] == ["of another run", "id1", "id2", "id3"]
-    assert read_result(path.read_bytes().splitlines()[1]) == result(1)
-
-
-def test_json_lines_go_on_in_a_file_that_was_taken_away(tmp_path: Path) -> None:
+def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_path: Path) -> None:
     path, kept, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
-    wrote(f"jsonl:{path}", kept, (1, [result(1)]), None)
+    wrote(f"jsonl:{path}", kept, (1, [result(1), result(2)]), None)
     path.unlink()
-    wrote(f"jsonl:{path}", replace(kept, tell=notes.lines.append), (2, [result(2)]))
-    assert [line["id"] for line in lines(path)] == ["id2"]
-    assert "shorter" in notes.lines[0]
+    for _ in range(2):  # the second time as the first one was killed
+        wrote(f"jsonl:{path}", replace(kept, tell=notes.lines.append), (2, [result(3)]))
+    assert [line["id"] for line in lines(path)] == ["id3"]
+    (note,) = notes.lines
+    assert "shorter" in note
+
+
+def test_marks_of_a_sink_that_are_gone_or_older_are_refused(tmp_path: Path) -> None:
+    least: dict[str, int] = {}
+
+    def kept() -> Run:
+        return replace(run(tmp_path / "kept"), least=dict(least))
+
+    first = kept()
+    sink = JsonLinesSink(tmp_path / "out.jsonl")
+    sink.open(first)
+    (mark,) = (tmp_path / "kept").iterdir()
+    before = mark.read_bytes()
+    sink.write(1, [result(1)])
+    sink.flush()
+    sink.close()
+    assert first.least == {mark.name: 1}
+    least |= first.least
+    mark.write_bytes(before)
+    with pytest.raises(StateError, match=rf"{mark.name}: damaged \(older than the rest"):
+        JsonLinesSink(tmp_path / "out.jsonl").open(kept())
+    mark.unlink()
+    with pytest.raises(StateError, match=rf"{mark.name}: missing"):
+        JsonLinesSink(tmp_path / "out.jsonl").open(kept())
 
 
 def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
@@ -255,21 +270,6 @@ def test_a_web_hook_is_tried_until_it_takes(hook: Hook) -> None:
     assert hook.ids() == ["id0", "id1", "id2"]
     assert hook.keys == ["run1-1-0"] * 4 + ["run1-1-1"]
     assert waits == [0.5, 3.0, 2.0]
-
-
-def test_a_web_hook_gets_no_batch_again(hook: Hook, tmp_path: Path) -> None:
-    kept = run(tmp_path / "kept")
-    text = f"{hook.url}#most=1&attempts=1"
-    first = opened(text, kept)
-    first.write(1, [result(1)])
-    first.flush()
-    hook.answers = [200, 500]
-    with pytest.raises(SinkError, match="answered 500"):
-        first.write(2, [result(2), result(3)])
-    first.flush()
-    first.close()
-    wrote(text, kept, (1, [result(1)]), (2, [result(2), result(3)]), None)
-    assert hook.ids() == ["id1", "id2", "id3"]
 
 
 def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> None:

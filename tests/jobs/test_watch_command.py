@@ -264,13 +264,3 @@ def test_prometheus_reads_its_metrics(folder: Path, job: Callable[..., subproces
     assert all(stage.seconds > 0 and 0 <= stage.busy <= 1 for stage in metrics.stages)
     pattern = re.compile(r'(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="([^"\\]|\\.)*",?)*\})? -?[\d.e+-]+)')
     assert [line for line in text.splitlines() if not pattern.fullmatch(line)] == []
-
-
-def test_keywords_load_no_parser_of_other_kinds() -> None:
-    code = (
-        "import sys, skws.jobs.local, skws.cli.watch; "
-        "loaded = {name.split('.')[0] for name in sys.modules}; "
-        "print(sorted(loaded & {'lark', 'patterns', 'sqlglot', 'z3', 'pyspark'}))"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown == "[]\n"

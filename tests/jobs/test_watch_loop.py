@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,10 @@ import pytest
 from skws.jobs.control import Command, ControlFolder, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
-from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
-from skws.spec.enums import EngineName, OnError
-from skws.spec.job import Job
+from skws.spec.enums import OnError
 from skws_schema import memory
 from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError
 from skws_schema.memory import MemoryBudget
@@ -40,47 +37,6 @@ from tests.jobs.watching import (
 )
 
 
-def test_results_come_as_a_file_grows(tmp_path: Path) -> None:
-    path, sink = tmp_path / "stream.jsonl", Collected()
-    append(path, customer(1, 7))
-    watch = opened(request(path), sink)
-    steps(watch)
-    assert sink.results == []
-    append(path, order(2, 7), order(3, 8))
-    steps(watch)
-    assert sink.told() == [("+", QUERY)]
-    append(path, customer(4, 7, op="-"))
-    steps(watch)
-    assert sink.told() == [("+", QUERY), ("-", QUERY)]
-    assert not watch.step()
-    watch.close()
-
-
-def test_results_are_those_of_a_search(tmp_path: Path) -> None:
-    path, sink = tmp_path / "stream.jsonl", Collected()
-    append(path, *numbered(300), *(order(1004 + n, n, "lamp again") for n in range(12)))
-    append(path, *(customer(1020 + n * 0.1, n, op="-") for n in range(300)))
-    watch = opened(request(path), sink)
-    steps(watch)
-    watch.close()
-    search = Search(Job.search(QUERY, SCHEMA, path, engine=EngineName.LOCAL))
-    expected = list(search.results())
-    assert len(expected) > 300
-    assert sorted(sink.results, key=lambda r: (r.op, r.id)) == sorted(expected, key=lambda r: (r.op, r.id))
-
-
-def test_a_silent_relation_stalls_nothing(tmp_path: Path) -> None:
-    """Windows go by the time of whatever comes."""
-    path, sink = tmp_path / "stream.jsonl", Collected()
-    append(path, customer(1, 7))
-    watch = opened(request(path), sink)
-    steps(watch)
-    append(path, *(order(n, 99, "chair") for n in range(2, 13)), order(13, 7))
-    steps(watch)
-    assert sink.results == []
-    assert watch.worker.live.load().live <= 13
-
-
 def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     sink = Collected()
@@ -90,32 +46,6 @@ def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
     steps(watch)
     assert sink.told() == [("+", QUERY)]
     assert watch.metrics().late == 0
-
-
-def test_late_records_within_the_allowance_are_joined_as_if_in_time(tmp_path: Path) -> None:
-    rng, path, late, sink = random.Random(5), tmp_path / "in_time.jsonl", tmp_path / "late.jsonl", Collected()
-    records = [customer(n / 4, rng.randint(1, 9), rng.choice(("ada", "eve"))) for n in range(200)]
-    records += [order(n / 3, rng.randint(1, 9), op=rng.choice("++-")) for n in range(200)]
-    append(path, *sorted(records, key=lambda record: record["time"]))
-    late.touch()
-    watch = opened(request(late, lateness=3_000_000), sink)
-    for record in sorted(records, key=lambda record: record["time"] + rng.uniform(0, 3)):
-        append(late, record)
-        if rng.random() < 0.3:
-            steps(watch)
-    steps(watch)
-    watch.close()
-    search = Search(Job.search(QUERY, SCHEMA, path, engine=EngineName.LOCAL))
-    expected = net(search.results())
-    assert watch.metrics().late == 0
-    assert len(expected) > 20
-    assert net(sink.results) == expected
-
-
-def net(results: Iterable[LiveResult]) -> dict[str, float | None]:
-    """The results with the ends that they came to have; without those that turned out never to have lived."""
-    last = {result.id: result for result in results}
-    return {r.id: r.end for r in last.values() if r.start is None or r.end is None or r.end > r.start}
 
 
 def test_commands_come_through_a_folder(tmp_path: Path) -> None:
@@ -318,17 +248,6 @@ def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="full"):
         LocalWatch(request(path), [other, Broken()], Notes().log).run()
     assert other.opened is None
-
-
-def test_many_queries_share_one_run(tmp_path: Path) -> None:
-    path, sink = tmp_path / "stream.jsonl", Collected()
-    append(path, *(order(1, n, f"word{n}") for n in range(500)))
-    watch = opened(request(path, queries={f"q{n}": f"word{n}" for n in range(500)}), sink)
-    steps(watch)
-    metrics = watch.metrics()
-    assert metrics.results == 500
-    assert [(q.name, q.results) for q in metrics.queries[:2]] == [("q0", 1), ("q1", 1)]
-    assert {q.results for q in metrics.queries} == {1}
 
 
 def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.instants import iso
 from skws_schema.model import Row, Schema
-from skws_windows.window import CountWindow, TimeWindow
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 from tests.oracles.oracle import Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape
 from tests.sim.twin import Told, Twin, told
@@ -37,6 +37,7 @@ from tests.sim.world import Finding
 
 _PAST: Final = 60  # the most insertions that a window holds, and more
 _JUDGED: Final = (KEYWORDS, PATTERN)
+"""Kinds that enumeration answers; the twin answers others, and all where windows are of an expression."""
 _INSTANT: Final = 1 << 40  # no other numbers are so large
 Line = tuple[str, str, str, bytes]
 """A result: operation, query, id, JSON."""
@@ -188,14 +189,13 @@ class Model:
         self.job = job
         self.truth: dict[str, list[Sent]] = {}
         self._part = part
-        window = job.plan_window
-        assert isinstance(window, CountWindow | TimeWindow)
-        self._window = window
+        window = self._window = job.plan_window
+        self._judged = () if isinstance(window, ExpressionWindow) else _JUDGED
         self._lateness = 0 if isinstance(window, CountWindow) else job.stream.lateness
         base = KeywordOracle(job.schema, Query("nothing at all"), 1)
         base.load((row.relation, row.row) for row in rows)
         self._first = State({}, base, job.stream, {}, {})
-        self._twin = Twin(job, rows, lambda kind: kind not in _JUDGED)
+        self._twin = Twin(job, rows, lambda kind: kind not in self._judged)
         self.batches: list[Batch] = []
         self.commands: set[str] = set()
 
@@ -244,7 +244,7 @@ class Model:
         for result in results:
             check(result.query in kinds, "a result of a query that does not stand", result.query)
             read = parsed(result)
-            if kinds[result.query] not in _JUDGED:
+            if kinds[result.query] not in self._judged:
                 others.append(result)
             elif kinds[result.query] == PATTERN:
                 found[result.op, result.query, match_shape(result)] += 1
@@ -306,7 +306,7 @@ class Model:
     def _alive(self, state: State) -> dict[str, Counter[Shape]]:
         """Which results of keywords hold now, by query, if all records that came are put in order."""
         base = state.base.fork()
-        for tick, together in instants(state.waiting):
+        for tick, together in instants(state.waiting) if self._judged else ():
             _at(base, tick, together, self.length)
         return {oracle.query.text: oracle.begin_with(base, state.now) for oracle in state.oracles.values()}
 
@@ -333,9 +333,11 @@ class Model:
                     check(command.name not in state.standing, "a query was added twice", command.name)
                     query = self.job.standing(command.name, command.asked)
                     state.standing[command.name] = query
+                    if query.kind not in self._judged:
+                        continue
                     if query.kind == PATTERN:
                         self._add_match(state, query, expected)
-                    elif query.kind == KEYWORDS:
+                    else:
                         oracle = KeywordOracle(state.stream.schema, query, query.max_size or 1)
                         state.oracles[command.name] = oracle
                         alive = oracle.begin_with(state.base, self._tick(state))
@@ -437,6 +439,7 @@ class Model:
             _add(expected, "+", oracle.text, oracle.completed(state.past))
 
     def _add_match(self, state: State, query: Query, expected: Found) -> None:
+        assert isinstance(self._window, CountWindow | TimeWindow)
         oracle = state.matching[query.name] = MatchOracle(self.job.schema, query, self._window)
         _add(expected, "+", query.text, oracle.alive(state.past, *state.settled))
 
@@ -447,7 +450,8 @@ class Model:
         change: Callable[[KeywordOracle], tuple[Counter[Shape], Counter[Shape]]],
     ) -> None:
         """Change all oracles; queries of one text give a result once."""
-        change(state.base)
+        if self._judged:  # else nobody asks how it ends
+            change(state.base)
         if self._lateness:
             return
         texts: set[str] = set()

@@ -61,7 +61,8 @@ class Options:
 
     ``lateness``: records may come out of order. ``tables``: there is a static table. ``hook``: results go to
     a web hook, too; those that it refuses to a file of letters, or they end the job. ``asks``: patterns and
-    conjunctive queries besides keywords. ``kinds``: of faults. ``actions``: how many.
+    conjunctive queries besides keywords; ``kinds``: and one of another package. ``window``: as drawn, or
+    ``expression``. ``kinds``: of faults. ``actions``: how many.
     """
 
     host: str = "local"

@@ -12,11 +12,13 @@ import pytest
 
 from skws.sinks.base import BatchSink
 from tests.places import ROOT
+from tests.queries.counted import counted
 from tests.sim.disk import Disk, installed
 from tests.sim.hosts import simulation
 from tests.sim.mutants import MUTANTS, hunted_apart, mutated
 from tests.sim.plan import Options, drawn, shrunk
 from tests.sim.world import World
+from tests.strategies import seeds
 
 SOURCES = ("files", "kafka", "postgres")
 HOSTS = ("local", "spark")
@@ -58,6 +60,28 @@ def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
         if not waited_for:
             break
     assert not waited_for
+
+
+@pytest.mark.parametrize(
+    ("host", "source", "lateness"),
+    [
+        ("local", "files", "no"),
+        ("local", "kafka", "yes"),
+        ("spark", "postgres", "no"),
+        ("spark", "files", "yes"),
+    ],
+)
+@seeds(1, 10)
+def test_windows_of_an_expression_and_a_kind_of_another_package(
+    monkeypatch: pytest.MonkeyPatch, seed: int, host: str, source: str, lateness: str
+) -> None:
+    counted(monkeypatch)
+    options = Options(host, source, "expression", lateness, asks="kinds")
+    made = simulation(options)
+    made.run(drawn(seed, options))
+    found = {line[1] for line in made.model.lines()}
+    assert "3" in found
+    assert made.world.faults.total() > 10
 
 
 def test_a_failing_plan_is_shrunk_to_what_fails() -> None:

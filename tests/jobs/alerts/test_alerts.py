@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -13,7 +11,7 @@ import pytest
 from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
 from skws.jobs.fanout import Routing
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.sinks.addresses import open_sinks, parse_sink
 from skws.sinks.base import Run, SinkError
 from skws.sinks.webhook import Program
@@ -31,7 +29,6 @@ from tests.jobs.watching import (
     request,
     steps,
 )
-from tests.strategies import seeds
 from tests.waiting import gone, until
 
 WHOLE = """
@@ -310,60 +307,6 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     until(lambda: gone(int(started.read_text())))
 
 
-@seeds(3, 20)
-def test_limits_and_their_counts_survive_a_restart(tmp_path: Path, seed: int) -> None:
-    """As undisturbed, wherever the job ends: before a flush, or between a flush and its commit."""
-    rng = random.Random(seed)
-    alerts = {"q": Alert(Query("q"), limit=Rate.of("2 per 5 s"))}
-    batches = [
-        [result(rng.randrange(3 * n), n, rng.choice("+++-")) for _ in range(rng.randrange(4))]
-        for n in range(1, 60)
-    ]
-    expected, told = Kept(), Kept()
-    undisturbed = Routing([expected], alerts)
-    undisturbed.open(Run("run", None, SCHEMA, False, lambda _: True, lambda _: None))
-    for number, some in enumerate(batches, 1):
-        undisturbed.write(number, some)
-    committed = starts = 0
-    while committed < len(batches):
-        starts += 1
-        routing = Routing([told], alerts)
-        routing.open(Run("run", tmp_path, SCHEMA, False, lambda _: True, lambda _: None))
-        for number in range(committed + 1, len(batches) + 1):
-            routing.write(number, batches[number - 1])
-            if rng.random() < 0.4 or number == len(batches):
-                routing.flush()
-                if rng.random() < 0.3:
-                    break
-                committed = number
-            if rng.random() < 0.1:
-                break
-    assert told.batches == expected.batches
-    assert starts > 1
-    assert any(isinstance(one, Result) and one.held_back for some in told.batches.values() for one in some)
-
-
-class Kept:
-    """A sink that keeps what came with each batch; what comes again must be the same."""
-
-    name, every = "kept", 1.0
-
-    def __init__(self) -> None:
-        self.batches: dict[int, list[LiveResult]] = {}
-
-    def open(self, run: Run) -> None:
-        pass
-
-    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        assert self.batches.setdefault(batch, list(results)) == list(results)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text("a: 7\nb: ada\nc: {query: ada, tops: 3}\n")
@@ -373,19 +316,3 @@ def test_every_fault_of_a_file_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"a: \xff")
     with pytest.raises(ConfigurationError, match="byte 0xFF is not UTF-8"):
         read_alerts(path)
-
-
-def test_a_limit_that_changes_right_after_a_restart_begins_anew(tmp_path: Path) -> None:
-    def alerts(rate: str) -> dict[str, Alert]:
-        return {"q": Alert(Query("q"), limit=Rate.of(rate))}
-
-    told = Kept()
-    for number, changes in ((1, []), (2, ["2 per minute", "1 per minute"]), (3, [])):
-        routing = Routing([told], alerts("1 per minute"))
-        routing.open(Run("run", tmp_path, SCHEMA, False, lambda _: True, lambda _: None))
-        for rate in changes:
-            routing.change(alerts(rate))
-        routing.write(number, [result(number, 1, "+")])
-        routing.flush()
-        routing.close()
-    assert [len(told.batches[number]) for number in (1, 2, 3)] == [1, 1, 0]

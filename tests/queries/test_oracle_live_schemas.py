@@ -31,8 +31,7 @@ from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import SCHEMA as SHOP
-from tests.spark.streaming.test_oracle_shard_schemas import CHANGES
-from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
+from tests.spark.streaming.test_oracle_shards import CHANGES, SCHEMA, cut, random_records
 from tests.strategies import runs
 from tests.windows.test_windowed_standing_queries import stream as shop_stream
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,6 @@ from skws.data.record import Record
 from skws.data.texts import Texts
 from skws.jobs.control import Command
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
-from skws.spark.streaming.output_log import Output, OutputLog
 
 RECORDS = [
     Record(2, 5, ("a\x00b", None, 3.5, True)),
@@ -54,44 +51,6 @@ def test_a_parcel_comes_back() -> None:
     micro_batch = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
-
-
-def told(number: int) -> Output:
-    return Output(number, [(0, 0, b"{}"), (0, 1, b"x" * number), (1, 0, b"")])
-
-
-def reopened(folder: Path) -> tuple[OutputLog, list[Output]]:
-    outbox = OutputLog(folder, segment_bytes=200)
-    return outbox, list(outbox.open())
-
-
-def test_an_outbox_keeps_what_is_not_committed(tmp_path: Path) -> None:
-    outbox, found = reopened(tmp_path)
-    assert found == []
-    for number in range(1, 41):
-        outbox.put(told(number))
-    outbox.trim(30)
-    outbox.close()
-    again, found = reopened(tmp_path)
-    assert [one.number for one in found][-10:] == list(range(31, 41))
-    assert found[-1] == told(40)
-    assert found[0].number > 20
-    assert again.last == 40
-
-
-@pytest.mark.parametrize("lost", [1, 10, 30])
-def test_half_a_batch_at_the_end_is_none(tmp_path: Path, lost: int) -> None:
-    outbox, _ = reopened(tmp_path)
-    outbox.put(told(1))
-    outbox.put(told(2))
-    outbox.close()
-    (path,) = tmp_path.glob("*.out")
-    path.write_bytes(path.read_bytes()[:-lost])
-    again, found = reopened(tmp_path)
-    assert found == [told(1)]
-    again.put(told(2))
-    again.close()
-    assert reopened(tmp_path)[1] == [told(1), told(2)]
 
 
 @pytest.mark.parametrize("names", range(1, 60))

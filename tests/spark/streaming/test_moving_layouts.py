@@ -21,7 +21,7 @@ from skws_windows.window import TimeWindow
 from tests.formats.replays import write_replay
 from tests.jobs.watching import Collected, opened, steps
 from tests.spark.streaming.spark_runs import Running, running
-from tests.spark.streaming.test_oracle_moving import SCHEMA
+from tests.spark.streaming.test_oracle_shards import DIVIDED as SCHEMA
 from tests.spark.streaming.test_oracle_shards import PAIRS, random_records, random_row
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

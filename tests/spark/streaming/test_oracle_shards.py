@@ -1,26 +1,47 @@
-"""Shards give together what one engine gives, also after losing their meshes."""
+"""Shards give together what one engine gives: however they are laid out, also after losing their meshes."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, replace
+from itertools import cycle
+from pathlib import Path
+from typing import Final, NamedTuple
 
+import orjson
 import pytest
+from msgspec import convert, to_builtins
 
 from skws.data.batch import RecordBatch
+from skws.data.packing import packed, unpacked
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
-from skws.queries.kinds import checked
+from skws.queries.keys import plan_keys
+from skws.queries.keywords import operator
+from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
+from skws.queries.keywords.shared_queries import SharedQueries
 from skws.queries.partitioning import Partitioning
 from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
+from skws.spark.streaming.layout import Layout, Wanted, keys_for
+from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
+from skws.spark.streaming.moving import Blob, divided, merged_fronts, planned
+from skws.spark.streaming.processor import ShardProgress
+from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, Query
+from skws.spec.query import PATTERN, SIZE, TOP, Query
+from skws_mesh.delta import path_joins
+from skws_purging.lifespans import Front
+from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
+from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
-from tests.spark.streaming.shard_runs import all_shards, lines, micro_batch_of
+from tests.spark.streaming.shard_runs import KeptShard, all_shards, lines, micro_batch_of
 from tests.strategies import COLUMNS, seeds
 
 
@@ -29,7 +50,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counted(monkeypatch)
 
 
-SCHEMA = Schema(
+SCHEMA: Final = Schema(
     "streams",
     (
         Relation("plain", COLUMNS, search=("t",)),
@@ -45,8 +66,43 @@ SCHEMA = Schema(
         Join("ft", "fixed", "plain", (("x", "x"),)),
     ),
 )
-PAIRS = "plain p AND link l where p.y = l.y within 8 us"  # the log goes back so far
-WINDOWS = [TimeWindow(12), TimeWindow(60), CountWindow(9), CountWindow(40), Unbounded()]
+DIVIDED: Final = replace(
+    SCHEMA,
+    joins=tuple(
+        Join(name, left, right, (("x", "x"),))
+        for name, left, right in (("pk", "plain", "keyed"), ("pl", "plain", "link"), ("ft", "fixed", "plain"))
+    ),
+)
+"""All joins equate x, so tuples can be divided by it."""
+
+
+def _without(schema: Schema, *names: str) -> Schema:
+    """Without some relations or joins."""
+    relations = tuple(r for r in schema.relations if r.name not in names)
+    joins = tuple(j for j in schema.joins if not {j.name, j.left, j.right} & set(names))
+    return replace(schema, relations=relations, joins=joins)
+
+
+_MORE: Final = replace(
+    SCHEMA,
+    relations=(*SCHEMA.relations, Relation("extra", COLUMNS, search=("t",))),
+    joins=(*SCHEMA.joins, replace(SCHEMA.joins[0], name="ek", left="extra")),
+)
+CHANGES: Final = [
+    *(SCHEMA, _MORE, *(_without(SCHEMA, name) for name in ("pk", "self", "link", "keyed"))),
+    *(_without(_MORE, "plain"), replace(_without(SCHEMA, "lk"), name="renamed")),
+]
+PAIRS: Final = "plain p AND link l where p.y = l.y within 8 us"  # the log goes back so far
+OTHERS: Final = (
+    Query("plain p ; keyed k where p.x = k.x", kind=PATTERN),
+    Query("plain p AND link l where p.y = l.y", kind=PATTERN),
+    Query("5", kind="counted"),
+)
+WORDS: Final = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*", "alhpa~")
+LIMITS: Final = ("", " -no", " -beta", " plain.x<3", " -keyed.y:0..1", " -link:", " -(no OR plain.y=2)")
+MESHED: Final = ("alpha ; beta", "alpha !plain.x=1")
+"""Queries that stay with a mesh of their own, next to those of delta joins."""
+FEW: Final = 5  # queries that are many enough for delta joins, where a test says so
 
 
 def random_records(rng: random.Random, count: int, values: int = 5) -> list[Record]:
@@ -69,9 +125,14 @@ def random_row(rng: random.Random, values: int) -> tuple[str, int | None, int | 
     return " ".join([*words, "pad"]), numbers[0], numbers[1]
 
 
-def shuffled(rng: random.Random, records: list[Record], most: int) -> list[Record]:
-    """Out of order by no more than ``most`` microseconds."""
-    return sorted(records, key=lambda record: record.time + rng.uniform(0, most))
+def equal_rows(rng: random.Random, count: int) -> list[Record]:
+    """So that a deletion has several to choose from."""
+    rows = [random_row(rng, 2) for _ in range(3)] + [("alpha pad", 1, 1), ("beta pad", 1, 1)]
+    records, time = [], 1_000_000
+    for _ in range(count):
+        time += rng.choice([0, 1, 1, 2, 3])
+        records.append(Record(rng.randrange(3), time, rng.choice(rows), rng.random() < 0.4))
+    return records
 
 
 def cut(rng: random.Random, records: list[Record]) -> list[list[Record]]:
@@ -84,101 +145,334 @@ def cut(rng: random.Random, records: list[Record]) -> list[list[Record]]:
     return batches
 
 
+def random_query(rng: random.Random) -> Query:
+    if rng.random() < 0.15:
+        return Query(rng.choice(MESHED))
+    words = rng.sample(WORDS, rng.choice([1, 2, 2, 2, 3, 4]))
+    # A query may not exclude the very word that it asks for.
+    return Query(" ".join(words) + rng.choice([each for each in LIMITS if each[2:] not in words]))
+
+
+def any_query(rng: random.Random) -> Query:
+    return rng.choice(OTHERS) if rng.random() < 0.12 else random_query(rng)
+
+
+class Shards:
+    """Shards of a job, whatever their layout; what Spark keeps of them is kept here."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.layout = Layout(Partitioning.ROOTS, (0,))
+        self.number = 0
+        self.shards = {group: KeptShard(job, share) for group, share in self.layout.shares.items()}
+
+    def move(self, layout: Layout) -> None:
+        """As ``moving.moved``, without Spark."""
+        rest = list(self._rest())
+        old = [(chunk, body) for shard in self.shards.values() for chunk, body in shard.chunks.values()]
+        kept, whole = planned(rest, [chunk for chunk, _ in old], self.layout, layout)
+        for number, chunk in whole.items():
+            bodies = [body for one, body in old if one.number == number]
+            kept += divided(chunk, bodies, self.layout, layout, self.job.lateness or 0)
+        self.layout = layout
+        self.shards = {
+            group: self._begun(KeptShard(self.job, share), [one for one in kept if one[0] == group])
+            for group, share in layout.shares.items()
+        }
+
+    def work(
+        self, batch: list[Record], commands: list[Command], tables: list[Record], *, ended: bool
+    ) -> tuple[list[LiveResult], int]:
+        """The results of all shards, and how many records were too late."""
+        self.number += 1
+        records = RecordBatch.of(batch)
+        reached = int(records.time.max()) if len(records) and self.layout.keys else None
+        head = BatchHeader(0.0, tuple(commands), number=self.number, reached=reached, ended=ended)
+        parts = self.layout.packed(records)
+        parts *= 1 if self.layout.keys else self.layout.shards
+        results: list[LiveResult] = []
+        late = []
+        for part, shard in zip(parts, self.shards.values(), strict=True):
+            shard.next = self.number
+            worked = shard.work(MicroBatch(head, packed(RecordBatch.of(tables)), part))
+            results += worked.results
+            late.append(worked.stats.get("late", 0))
+        assert len({shard.shard.now for shard in self.shards.values()}) == 1
+        return results, sum(late)
+
+    def _rest(self) -> Iterator[Blob]:
+        for group, shard in self.shards.items():
+            mark = ShardProgress(position=shard.shard.position, now=shard.shard.now, next=self.number + 1)
+            yield group, "mark", "", b"", orjson.dumps(asdict(mark))
+            for number, (text, chunk) in enumerate(shard.schemas):
+                yield group, "schema", str(number), b"%d" % chunk, text.encode()
+            for number, blob in enumerate(shard.tables):
+                yield group, "table", str(number), b"", blob
+            for name, state in shard.states.items():
+                yield group, "state", name, b"", state
+            for name, one in shard.queries.items():
+                yield group, "query", name, b"", orjson.dumps(one.to_dict())
+
+    def _begun(self, shard: KeptShard, blobs: list[Blob]) -> KeptShard:
+        mark = ShardProgress()
+        for _, kind, name, head, body in blobs:
+            match kind:
+                case "mark":
+                    mark = ShardProgress(**orjson.loads(body))
+                case "schema":
+                    shard.schemas.append((body.decode(), int(head)))
+                case "table":
+                    shard.tables.append(body)
+                case "state":
+                    shard.states[name] = body
+                case "query":
+                    one = Query.from_dict(orjson.loads(body))
+                    shard.queries[one.name] = one
+                case "chunk":
+                    shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
+        shard.shard.begin(shard.tables, shard.queries.values(), shard.schemas, shard.states)
+        for number in sorted(shard.chunks):
+            shard.shard.replay(*shard.chunks[number])
+        shard.shard.seek(mark.position, mark.now)
+        return shard
+
+
+class Seen(NamedTuple):
+    """What a comparison has come by."""
+
+    results: int
+    retractions: int
+    spreads: set[Partitioning]
+    changes: int
+
+
+LAYOUTS: Final = (
+    *(Wanted(1), Wanted(2), Wanted(3)),
+    *(Wanted(2, Partitioning.QUERIES), Wanted(3, Partitioning.QUERIES), Wanted(3, Partitioning.ROOTS)),
+)
+
+
+def commands_of(
+    rng: random.Random, one: Worker, draw: Callable[[random.Random], Query], most: int, schemas: bool
+) -> list[Command]:
+    """Random queries come and go; there are about ``most``, sometimes none. Some changes are refused."""
+    standing = one.standing.shown()
+    everything = rng.random() < 0.05
+    wanted = [
+        Command("remove", query.name)
+        for query in standing
+        if everything or rng.random() < len(standing) / most / 4
+    ]
+    for _ in range(rng.randrange(4) if len(standing) < most else 0):
+        query = draw(rng)
+        wanted.append(Command("add", f"q{rng.randrange(10_000)}", query.text, kind=query.kind))
+    if schemas and rng.random() < 0.3:
+        wanted.append(Command("schema", "", schema=to_yaml(rng.choice(CHANGES))))
+    return one.standing.checked(wanted)[0]
+
+
 def compare(
-    request: Job, records: list[Record], seed: int, shards: int, spread: Partitioning = Partitioning.ROOTS
-) -> tuple[int, int]:
-    """Hold shards against one worker, batch by batch; gives how many results and retractions there were."""
+    job: Job,
+    records: list[Record],
+    seed: int,
+    *,
+    layouts: tuple[Wanted, ...] = LAYOUTS,
+    draw: Callable[[random.Random], Query] = any_query,
+    theirs: Job | None = None,
+    shards_at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
+    schemas: bool = False,
+) -> Seen:
+    """Hold shards against one worker, batch by batch; layouts take turns.
+
+    ``theirs``: the job as the shards have it. ``shards_at_work`` holds while they work.
+    """
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     log: list[LoggedBatch] = []
-    one, several = Worker(request, lambda _: log), all_shards(request, shards, spread)
+    one, several = Worker(job, lambda _: log), Shards(theirs or job)
     one.load_tables(tables)
-    first = [Command.adding(one) for one in checked(request).values()]
-    found: list[LiveResult] = []
-    for number, batch in enumerate(cut(rng, records)):
-        commands = first if not number else []
-        if number == 5:
-            commands = [Command("add", "late", "beta -no")]
-        if number == 7:
-            commands = [Command("add", "pairs", PAIRS, kind=PATTERN)]
-        if number == 9:
-            commands = [Command("remove", "late"), Command("add", "later", "alpha", 2)]
+    results = retractions = changes = 0
+    spreads: set[Partitioning] = set()
+    turns = cycle(rng.sample(layouts, len(layouts)))
+    batches = cut(rng, records)
+    for number, drawn in enumerate(batches):
+        commands = commands_of(rng, one, draw, 3 * FEW, schemas)
+        if not number:
+            commands = [*map(Command.adding, job.named().values()), *commands]
+        changes += sum(command.op == "schema" for command in commands)
+        more = len(one.standing.stream.schema.relations) > len(SCHEMA.relations)
+        batch = [r._replace(relation=4) if more and rng.random() < 0.2 and not r.delete else r for r in drawn]
+        ended = number == len(batches) - 1
         before = one.live.position, one.live.now
-        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
-        log.append(LoggedBatch(*before, RecordBatch.of(batch)))
-        micro_batch = micro_batch_of(batch, commands, () if number else tables)
-        results: list[LiveResult] = []
-        for kept in several:
-            if rng.random() < 0.3:
-                kept.rebuild()
-            worked = kept.work(micro_batch)
-            results += worked.results
-            if kept.share.first:
-                assert worked.stats["late"] == len(outcome.late)
-        assert lines(results) == lines(outcome.results), number
-        found += results
-    return sum(r.op == "+" for r in found), sum(r.op == "-" for r in found)
+        told = RecordBatch.of(batch)
+        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), told, ended=ended))
+        log.append(LoggedBatch(*before, told))
+        wanted = next(turns) if number and rng.random() < 0.5 else Wanted(several.layout.shards)
+        standing, window = one.standing, job.plan_window
+        layout = wanted.layout(list(standing.shown()), standing.stream, window, several.layout, number)
+        with shards_at_work():
+            if layout != several.layout:
+                several.move(layout)
+            for shard in several.shards.values():
+                if rng.random() < 0.2:
+                    shard.rebuild()
+            found, late = several.work(batch, commands, [] if number else tables, ended=ended)
+        spreads.add(layout.spread)
+        assert late == len(outcome.late), number
+        assert lines(found) == lines(outcome.results), number
+        assert sum(each.shard.position for each in several.shards.values()) in (
+            one.live.position,
+            one.live.position * layout.shards,
+        )
+        results += sum(each.op == "+" for each in outcome.results)
+        retractions += sum(each.op == "-" for each in outcome.results)
+    return Seen(results, retractions, spreads, changes)
 
 
-def request(window: Window, lateness: int = 0) -> Job:
+def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Query) -> Job:
+    """``more``: queries that stand from the start beside two of keywords."""
+    queries: dict[str, str | Query] = {"a": "alpha beta -no", "b": "alpha", **more}
     return Job(
-        {
-            "a": "alpha beta -no",
-            "b": "alpha",
-            "root": Query("plain p ; keyed k where p.x = k.x", kind=PATTERN),
-            "none": Query("keyed k ; link l where k.y = l.x within 9 us", kind=PATTERN),
-            "fifth": Query("5", kind="counted"),
-        },
-        SCHEMA,
+        queries,
+        schema,
         "nowhere",
         window=window,
         max_size=4,
         lateness=lateness,
         force_unbounded=True,
+        control=Path("none"),
     )
 
 
-@pytest.mark.parametrize("shards", [3, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("window", WINDOWS)
-@seeds(1, 3)
-def test_shards_give_what_one_engine_gives(window: Window, shards: int, seed: int) -> None:
-    records = random_records(random.Random(seed), 300)
-    results, retractions = compare(request(window), records, seed, shards)
-    assert results > 20
-    assert retractions > 0
-
-
-@seeds(1, 3)
-def test_shards_that_divide_queries(seed: int) -> None:
-    records = random_records(random.Random(seed), 300)
-    results, _ = compare(request(TimeWindow(30)), records, seed, 3, Partitioning.QUERIES)
-    assert results > 20
+@pytest.mark.parametrize("schema", [SCHEMA, DIVIDED], ids=["undivided", "divided"])
+@pytest.mark.parametrize(
+    ("window", "lateness", "equal"),
+    [
+        *((window, 0, False) for window in (TimeWindow(12), TimeWindow(60), CountWindow(40), Unbounded())),
+        (TimeWindow(30), 5, False),
+        *((window, 0, True) for window in (TimeWindow(12), CountWindow(9))),
+    ],
+)
+@seeds(1, 4)
+def test_shards_give_what_one_engine_gives(
+    window: Window, lateness: int, equal: bool, schema: Schema, seed: int
+) -> None:
+    """``lateness``: records come out of order, some too late. ``equal``: a few rows, again and again."""
+    rng = random.Random(seed)
+    count = 100 if isinstance(window, Unbounded) else 250
+    records = equal_rows(rng, count) if equal else random_records(rng, count)
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 9))
+    seen = compare(asked(window, schema, lateness), records, seed)
+    assert seen.results > 20
+    assert seen.retractions > 0
+    assert {Partitioning.ROOTS, Partitioning.QUERIES} <= seen.spreads
 
 
 @seeds(1, 4)
-def test_records_out_of_order(seed: int) -> None:
-    rng = random.Random(seed)
-    records = shuffled(rng, random_records(rng, 300), 8)
-    results, _ = compare(request(TimeWindow(30), lateness=5), records, seed, 2)
-    assert results > 20
+def test_patterns_that_look_further_back_than_the_window(seed: int) -> None:
+    """One shard has each, and a longer log than the others; positions are those of one engine."""
+    longer = Query("keyed k ; link l within 60 us", kind=PATTERN)
+    records = random_records(random.Random(seed), 300)
+    job = asked(TimeWindow(6), DIVIDED, longer=longer)
+    seen = compare(
+        job, records, seed, draw=lambda rng: rng.choice((Query(PAIRS, kind=PATTERN), Query("beta")))
+    )
+    assert seen.results > 100
 
 
-@pytest.mark.parametrize("window", [TimeWindow(12), CountWindow(9)])
-@seeds(1, 4)
-def test_equal_rows_that_queue(window: Window, seed: int) -> None:
+@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(40)])
+@seeds(2, 4)
+def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: int) -> None:
+    best = Query("alpha beta", kind=TOP, options={SIZE: "3"})
+    own = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
+    everything = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
+    job = asked(window, best=best, own=own, any=everything)
+    seen = compare(job, random_records(random.Random(seed), 200), seed, draw=random_query, schemas=True)
+    assert seen.results > 5
+    assert seen.changes > (0 if isinstance(window, CountWindow) else 1)
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For how many queries each batch of tuples met the delta joins."""
+    met: list[int] = []
+    insert = SharedQueries.insert
+
+    def counting(self: SharedQueries, *given: object) -> object:
+        met.append(len(self))
+        return insert(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SharedQueries, "insert", counting)
+    return met
+
+
+BY_QUERY: Final = (Wanted(3, Partitioning.QUERIES),)
+ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) for spread in Partitioning))
+
+
+@pytest.mark.parametrize(
+    ("window", "schema", "layouts", "lateness", "values"),
+    [
+        *((window, SCHEMA, BY_QUERY, 0, 5) for window in (TimeWindow(30), CountWindow(20), Unbounded())),
+        *((window, SCHEMA, BY_QUERY, 0, 2) for window in (TimeWindow(30), CountWindow(20), Unbounded())),
+        (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5),
+        (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5),
+    ],
+)
+@seeds(1, 3)
+def test_shards_by_delta_joins(
+    window: Window,
+    schema: Schema,
+    layouts: tuple[Wanted, ...],
+    lateness: int,
+    values: int,
+    seed: int,
+    joined: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Shards that divide roots have meshes. Where join values are few, a tuple has many neighbours."""
+    if values == 2:
+        monkeypatch.setattr(path_joins, "HUB", 8)  # pairs of walks, of which there are far more
     rng = random.Random(seed)
-    rows = [random_row(rng, 2) for _ in range(3)] + [("alpha pad", 1, 1), ("beta pad", 1, 1)]
-    records, time = [], 1_000_000
-    for _ in range(300):
-        time += rng.choice([0, 1, 1, 2, 3])
-        records.append(Record(rng.randrange(3), time, rng.choice(rows), rng.random() < 0.4))
-    results, retractions = compare(request(window), records, seed, 2)
-    assert results > 20
-    assert retractions > 0
+    few = values == 2 or isinstance(window, Unbounded)
+    records = random_records(rng, 120 if few else 300, values)
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 9))
+    job = asked(window, schema, lateness)
+    theirs = replace(job, evaluator=EvaluatorName.DELTA)
+    seen = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=theirs)
+    assert seen.results > 100
+    assert seen.retractions > 0
+    assert {want.spread for want in layouts} - {None} <= seen.spreads
+    assert max(joined) > (1 if schema is SCHEMA else FEW)
+
+
+@pytest.mark.parametrize("window", [TimeWindow(30), CountWindow(20)])
+@seeds(1, 3)
+def test_queries_become_many_and_few_again(
+    window: Window, seed: int, joined: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard chooses by its own number of queries; rebuilt, it may choose otherwise than before."""
+
+    @contextmanager
+    def few_are_many() -> Iterator[None]:
+        with monkeypatch.context() as patched:
+            patched.setattr(operator, "MANY", FEW)
+            yield
+
+    layouts = (Wanted(1), Wanted(2, Partitioning.QUERIES), Wanted(3, Partitioning.QUERIES))
+    records = random_records(random.Random(seed), 300)
+    seen = compare(
+        asked(window), records, seed, layouts=layouts, draw=random_query, shards_at_work=few_are_many
+    )
+    assert seen.results > 100
+    assert seen.retractions > 0
+    assert max(joined) >= FEW
 
 
 def test_the_log_forgets_what_is_over() -> None:
-    kept = all_shards(request(TimeWindow(10)), 1)[0]
+    kept = all_shards(asked(TimeWindow(10)), 1)[0]
     kept.work(micro_batch_of((), [Command("add", "a", "alpha")]))
     for time in range(0, 200, 2):
         kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
@@ -186,7 +480,7 @@ def test_the_log_forgets_what_is_over() -> None:
 
 
 def test_without_a_window_the_log_keeps_everything_and_tells_its_size() -> None:
-    kept = all_shards(request(Unbounded()), 1)[0]
+    kept = all_shards(asked(Unbounded()), 1)[0]
     for time in range(50):
         worked = kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert len(kept.chunks) == 50
@@ -195,3 +489,55 @@ def test_without_a_window_the_log_keeps_everything_and_tells_its_size() -> None:
     kept.rebuild()
     worked = kept.work(micro_batch_of([]))
     assert worked.stats["log_bytes"] == size
+
+
+def test_a_window_of_tuples_is_not_divided_by_key() -> None:
+    job = asked(CountWindow(9), DIVIDED)
+    queries = list(job.named().values())
+    assert Wanted(3).layout(queries, job.stream, job.plan_window).spread is Partitioning.ROOTS
+    with pytest.raises(UsageError, match="the window counts all tuples"):
+        Wanted(3, Partitioning.KEYS).layout(queries, job.stream, job.plan_window)
+
+
+def test_a_layout_stays_if_it_fits_and_is_told_whole() -> None:
+    job = asked(TimeWindow(9), DIVIDED)
+    queries, stream, window = list(job.named().values()), job.stream, job.plan_window
+    first = Wanted(3).layout(queries, stream, window)
+    keys = plan_keys(queries, stream, window)
+    assert first == Layout(Partitioning.KEYS, keys_for(3), keys if not isinstance(keys, str) else None)
+    assert Wanted().layout(queries, stream, window, first, 7) is first
+    pattern = job.standing("p", Query(PAIRS, kind=PATTERN))
+    second = Wanted().layout([*queries, pattern], stream, window, first, 7)
+    assert (second.spread, second.generation, second.before) == (Partitioning.ROOTS, 1, 7)
+    assert second.previous == first
+    # The state of a layout that never worked is that of the one before.
+    third = Wanted(2).layout(queries, stream, window, second, 7)
+    assert (third.generation, third.previous) == (2, first)
+    fourth = Wanted(4).layout(queries, stream, window, third, 8)
+    assert fourth.previous == replace(third, previous=None)
+    for layout in (first, second, third, fourth):
+        assert convert(orjson.loads(orjson.dumps(to_builtins(layout))), Layout) == layout
+
+
+def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
+    records = RecordBatch.of(random_records(random.Random(1), 50))
+    job = asked(TimeWindow(9), DIVIDED)
+    whole = Layout(Partitioning.ROOTS, (0,))
+    layout = Wanted(3).layout(list(job.named().values()), job.stream, job.plan_window)
+    chunk = Chunk(7, 100, 5, 9, 150)
+    parts = list(divided(chunk, [packed(records)], whole, layout, 0))
+    assert {name for _, _, name, _, _ in parts} == {"7"}
+    (again,) = divided(chunk, [body for *_, body in parts], layout, whole, 0)
+    assert list(unpacked(again[-1]).records()) == list(records.records())
+
+
+def test_fronts_of_shards_are_merged_to_the_latest() -> None:
+    """After a move every shard has all fronts, but only one goes on with a queue and knows later ones."""
+    copied = fronts_to_bytes([Front(1, (1, "lamp"), 500, 1, 1000), Front(1, (2, "lamp"), 100, 0, 1000)])
+    known = fronts_to_bytes([Front(1, (1, "lamp"), 1000, 0, 1500)])
+    former = b'[1000,[[1,[3,"lamp"],400,0]]]'
+    assert sorted(fronts_of(merged_fronts([known, copied, former]))) == [
+        Front(1, (1, "lamp"), 1000, 0, 1500),
+        Front(1, (2, "lamp"), 100, 0, 1000),
+        Front(1, (3, "lamp"), 400, 0, 1000),
+    ]

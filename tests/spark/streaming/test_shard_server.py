@@ -12,24 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-import orjson
 import pytest
 
-from skws.data.packing import expanded
 from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.messages import Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
-from skws.spec.query import PATTERN
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of
-from tests.spark.streaming.test_oracle_shards import request
+from tests.spark.streaming.test_oracle_shards import asked
 from tests.waiting import gone, until
 
 SHARE = Part(0, 1, Partitioning.ROOTS)
-REQUEST = request(TimeWindow(10))
+REQUEST = asked(TimeWindow(10))
 
 
 @pytest.fixture
@@ -82,25 +79,6 @@ def test_a_repeated_batch_is_not_worked_on_twice(run: str) -> None:
     assert work(client, 0) == "behind"
     assert work(client, 2) == "behind"
     assert work(client, 1) == "done"
-    client.close()
-
-
-def test_the_past_that_a_failed_task_has_sent_counts_once(run: str) -> None:
-    """Before a pattern of two records there is one of the first: one result comes with the second."""
-    client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
-    stand(client, 0)
-    first = client.ask("work", 0, micro_batch_of((Record(0, 5, ("alpha", 1, 1)),)).to_bytes(), False)
-    assert isinstance(first, Worked)
-    assert first.chunk is not None
-    query = Command("add", "pair", "plain p ; keyed k where p.x = k.x", kind=PATTERN)
-    batch = micro_batch_of((Record(1, 6, ("beta", 1, 1)),), (query,)).to_bytes()
-    packed = micro_batch_of((Record(0, 5, ("alpha", 1, 1)),)).records
-    for _ in range(2):
-        assert client.ask("work", 1, batch, False) == "past"
-        client.ask("replay_silently", first.chunk, packed)
-    worked = client.ask("work", 1, batch, True)
-    results = [orjson.loads(line) for blob in worked.blobs[1:] for line in expanded(blob).splitlines()]
-    assert [[row["position"] for row in one["tuples"]] for one in results] == [[0, 1]]
     client.close()
 
 

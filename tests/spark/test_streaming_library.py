@@ -38,6 +38,13 @@ joins: [span.trace = request.trace]
 """
 
 
+def run(found: DataFrame, folder: Path, out: Path | None = None) -> None:
+    """Until all that there is is worked through; without ``out`` nobody takes the results."""
+    writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer.format("noop") if out is None else writer.format("parquet").option("path", str(out))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
 class Stream:
     """Folders of Parquet files for streaming DataFrames to read, and one for the results of a query."""
 
@@ -68,14 +75,7 @@ class Stream:
         """Until all that there is is worked through."""
         found = skws.spark.search(self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options)
         assert found.isStreaming
-        started = (
-            found.writeStream.format("parquet")
-            .option("path", str(self.folder / "out"))
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        started.awaitTermination()
+        run(found, self.folder, self.folder / "out")
 
     def results(self) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = self.spark.read.parquet(str(self.folder / "out")).toArrow().to_pylist()
@@ -125,15 +125,9 @@ def test_rows_of_a_table_in_a_stream_of_records_are_refused(spark_one: SparkSess
         '{"relation": "service", "row": {"name": "a", "text": "b"}}\n'
     )
     values = spark_one.readStream.text(str(tmp_path / "records"))
-    started = (
-        skws.spark.search(spark_one, values, "timeout", schema=SPANS, window=WINDOW)
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    found = skws.spark.search(spark_one, values, "timeout", schema=SPANS, window=WINDOW)
     with pytest.raises(StreamingQueryException, match="service is a static table: give its rows"):
-        started.awaitTermination()
+        run(found, tmp_path)
 
 
 def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Path) -> None:
@@ -177,14 +171,8 @@ def test_other_queries_take_over_and_another_window_is_refused(
     stream.arrive(timed(frames, slice(119, 120)))
     data = {"customer": spark_one.createDataFrame(frames["customer"]), **stream.frames()}
     found = skws.spark.search(spark_one, data, "ada leaks", schema=SHOP, window="3 minutes", max_size=3)
-    started = (
-        found.writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
     with pytest.raises(StreamingQueryException, match="of another schema, window"):
-        started.awaitTermination()
+        run(found, tmp_path)
 
 
 _OPTIONS: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "max_size": 3}
@@ -231,6 +219,7 @@ def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_p
         "request": "trace string, path string, time timestamp, op string",
         "span": "trace string, service string, text string, time timestamp, op string",
     }
+    options: dict[str, Any] = {"schema": SPANS, "window": "40 seconds", "lateness": "30 s"}
     found: dict[int, list[str]] = {}
     for name in types:
         (tmp_path / name).mkdir()
@@ -249,23 +238,8 @@ def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_p
                     for name, t in types.items()
                 },
             }
-            run = skws.spark.search(
-                spark,
-                data,
-                {"a": "checkout timeout", "b": "timeout"},
-                schema=SPANS,
-                window="40 seconds",
-                lateness="30 s",
-                shards=shards,
-            )
-            (
-                run.writeStream.format("parquet")
-                .option("path", str(out / "out"))
-                .option("checkpointLocation", str(out / "checkpoint"))
-                .trigger(availableNow=True)
-                .start()
-                .awaitTermination()
-            )
+            queries = {"a": "checkout timeout", "b": "timeout"}
+            run(skws.spark.search(spark, data, queries, **options, shards=shards), out, out / "out")
             rows = spark.read.parquet(str(out / "out")).toArrow().to_pylist()
             found[shards] = sorted(map(str, rows))
     assert sum("late" in row for row in found[1]) > 5
@@ -277,17 +251,9 @@ def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_p
         ("timeout", 2, "has shards=3, by request.trace, span.trace.*; this search has shards=2, by"),
         (skws.Query("timeout", 1), 3, "this search has shards=3, by request.trace, span.trace.span.service"),
     ):
-        found_again = skws.spark.search(
-            spark, data, query, schema=SPANS, window="40 seconds", lateness="30 s", shards=number
-        )
-        started = (
-            found_again.writeStream.format("noop")
-            .option("checkpointLocation", str(tmp_path / "3" / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
+        again = skws.spark.search(spark, data, query, **options, shards=number)
         with pytest.raises(StreamingQueryException, match=told):
-            started.awaitTermination()
+            run(again, tmp_path / "3")
 
 
 def test_what_cannot_be_followed(spark_one: SparkSession, tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.record import Record
-from skws.jobs.control import Command
-from skws.queries.partitioning import Partitioning
-from skws.spark.streaming.layout import Wanted, keys_for, spark_hash
-from skws.spec.enums import EvaluatorName
+from skws.spark.streaming.layout import keys_for, spark_hash
 from skws.spec.job import Job
-from skws_patterns.evaluation.evaluator import Evaluator
-from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.formats.replays import write_replay
 from tests.jobs.watching import Collected, opened, steps
-from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.spark.streaming.spark_runs import running
 from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records, random_row
 
@@ -62,65 +54,6 @@ def test_a_replay_gives_what_it_gives_in_one_process(tmp_path: Path, shards: int
     )
     assert metrics.relations[0].tuples == theirs.relations[0].tuples
     assert metrics.event_time == theirs.event_time
-
-
-@pytest.mark.slow
-def test_automata_find_on_spark_what_the_mesh_finds_in_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Standing queries whose networks automata evaluate in the shards, divided by their roots."""
-    queries = {"a": "alpha beta -no", "b": "alpha"}
-    asked = Job(queries, SCHEMA, replayed(tmp_path, 4), window=TimeWindow(30), max_size=4)
-    by_automata = replace(asked, evaluator=EvaluatorName.AUTOMATA)
-    local = Collected()
-    watch = opened(asked, local)
-    steps(watch)
-    watch.close()
-    with running(by_automata, 2) as run:
-        run.end()
-    assert len(local.results) > 100
-    assert any(result.op == "-" for result in local.results)
-    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
-    assert _fed_to_automata(monkeypatch, by_automata) > 0
-    assert _fed_to_automata(monkeypatch, asked) == 0
-
-
-@pytest.mark.slow
-def test_delta_joins_find_on_spark_what_meshes_find_in_one_process(tmp_path: Path) -> None:
-    """Queries are divided over shards; each shard answers its own together."""
-    words = ("alpha", "beta", "no", "pad", "al*")
-    limits = ("", f" {NAME}.x<3")
-    texts = [" ".join(pair) + limit for pair in permutations(words, 2) for limit in limits]
-    queries = {f"q{number}": text for number, text in enumerate(texts)}
-    asked = Job(queries, SCHEMA, replayed(tmp_path, 5), window=TimeWindow(20), max_size=3)
-    divided = Wanted(2, Partitioning.QUERIES)
-    local = Collected()
-    watch = opened(asked, local)
-    steps(watch)
-    watch.close()
-    with running(replace(asked, evaluator=EvaluatorName.DELTA), divided) as run:
-        run.end()
-    assert len(local.results) > 1000
-    assert any(result.op == "-" for result in local.results)
-    assert sorted(r.to_json() for r in run.sink.results) == sorted(r.to_json() for r in local.results)
-
-
-def _fed_to_automata(monkeypatch: pytest.MonkeyPatch, asked: Job) -> int:
-    """How often automata are updated by a shard, as the workers make it of a request."""
-    fed = 0
-    update = Evaluator.update
-
-    def counting(self: Evaluator, relation: int, row: Row, tick: int = 0) -> bool:
-        nonlocal fed
-        fed += 1
-        return update(self, relation, row, tick)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Evaluator, "update", counting)
-        commands = [Command("add", name, str(query)) for name, query in asked.queries.items()]
-        (shard,) = all_shards(asked, 1)
-        shard.work(micro_batch_of(random_records(random.Random(4), 50), commands))
-    return fed
 
 
 def test_keys_bring_each_shard_to_a_partition_of_its_own(spark: SparkSession) -> None:

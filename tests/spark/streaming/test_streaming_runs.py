@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +14,6 @@ import pytest
 from skws.jobs.control import Command, ControlFolder
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.queries.patterns.result import PatternResult
-from skws.results.encoded import parsed
-from skws.results.model import LiveResult
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
 from skws.spec.query import PATTERN, SQL, Query
@@ -28,17 +23,17 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import TimeWindow, Unbounded
 from tests.jobs.test_schema_changes import WITH_NOTES, WITHOUT_ORDERS, note
 from tests.jobs.watching import (
+    LAMP,
     QUERY,
     SCHEMA,
+    TABLES,
     Collected,
     Notes,
     append,
     customer,
     numbered,
-    opened,
     order,
     request,
-    steps,
 )
 from tests.kafka import MockBroker
 from tests.postgres import Database
@@ -79,62 +74,6 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
         wrong: "there is already a query 'more'",
         removed: "",
     }
-
-
-@pytest.mark.slow
-def test_patterns_stand_beside_keywords(tmp_path: Path) -> None:
-    """Divided by their root over two shards, added with a snapshot, and there again in another process."""
-    source = tmp_path / "in.jsonl"
-    given, added = "customer c ; order o where c.cid = o.cid", "order a ; order b where a.cid = b.cid"
-    append(source, customer(1, 1), order(2, 1), order(3, 1), customer(3, 2))
-    asked = request(
-        source,
-        queries={"given": Query(given, kind=PATTERN)},
-        checkpoint=tmp_path / "checkpoint",
-        window=TimeWindow(10_000_000),
-    )
-    with running(asked, 2) as run:
-        run.results(2)
-        run.watch.control.submit(Command("add", "added", added, kind=PATTERN))
-        run.results(3)
-        run.watch.control.submit(Command("add", "keywords", QUERY))
-        run.results(5)
-        first = run.sink.results
-    append(source, order(4, 2), order(5, 1))
-    with running(asked) as run:
-        run.results(3 + 2 + 1)
-        second = run.sink.results
-    snapshots = Counter((r.query, r.snapshot) for r in first)
-    assert snapshots == {(given, False): 2, (added, True): 1, (QUERY, True): 2}
-    assert Counter(r.query for r in second) == {given: 2, added: 2, QUERY: 2}
-    positions = [[m.position for m in r.tuples] for r in map(parsed, second) if isinstance(r, PatternResult)]
-    assert sorted(positions) == [[0, 5], [1, 5], [2, 5], [3, 4]]
-
-
-def test_it_goes_on_with_other_queries(tmp_path: Path) -> None:
-    source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
-    append(source, customer(1, 1), order(2, 1))
-    asked = request(source, checkpoint=checkpoint, window=TimeWindow(10_000_000))
-    with running(asked, 2) as run:
-        run.results(1)
-        run.watch.control.submit(Command("add", "posted", "ada"))
-        run.results(2)
-    append(source, order(3, 1))
-    with running(replace(asked, queries={"new": "lamp", QUERY: QUERY})) as run:
-        # The snapshot of the new query, then what came in between.
-        run.results(3)
-        append(source, customer(4, 2))
-        run.results(4)
-    told = [(r.query, r.snapshot) for r in run.sink.results]
-    assert [told[0], sorted(told[1:3]), *told[3:]] == [
-        ("lamp", True),
-        [(QUERY, False), ("lamp", False)],
-        ("ada", False),
-    ]
-    with running(replace(asked, queries={"new": "lamp"})) as run:
-        append(source, order(5, 1))
-        run.results(1)
-    assert [r.query for r in run.sink.results] == ["lamp"]
 
 
 def test_what_does_not_fit_the_checkpoint_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
@@ -219,48 +158,6 @@ def test_a_fault_of_a_shard_ends_the_run_with_its_reason(tmp_path: Path) -> None
         run.results(2)
 
 
-PAIRS = (
-    'SELECT o.item, customer.cid FROM "order" AS o, customer '
-    "WHERE o.time > customer.time AND customer.cid > 0 AND customer.cid < 4"
-)
-ONCE = 'SELECT DISTINCT o.cid FROM "order" AS o, customer WHERE o.cid = customer.cid AND o.cid IN (1, 2, 3)'
-QUERIES = {"pairs": Query(PAIRS, kind=SQL), "once": Query(ONCE, kind=SQL)}
-FIRST = (
-    customer(1, 1),
-    customer(2, 2),
-    order(2, 1),
-    order(3, 2, "desk"),
-    order(3, 2, "desk"),
-    customer(4, 1),
-)
-SECOND = (customer(4, 7), order(6, 3), customer(7, 3), order(9, 9, "sofa"), order(11, 1))
-
-
-def _told(results: Iterable[LiveResult]) -> Counter[bytes]:
-    return Counter(result.to_json() for result in results)
-
-
-@pytest.mark.slow
-def test_sql_on_two_shards_as_in_one_process(tmp_path: Path) -> None:
-    """Each query is answered by one of the shards, and what the last instant adds waits for the next one."""
-    source, sink = tmp_path / "in.jsonl", Collected()
-    append(source, *FIRST)
-    local = opened(request(source, queries=QUERIES, window=Unbounded()), sink)
-    steps(local)
-    before = list(sink.results)
-    asked = request(source, queries=QUERIES, window=Unbounded(), checkpoint=tmp_path / "checkpoint")
-    with running(asked, 2) as run:
-        run.results(len(before))
-    assert _told(run.sink.results) == _told(before)
-    append(source, *SECOND)
-    steps(local)
-    after = sink.results[len(before) :]
-    with running(asked) as again:
-        again.results(len(after))
-    assert _told(again.sink.results) == _told(after)
-    assert {result.query for result in before} == {result.query for result in after} == {"pairs", "once"}
-
-
 @pytest.mark.slow
 def test_a_change_by_command_and_at_a_new_start(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
@@ -335,23 +232,14 @@ def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
     assert sorted((r.op, r.id) for r in kept) == sorted((r.op, r.id) for r in sink.results)
 
 
-TABLES = (
-    "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
-    'CREATE TABLE "order" (cid bigint, item text)',
-    'ALTER TABLE "order" REPLICA IDENTITY FULL',
-    "INSERT INTO customer VALUES (1, 'ada')",
-    "INSERT INTO \"order\" VALUES (1, 'lamp')",
-)
-
-
 def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
-    database.run(*TABLES)
+    database.run(*TABLES, LAMP)
     asked = request(
         database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
     )
     with running(asked) as run:
         run.results(1)
-        database.run("INSERT INTO \"order\" VALUES (1, 'green lamp')")
+        database.run("INSERT INTO \"order\" VALUES (7, 'green lamp')")
         run.results(2)
     # Spark confirms a batch to the source when it begins the next one.
     time.sleep(0.5)
@@ -366,11 +254,11 @@ def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
 
 def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tmp_path: Path) -> None:
     """At a new run's start by the driver, at another one's by the process of the source."""
-    database.run(*TABLES)
+    database.run(*TABLES, LAMP)
     asked = request(
         database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
     )
-    for change in ("ANALYZE customer", "INSERT INTO \"order\" VALUES (1, 'lamp two')"):
+    for change in ("ANALYZE customer", "INSERT INTO \"order\" VALUES (7, 'lamp two')"):
         database.server.stop("fast")
         with running(asked) as run:
             run.until(lambda: any("Connection refused" in line for line in run.notes.lines))
@@ -382,7 +270,7 @@ def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tm
 
 
 def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
-    database.run(*TABLES)
+    database.run(*TABLES, LAMP)
     for _ in range(2):
         with running(request(database.uri(), limit=1)) as run:
             run.results(1)

@@ -1,9 +1,14 @@
-"""Commands run in this process and their outcomes; a search of the movie stream."""
+"""Commands, run in this process or in one of their own, and their outcomes; a search of the movie stream."""
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from contextlib import suppress
+from typing import IO, Any, Final, NamedTuple
 
 import orjson
 
@@ -31,3 +36,41 @@ class Outcome(NamedTuple):
 
 
 Skws = Callable[..., Outcome]
+
+
+def python(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
+    """Python in a process of its own, with these arguments and more environment."""
+    ended = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return Outcome(ended.returncode, ended.stdout or "", ended.stderr)
+
+
+def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
+    """A command line in a process of its own."""
+    return python("-m", "skws", *arguments, stdout=stdout, **environment)
+
+
+def on_a_terminal(*arguments: object, **environment: str) -> str:
+    """What a command shows on a terminal, standard output and standard error together."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "skws", *map(str, arguments)],
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment},
+    ) as running:
+        os.close(theirs)
+        shown = bytearray()
+        with suppress(OSError):  # Linux tells the end of a terminal so
+            while block := os.read(ours, 1 << 16):
+                shown += block
+    os.close(ours)
+    assert running.returncode == 0
+    return shown.decode()

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import os
-import pty
 import shlex
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.commands import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws
-
-SKWS = (sys.executable, "-c", "from skws.cli import main; main()")
-
-
-def run_real(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SKWS, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
+from tests.commands import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws, on_a_terminal, process, python
 
 
 @pytest.mark.parametrize(
@@ -123,52 +108,33 @@ def test_data_in_messages_cannot_move_the_cursor(skws: Skws) -> None:
     assert "\x1b" not in skws("search", "x1", "-s", SCHEMA, "-r", "\x1b[2J", "--engine", "local").err
 
 
-def test_full_disk() -> None:
+@pytest.mark.parametrize("arguments", [SEARCH, ("--help",), ("--version",)])
+def test_full_disk(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run(
-            [*SKWS, *map(str, SEARCH)], stdout=full, stderr=subprocess.PIPE, check=False, text=True
-        )
-    assert ended.returncode == 1
-    assert ended.stderr == "skws: cannot write to standard output: No space left on device\n"
-
-
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
-def test_full_disk_for_help(arguments: tuple[str, ...]) -> None:
-    with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run(
-            [*SKWS, *arguments], stdout=full, stderr=subprocess.PIPE, check=False, text=True
-        )
-    assert ended.returncode == 1
-    assert "No space left on device" in ended.stderr
-    assert "unexpected" not in ended.stderr
+        ended = process(*arguments, stdout=full)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert ended.err.startswith("skws: cannot write to standard output")
+    assert ended.err.endswith(": No space left on device\n")
 
 
 @pytest.mark.parametrize(
-    ("closed", "code", "told"),
-    [("<&-", 0, ""), (">&-", 1, "cannot write to standard output"), ("2>&-", 0, "")],
+    ("closed", "code", "told", "shown"),
+    [
+        ("<&-", 0, "", len(IDS)),
+        (">&-", 1, "cannot write to standard output", 0),
+        ("2>&-", 0, "", len(IDS)),
+        ("| true; exit ${PIPESTATUS[0]}", 0, "", 0),  # a reader that has had enough is no failure
+    ],
 )
-def test_closed_streams(closed: str, code: int, told: str) -> None:
-    command = shlex.join([*SKWS, *map(str, SEARCH), "--format", "jsonl", "-q"])
+def test_closed_streams(closed: str, code: int, told: str, shown: int) -> None:
+    command = shlex.join([sys.executable, "-m", "skws", *map(str, SEARCH), "--format", "jsonl", "-q"])
     ended = subprocess.run(
         ["bash", "-c", f"{command} {closed}"], capture_output=True, text=True, check=False, timeout=60
     )
     assert ended.returncode == code
     assert told in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert ended.stdout.count("\n") == (0 if code else len(IDS))
-
-
-def test_a_reader_that_has_had_enough_is_no_failure() -> None:
-    networks = " ".join(map(str, (*SEARCH, "--format", "jsonl", "-q")))
-    script = f"{sys.executable} -c 'from skws.cli import main; main()' {networks}"
-    ended = subprocess.run(
-        ["bash", "-c", f"({script}; echo code $? >&2) | exec true"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert ended.stderr == "code 0\n"
+    assert ended.stdout.count("\n") == shown
 
 
 def test_interrupt(tmp_path: Path) -> None:
@@ -176,7 +142,8 @@ def test_interrupt(tmp_path: Path) -> None:
     os.mkfifo(pipe)  # the search waits for its writer
     # Commands in the background of a shell, as these tests may be, are started with interrupts ignored.
     listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    command = (sys.executable, "-c", listening + SKWS[-1], "search", "x1", "-s", str(SCHEMA), "-r", str(pipe))
+    program = f"{listening}from skws.cli import main; main()"
+    command = (sys.executable, "-c", program, "search", "x1", "-s", str(SCHEMA), "-r", str(pipe))
     with (
         subprocess.Popen(
             [*command, "--engine", "local"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -201,46 +168,34 @@ sys.meta_path.insert(0, Interrupting())
 from skws.cli import main
 main()
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "skws: interrupted\n")
+    assert python("-c", script) == (130, "", "skws: interrupted\n")
 
 
-def test_starting_loads_neither_spark_nor_a_terminal_library() -> None:
-    arguments = [list(map(str, SEARCH)), ["--help"], ["networks", "nolan", "-s", str(SCHEMA)]]
-    script = f"""
-import sys
-from skws.cli.main import run
-codes = [run(a) for a in {arguments!r}]
-heavy = sorted({{"pyspark", "pandas", "textual", "pyarrow.parquet", "rich.console"}} & set(sys.modules))
-sys.exit(f"{{codes}} {{heavy}}" if heavy or any(codes) else 0)
-"""
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+_COMMANDS = [list(map(str, SEARCH)), ["--help"], ["networks", "nolan", "-s", str(SCHEMA)]]
+_FOR_SOURCES = "from skws.sources.addresses import parse_source; parse_source('x'); parse_source('replay:x')"
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        (
+            f"from skws.cli.main import run; [run(one) for one in {_COMMANDS!r}]",
+            "pandas textual rich.console",
+        ),
+        (_FOR_SOURCES, "psycopg2 confluent_kafka pyarrow"),
+        ("import skws.jobs.local, skws.cli.watch", "sqlglot"),
+    ],
+)
+def test_nothing_is_loaded_that_is_not_needed(code: str, heavy: str) -> None:
+    wanted = {*heavy.split(), "pyspark", "pyarrow.parquet", "z3", "networkx", "lark"}
+    done = python("-c", f"import sys; {code}; print({wanted!r} & {{*sys.modules}})")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "set()"), done.err
 
 
 def test_no_color_off_a_terminal_even_if_asked() -> None:
-    ended = run_real(*SEARCH, "--format", "tree", FORCE_COLOR="1")
-    assert "\x1b" not in ended.stdout + ended.stderr
-    assert "*Tarantino*" in ended.stdout
-
-
-def on_a_terminal(*arguments: object, **environment: str) -> str:
-    """What a command shows on a terminal, standard output and standard error together."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*SKWS, *map(str, arguments)],
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment},
-    ) as running:
-        os.close(theirs)
-        shown = bytearray()
-        with suppress(OSError):  # Linux tells the end of a terminal so
-            while block := os.read(ours, 1 << 16):
-                shown += block
-    os.close(ours)
-    assert running.returncode == 0
-    return shown.decode()
+    ended = process(*SEARCH, "--format", "tree", FORCE_COLOR="1")
+    assert "\x1b" not in ended.out + ended.err
+    assert "*Tarantino*" in ended.out
 
 
 def test_a_terminal_gets_color_and_a_bar_unless_it_wants_neither() -> None:

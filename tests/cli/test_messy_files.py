@@ -275,7 +275,3 @@ def test_folders_and_databases_are_joined(
         assert "README.md" in done.err
         assert "logo.png" in done.err
         assert ".hidden" not in done.err
-
-
-def test_there_are_many() -> None:
-    assert len(READ) + len(TOLD) >= 30

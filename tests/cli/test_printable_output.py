@@ -5,10 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +15,7 @@ from skws.jobs.prometheus import text as prometheus_text
 from skws.sinks.destination import Destination
 from skws.sinks.text import UNSAFE, escaped, visible, visible_lines
 from skws.spec.enums import OutputFormat
-from tests.commands import Skws
+from tests.commands import Skws, on_a_terminal, process
 
 EVIL: Final = "\x1b[2J\x07\x9b31m\u202e\u2066\r\x7f\x85\u2028\u061c\x0b"
 TYPED: Final = EVIL.replace("[", "")
@@ -150,33 +146,14 @@ def test_a_watch_writes_none(log_format: str, folder: Path, skws: Skws, tmp_path
     clean((tmp_path / "m.json").read_text())
 
 
-def of_terminal(command: list[str]) -> str:
-    """What a command writes to a terminal, its own colours taken out."""
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as running:
-        os.close(theirs)
-        parts = []
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            parts.append(part)
-        running.wait(60)
-    os.close(ours)
-    return b"".join(parts).decode().replace("\r\n", "\n")
-
-
 @pytest.mark.parametrize("output_format", [OutputFormat.JSONL, OutputFormat.CSV])
 def test_formats_of_programs_write_none_to_a_terminal(output_format: OutputFormat, folder: Path) -> None:
-    command = [sys.executable, "-m", "skws", "search", "ada lamp", "--schema", str(folder / "schema.yaml")]
-    command += ["-r", str(folder / "in.jsonl"), "--engine", "local", "--quiet", "--on-error", "skip"]
-    command += ["--format", output_format]
-    shown = of_terminal(command)
-    piped = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
+    command = (
+        *("search", "ada lamp", "--schema", folder / "schema.yaml", "-r", folder / "in.jsonl", "--quiet"),
+        *("--engine", "local", "--on-error", "skip", "--format", output_format),
+    )
+    shown = on_a_terminal(*command, COLUMNS="200").replace("\r\n", "\n")
+    piped = process(*command).out
     lines = [line for line in shown.splitlines() if "lamp" in line]
     clean("\n".join(lines))
     if output_format is OutputFormat.JSONL:

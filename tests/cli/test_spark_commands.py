@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,27 +10,17 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.spark.faults import SparkFailedError, plain_errors, translated
 from skws_schema.errors import BadRecordsError, SourceError
-from tests.commands import IDS, REPLAY, SEARCH, Skws
+from tests.commands import IDS, REPLAY, SEARCH, Skws, process
 
 
 @pytest.mark.spark
-def test_demo_shows_the_papers_query_as_trees(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from skws.cli import main; main()", "demo", "--engine", "spark"]
-    paths = os.pathsep.join(p for p in sys.path if p)
-    ended = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert ended.returncode == 0, ended.stderr
-    heads = [line for line in ended.stdout.splitlines() if line.startswith("+")]
+def test_demo_shows_the_papers_query_as_trees() -> None:
+    ended = process("demo", "--engine", "spark")
+    assert ended.code == 0, ended.err
+    heads = [line for line in ended.out.splitlines() if line.startswith("+")]
     assert [head.split("  ")[1].count("{") for head in heads] == [4, 5]
-    assert ended.stdout.count("title: Pulp Fiction") == 2
-    assert ended.stderr.startswith("769 tuples, 2 results in")  # and nothing of Spark's own
+    assert ended.out.count("title: Pulp Fiction") == 2
+    assert ended.err.startswith("769 tuples, 2 results in")  # and nothing of Spark's own
 
 
 @pytest.mark.spark

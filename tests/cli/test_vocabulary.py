@@ -138,18 +138,6 @@ def test_a_table_is_never_written_to_a_file_of_data(skws: Skws, tmp_path: Path) 
         assert not out.read_bytes().startswith(b"op  time")
 
 
-REFERENCE = (ROOT / "docs" / "cli.md").read_text()
-
-
-def test_every_command_and_search_option_is_documented(skws: Skws) -> None:
-    shown = skws("search", "--help").out
-    options = set(re.findall(r"--[a-z][a-z-]+", shown)) - {"--help"}
-    assert len(options) > 10
-    assert [option for option in sorted(options) if option not in REFERENCE] == []
-    commands = re.findall(r"^  (\w+)  ", skws("--help").out.partition("Commands:")[2], re.M)
-    assert [command for command in commands if f"skws {command}" not in REFERENCE] == []
-
-
 @pytest.mark.parametrize("group", ["", "schema", "bounds", "query", "bench"])
 def test_every_command_is_told_in_a_line_that_is_whole(
     skws: Skws, monkeypatch: pytest.MonkeyPatch, group: str

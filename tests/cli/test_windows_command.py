@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.commands import LOCAL, REPLAY, SCHEMA, Outcome, Skws
+from tests.commands import REPLAY, SCHEMA, Outcome, Skws
 
 YAML = """\
 version: 1
@@ -286,16 +284,6 @@ def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None
     assert "now written" not in skws("windows", now, *files).err
 
 
-def test_searches_load_nothing_of_window_expressions() -> None:
-    code = (
-        "import sys; from skws.cli.main import run; "
-        f"run({['search', 'tarantino', 'travolta', *map(str, LOCAL)]!r}); "
-        "print([m for m in ('z3', 'networkx', 'lark') if m in sys.modules])"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines()[-1] == "[]"
-
-
 SEARCHED = """version: 1
 name: shop
 {window}
@@ -381,27 +369,6 @@ def test_a_fault_in_a_schema_has_a_place(shop: Path, skws: Skws) -> None:
     done = skws("schema", "check", shop / "wrong.yaml")
     assert done.code == 3
     assert "wrong.yaml:3:9: window: no field or relation 'pulse'" in done.err
-
-
-def test_the_best_of_each_window(shop: Path, searched: Searched) -> None:
-    (shop / "shop.jsonl").write_text(RECORDS + RECORDS.splitlines()[3].replace("4", "4.5") + "\n")
-    scored = searched("shop.yaml", "--rank", "relevance").records
-    assert [result["score"] > 0 for result in scored] == [True, True]
-    (best,) = searched("shop.yaml", "--top", "1").records
-    assert (best["op"], best["event"], best["rank"], best["at"]) == ("+", "enter", 1, best["end"])
-    assert best["score"] == max(result["score"] for result in scored)
-    (best,) = searched("shop.yaml", "--top", "1", "--group").records
-    assert best["folded"] == 1
-
-
-def test_a_pattern_lies_in_one_window(shop: Path, skws: Skws) -> None:
-    given = ("--schema", shop / "shop.yaml", "--replay", shop / "shop.jsonl", "--engine", "local")
-    asked = ("search", "--pattern", "login l ; logout o", *given, "-f", "count", "-q")
-    assert skws(*asked) == (0, "1\n", "")  # not the login before the window
-    every = ("--window", "every open when login close when logout per user")
-    refused = skws(*asked, *every)
-    assert (refused.code, "again and again:" in refused.err) == (2, True)
-    assert skws(*asked, *every, "--force-unbounded-windows").out == "2\n"
 
 
 def test_explain_tells_what_a_replay_left_in_open_windows(shop: Path, skws: Skws) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.commands import process
 from tests.serve.serving import Serving, Stream, serving, shop
 
 TOKEN = "correct-horse-battery-staple"
@@ -258,27 +256,13 @@ def test_searches_of_very_many_networks(tmp_path: Path) -> None:
         assert client.post("/search", json={"query": "tarantino"}).json()["complete"]
 
 
-def failing(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "skws", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(environment or {})},
-        check=False,
-        timeout=300,
-    )
-    return done.returncode, done.stderr
-
-
 def test_no_server_beyond_this_machine_without_a_token(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
-    code, told = failing(str(stream), "--schema", str(schema), "--host", "0.0.0.0")
-    assert code == 2
-    assert "token" in told
-    code, told = failing(str(stream), "--schema", str(schema), environment={"SKWS_SERVE_TOKEN": "short"})
-    assert code == 3
-    assert "SKWS_SERVE_TOKEN" in told
-    assert "short" not in told
+    command = ("serve", stream, "--schema", schema)
+    refused = process(*command, "--host", "0.0.0.0")
+    assert (refused.code, "token" in refused.err) == (2, True)
+    refused = process(*command, SKWS_SERVE_TOKEN="short")
+    assert (refused.code, "SKWS_SERVE_TOKEN" in refused.err, "short" in refused.err) == (3, True, False)
 
 
 def test_a_token_is_made_in_a_private_file(tmp_path: Path) -> None:
@@ -297,10 +281,8 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, told = failing(str(stream), "--schema", str(schema), "--port", str(port))
-    assert code == 1
-    assert str(port) in told
-    assert "Traceback" not in told
+        refused = process("serve", stream, "--schema", schema, "--port", port)
+    assert (refused.code, str(port) in refused.err, "Traceback" in refused.err) == (1, True, False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

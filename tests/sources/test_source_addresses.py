@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import SchemaError, SkwsError, SourceError, UsageError
 from skws_schema.model import Schema
-from tests.places import ROOT
 
 
 def test_kinds() -> None:
@@ -112,17 +110,6 @@ def test_what_is_for_libpq_reaches_it_as_written() -> None:
     assert address.parameters["options"] == "-c a=b"
     assert address.parameters["password"] == "a+b&"
     assert "slot" not in address.parameters
-
-
-def test_only_a_database_loads_psycopg2_and_nothing_loads_spark() -> None:
-    code = (
-        "import sys; from skws.sources.addresses import parse_source;"
-        "parse_source('x'); parse_source('replay:x');"
-        "assert not {'psycopg2', 'confluent_kafka', 'pyspark', 'pyarrow'} & set(sys.modules);"
-        "parse_source('postgresql://h/d');"
-        "assert 'psycopg2' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.places import ROOT
+from tests.commands import python
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -23,19 +18,10 @@ jvm.java.lang.Thread.getDefaultUncaughtExceptionHandler().uncaughtException(thre
 """
 
 
-def test_a_thread_that_fails_is_told_in_a_line(tmp_path: Path) -> None:
-    root = ROOT
-    ended = subprocess.run(
-        [sys.executable, "-c", FAILING],
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    told = [line for line in ended.stderr.splitlines() if "IOException" in line]
-    assert len(told) == 1
-    assert "listener" in told[0]
-    assert told[0].endswith("java.io.IOException: Broken pipe")
-    assert "\tat " not in ended.stderr
+def test_a_thread_that_fails_is_told_in_a_line() -> None:
+    ended = python("-c", FAILING)
+    assert ended.code == 0, ended.err
+    (told,) = (line for line in ended.err.splitlines() if "IOException" in line)
+    assert "listener" in told
+    assert told.endswith("java.io.IOException: Broken pipe")
+    assert "\tat " not in ended.err

@@ -21,6 +21,7 @@ from yarl import URL
 from skws.cli.demo import movie_files
 from skws.hosts import LOOPBACK, asks_for, host_name
 from tests.browser import ESCAPES
+from tests.commands import process
 from tests.tui.ui import SPEED, free_port, scenario
 
 SECONDS = 60
@@ -270,26 +271,15 @@ async def test_a_page_shows_results_and_writes_only_where_it_may(served: Served)
     assert served.folder is None or not list((served.folder / "below").iterdir())
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_told() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen()
-        port = str(bound.getsockname()[1])
-        command = [
-            sys.executable,
-            "-m",
-            "skws",
-            "tui",
-            "-s",
-            str(movie_files()[0]),
-            "--serve",
-            "--port",
-            port,
-        ]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert ran.returncode == 1
-    assert ran.stderr.startswith(f"skws: cannot serve on 127.0.0.1, port {port}: ")
-    assert ran.stderr.count("\n") == 1
+        port = bound.getsockname()[1]
+        refused = process("tui", "-s", movie_files()[0], "--serve", "--port", port)
+    assert refused.code == 1
+    assert refused.err.startswith(f"skws: cannot serve on 127.0.0.1, port {port}: ")
+    assert refused.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

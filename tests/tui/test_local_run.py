@@ -14,16 +14,13 @@ from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import Query
 from skws_schema.errors import UsageError
 from skws_tui.entry import new_job
 from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.request import UiRequest
-from skws_tui.services.typed import text_of
 from tests.tui.ui import QUERY, movies, with_job
 from tests.waiting import until
 
-PATTERN = 'pattern: movie m ; plays p where m.mid = p.mid and p:"vincent"'
 QUERIES = (QUERY, "nolan bale", "clint", "trav* uma")
 
 
@@ -55,52 +52,6 @@ def test_queries_find_what_the_batch_search_finds() -> None:
     assert len(results) == len({(result.query, result.id) for result in results})
 
 
-@pytest.mark.parametrize("moment", [0, 0.3, 0.7, 2])
-def test_a_query_added_in_the_middle_finds_the_same_by_snapshot_and_stream(moment: float) -> None:
-    run, queue = begun(movies())
-    run.advance(moment)
-    run.add_query(QUERY)
-    run.advance(0)
-    before = queue.take()
-    assert before.queries == (QUERY,)
-    assert all(result.snapshot for result in before.results)
-    run.advance(2)
-    after = queue.take().results
-    assert not any(result.snapshot for result in after)
-    assert ids(before.results + after, QUERY) == searched(QUERY)
-
-
-def test_a_pattern_stands_beside_keywords() -> None:
-    run, queue = begun(movies(QUERY))
-    run.advance(0.5)
-    run.add_query(PATTERN)
-    run.advance(0)
-    before = queue.take()
-    assert before.queries == (QUERY, PATTERN)
-    run.advance(2)
-    after = queue.take()
-    asked = Query.of_pattern(text_of(PATTERN))
-    job = Job.search(asked, movies().job.schema, movie_files()[1], engine=EngineName.LOCAL)
-    expected = {result.id for result in Search(job).results()}
-    told = before.results + after.results
-    assert expected
-    assert ids(told, text_of(PATTERN)) == expected
-    assert ids(told, QUERY) == searched(QUERY)
-    assert [query.name for query in run.metrics().queries] == [QUERY, PATTERN]
-
-
-def test_a_removed_query_tells_nothing_more_and_may_come_back() -> None:
-    run, queue = begun(movies(QUERY, "nolan bale"))
-    run.remove_query(QUERY)
-    run.advance(2)
-    events = queue.take()
-    assert events.queries == ("nolan bale",)
-    assert ids(events.results, QUERY) == set()
-    run.add_query(QUERY)
-    run.advance(0)
-    assert ids(queue.take().results, QUERY) == searched(QUERY)
-
-
 def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
     run, queue = begun(movies(QUERY))
     for query in (QUERY, "the", "studio:x"):
@@ -110,41 +61,6 @@ def test_what_cannot_be_done_is_told_and_the_run_goes_on() -> None:
     events = queue.take()
     assert [line.level for line in events.lines].count("error") == 4
     assert ids(events.results, QUERY) == searched(QUERY)
-
-
-def test_pause_holds_the_stream_and_speed_multiplies_it() -> None:
-    run, _ = begun(movies())
-    first = run.metrics().tuples
-    run.control.pause()
-    run.advance(10)
-    assert run.metrics().tuples == first < 769
-    assert run.metrics().state == "paused"
-    run.control.resume()
-    run.control.set_speed(0.5)
-    run.advance(0.5)
-    slow = run.metrics().tuples
-    run.control.set_speed(8)
-    run.advance(0.5)
-    assert 0 < slow < 769 == run.metrics().tuples
-
-
-def test_a_schema_without_a_join_and_back_gives_the_same_results(tmp_path: Path) -> None:
-    text = movie_files()[0].read_text()
-    less = text.replace("  - director.did = movie.did\n", "")
-    run, queue = begun(movies(QUERY))
-    run.advance(0.4)
-    run.apply_schema(less)
-    run.advance(0)
-    run.advance(2)
-    run.apply_schema(text)
-    run.advance(0)
-    events = queue.take()
-    assert not [line for line in events.lines if line.level == "error"]
-    assert ids(events.results, QUERY) == searched(QUERY)
-    assert run.metrics().tuples == 769
-    run.add_query("nolan bale")
-    run.advance(0)
-    assert ids(queue.take().results, "nolan bale") == searched("nolan bale")
 
 
 def test_a_relation_that_goes_takes_its_tuples_and_its_records_come_no_more() -> None:
@@ -250,18 +166,6 @@ def test_bad_records_are_left_out_and_counted(tmp_path: Path) -> None:
     assert run.metrics().bad == 1
     assert any("1 bad record" in line.text for line in events.lines)
     assert ids(events.results, QUERY) == searched(QUERY)
-
-
-def test_a_file_that_grows_is_followed(tmp_path: Path) -> None:
-    lines = movie_files()[1].read_text().splitlines(keepends=True)
-    stream = tmp_path / "stream.jsonl"
-    stream.write_text("".join(lines[:300]))
-    run, queue = begun(with_job(movies(QUERY), source=str(stream)))
-    run.advance(1)
-    with stream.open("a") as file:
-        file.writelines(lines[300:])
-    run.advance(1)
-    assert ids(queue.take().results, QUERY) == searched(QUERY)
 
 
 def test_a_run_in_its_thread_starts_tells_and_stops() -> None:

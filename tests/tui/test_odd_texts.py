@@ -1,8 +1,9 @@
-"""Odd texts of every kind in the query box are answered or refused, and the app goes on."""
+"""Odd texts in the query box, and any keys, are answered or refused, and the app goes on."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from skws_tui.screens.search import SearchScreen
 from skws_tui.widgets.search_box import SearchBox
-from tests.strategies import examples
-from tests.tui.ui import Driver, movies, opened, until
+from tests.strategies import examples, seeds
+from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until
 
 PARTS: Final = (
     *("tarantino", "travolta", "movie", "plays", "actor", "name", "title", "mid", "time", "uma"),
@@ -36,7 +38,10 @@ PARTS: Final = (
         "ß",
         "İ",
         "a" * 300,
+        "\ud800",
+        "٣",
     ),
+    *("studio:", "movie.mid", "%s", "{0}", "[b]", "..", "1e999", "~9", "\\", "/", "`", "!"),
 )
 KINDS: Final = {
     "keywords": ("", "-", '"'),
@@ -100,5 +105,37 @@ def test_odd_texts_are_read_or_refused(kind: str, tmp_path: Path) -> None:
     @given(st.lists(texts(kind), min_size=25, max_size=25))
     def run(some: list[str]) -> None:
         asyncio.run(all_typed(some, tmp_path))
+
+    run()
+
+
+KEYS: Final = (
+    "escape", "enter", "space", "tab", "shift+tab", "up", "down", "left", "right", "home", "end", "j", "k",
+    "g", "pageup", "pagedown", "slash", "a", "x", "u", "o", "t", "e", "r", "y", "Y", "left_square_bracket",
+    "right_square_bracket", "at", "comma", "full_stop", "s", "n", "m", "l", "question_mark", "f1", "f2",
+    "f3", "f4", "f5", "f6", "plus", "minus", "ctrl+r", "ctrl+s", "ctrl+j", "ctrl+z", "ctrl+t", "ctrl+d",
+    "backspace",
+)  # fmt: skip
+
+
+@seeds(1, 3)
+def test_any_key_can_be_pressed_anywhere(seed: int) -> None:
+    @scenario
+    async def run() -> None:
+        dice = random.Random(seed)
+        async with opened(
+            movies(QUERY, "nolan bale"), size=dice.choice([(80, 24), (140, 40), (40, 12)])
+        ) as driver:
+            for _ in range(150):
+                if dice.random() < 0.2 and isinstance(driver.app.screen, SearchScreen):
+                    driver.search.box.value = " ".join(dice.choices(PARTS, k=dice.randint(1, 5)))
+                    driver.search.box.focus()
+                await driver.press(dice.choice(KEYS))
+                await driver.advance(0.02)
+            assert driver.app.is_running
+            for _ in range(4):
+                await driver.press("escape")
+            await driver.press("f2")
+            assert driver.app.current_mode == "search"
 
     run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import stat
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,59 +63,23 @@ async def goes_on(driver: Driver) -> None:
     assert driver.app.is_running
 
 
-def refused_action(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(SearchScreen, "action_pick", broken)
-    return "ctrl+r"
-
-
-def refused_handler(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(SearchScreen, "on_query_box_save", broken)
-    return "ctrl+s"
-
-
-def refused_composing(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(HelpScreen, "compose", broken)
-    return "f1"
-
-
-def refused_mounting(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(MetricsScreen, "on_mount", broken)
-    return "f5"
-
-
-def refused_drawing(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(MetricsScreen, "refresh_view", broken)
-    return "f5"
-
-
-def refused_worker(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(Analyzer, "analyse", broken)
-    return "x"
-
-
-def refused_check(patch: pytest.MonkeyPatch) -> str:
-    kept = Analyzer.check
-    patch.setattr(Analyzer, "check", lambda m, text: broken() if text == "x" else kept(m, text))
-    return "x,enter"
-
-
 @pytest.mark.parametrize(
-    "breaking",
+    ("owner", "name", "keys"),
     [
-        refused_action,
-        refused_handler,
-        refused_composing,
-        refused_mounting,
-        refused_drawing,
-        refused_worker,
-        refused_check,
+        (SearchScreen, "action_pick", ("ctrl+r",)),
+        (SearchScreen, "on_query_box_save", ("ctrl+s",)),
+        (HelpScreen, "compose", ("f1",)),
+        (MetricsScreen, "on_mount", ("f5",)),
+        (MetricsScreen, "refresh_view", ("f5",)),
+        (Analyzer, "analyse", ("x",)),
+        (Analyzer, "check", ("x", "enter")),
     ],
 )
 @scenario
-async def test_what_a_handler_or_worker_raises_is_told(breaking: Callable[[pytest.MonkeyPatch], str]) -> None:
+async def test_what_a_handler_or_worker_raises_is_told(owner: type, name: str, keys: tuple[str, ...]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         async with opened(movies(), faults=None) as driver:
-            keys = breaking(patch).split(",")
+            patch.setattr(owner, name, broken)
             await driver.press(*keys)
             await until(lambda: driver.app.faults.caught > 0, driver.settle)
             patch.undo()

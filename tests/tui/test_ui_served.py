@@ -59,8 +59,7 @@ async def test_a_browser_shows_the_results_and_takes_keys(served: URL, tmp_path:
         await page.click(200, 27)  # the second line: where keywords are typed
         await page.type("nolan bale")
         await page.shows("nolan 2 · bale 1")  # so many live tuples have them
-        enter = {"key": "Enter", "code": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
-        await page.ask("Input.dispatchKeyEvent", type="keyDown", **enter)
+        await page.enter()
         await page.shows("The Dark Knight")
         drawn = await page.ask("Page.captureScreenshot", format="png")
         assert len(base64.b64decode(drawn["result"]["data"])) > 10_000

@@ -89,6 +89,11 @@ class Browser:
             await self.ask("Input.dispatchKeyEvent", type="keyDown", text=character, key=character)
             await self.ask("Input.dispatchKeyEvent", type="keyUp", key=character)
 
+    async def enter(self, text: str = "") -> None:
+        """Type a text, then Enter."""
+        await self.type(text)
+        await self.press("Enter", 13, "\r")
+
     async def click(self, x: int, y: int) -> None:
         at = {"x": x, "y": y, "button": "left", "clickCount": 1}
         await self.ask("Input.dispatchMouseEvent", type="mousePressed", **at)

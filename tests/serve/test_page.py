@@ -23,7 +23,6 @@ pytestmark = pytest.mark.skipif(
 TIME = count(2000)
 NAMES = "[...document.querySelectorAll('#saved h3')].map(e => e.textContent)"
 ITEMS = "document.querySelectorAll('#results .result').length"
-CONTROLS = {"button", "searchbox", "textbox", "combobox", "checkbox", "DisclosureTriangle"}
 PICTURES = os.environ.get("SKWS_PICTURES")
 """A folder for screenshots, to look at."""
 
@@ -38,6 +37,18 @@ async def page(served: Serving, folder: Path) -> AsyncIterator[Browser]:
         asked = {one["params"]["request"]["url"] for one in opened.told if "request" in one["params"]}
         assert asked
         assert all(url.startswith((served.url, "about:", "data:")) for url in asked), asked
+
+
+@asynccontextmanager
+async def opened_on(
+    shopping: tuple[Path, Path], folder: Path, environment: dict[str, str] | None = None
+) -> AsyncIterator[tuple[Serving, Browser]]:
+    """The page of a server over the shop."""
+    schema, stream = shopping
+    command = (str(stream), "--schema", str(schema), "--window", "1 hour")
+    with serving(*command, environment=environment) as served:
+        async with page(served, folder) as opened:
+            yield served, opened
 
 
 async def picture(opened: Browser, name: str) -> None:
@@ -62,53 +73,47 @@ def shopping(tmp_path: Path) -> tuple[Path, Path]:
 
 @scenario
 async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    schema, stream = shopping
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
-        async with page(served, tmp_path) as opened:
-            assert await opened.run("document.activeElement.id") == "query"
-            await opened.type("ada lamp")
-            await opened.press("Enter", 13, "\r")
-            await opened.until(f"{ITEMS} === 2")
-            await picture(opened, "search")
-            status = await opened.run("document.getElementById('status').textContent")
-            assert status.startswith("2 results")
-            marks = await opened.run("[...document.querySelectorAll('mark')].map(e => e.textContent)")
-            assert sorted(marks) == ["Ada", "Ada", "lamp", "lamp"]
-            text = await opened.run("document.getElementById('results').innerText")
-            assert "<b>of</b>" in text, "data is shown, never taken for markup"
-            assert await opened.run("document.querySelectorAll('#results ul.tree ul li').length") == 2
-            assert await opened.run("document.querySelectorAll('#results b').length") == 0
-            await opened.run("document.querySelector('#results button.plain').click()")
-            assert await opened.run("document.querySelectorAll('#results button.plain').length") == 0
-            # Tab reaches the next control, and all controls have names.
-            await opened.press("Tab", 9)
-            assert await opened.run("document.activeElement.textContent") == "Search"
-            tree = await opened.ask("Accessibility.getFullAXTree")
-            nodes = tree["result"]["nodes"]
-            controls = [
-                node
-                for node in nodes
-                if not node.get("ignored")
-                and node["role"]["value"] in {"button", "searchbox", "textbox", "combobox", "checkbox"}
-            ]
-            assert len(controls) > 4
-            assert all(node["name"]["value"] for node in controls)
-            roles = {node["role"]["value"] for node in nodes if not node.get("ignored")}
-            assert {"main", "complementary", "banner", "search", "status", "list", "heading"} <= roles
+    async with opened_on(shopping, tmp_path) as (_, opened):
+        assert await opened.run("document.activeElement.id") == "query"
+        await opened.enter("ada lamp")
+        await opened.until(f"{ITEMS} === 2")
+        await picture(opened, "search")
+        status = await opened.run("document.getElementById('status').textContent")
+        assert status.startswith("2 results")
+        marks = await opened.run("[...document.querySelectorAll('mark')].map(e => e.textContent)")
+        assert sorted(marks) == ["Ada", "Ada", "lamp", "lamp"]
+        text = await opened.run("document.getElementById('results').innerText")
+        assert "<b>of</b>" in text, "data is shown, never taken for markup"
+        assert await opened.run("document.querySelectorAll('#results ul.tree ul li').length") == 2
+        assert await opened.run("document.querySelectorAll('#results b').length") == 0
+        await opened.run("document.querySelector('#results button.plain').click()")
+        assert await opened.run("document.querySelectorAll('#results button.plain').length") == 0
+        # Tab reaches the next control, and all controls have names.
+        await opened.press("Tab", 9)
+        assert await opened.run("document.activeElement.textContent") == "Search"
+        tree = await opened.ask("Accessibility.getFullAXTree")
+        nodes = tree["result"]["nodes"]
+        controls = [
+            node
+            for node in nodes
+            if not node.get("ignored")
+            and node["role"]["value"] in {"button", "searchbox", "textbox", "combobox", "checkbox"}
+        ]
+        assert len(controls) > 4
+        assert all(node["name"]["value"] for node in controls)
+        roles = {node["role"]["value"] for node in nodes if not node.get("ignored")}
+        assert {"main", "complementary", "banner", "search", "status", "list", "heading"} <= roles
 
 
 @scenario
 async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    schema, stream = shopping
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
-        async with page(served, tmp_path) as opened:
-            await opened.type("ada LAMPP")
-            await opened.press("Enter", 13, "\r")
-            await opened.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
-            await picture(opened, "meant")
-            await opened.run("document.querySelector('#empty button').click()")
-            await opened.until(f"{ITEMS} === 2")
-            assert await opened.run("document.getElementById('query').value") == "ada lamp"
+    async with opened_on(shopping, tmp_path) as (_, opened):
+        await opened.enter("ada LAMPP")
+        await opened.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
+        await picture(opened, "meant")
+        await opened.run("document.querySelector('#empty button').click()")
+        await opened.until(f"{ITEMS} === 2")
+        assert await opened.run("document.getElementById('query').value") == "ada lamp"
 
 
 OPTIONS = (
@@ -123,117 +128,107 @@ async def test_words_are_completed_by_keyboard_and_pointer(
     shopping: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """As the combobox of the ARIA practices: the focus stays, and the option that is chosen is told."""
-    schema, stream = shopping
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
-        async with page(served, tmp_path) as opened:
-            assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
-            await opened.type("ada lam")
-            await opened.until(f"{OPTIONS}.length === 1")
-            assert await opened.run(OPTIONS) == ["lamp 2"]
-            assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "true"
-            await picture(opened, "complete")
-            nodes = (await opened.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
-            shown = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
-            assert {"combobox", "listbox", "option"} <= shown.keys()
-            assert shown["combobox"]["name"]["value"] == "Search what is alive now"
-            assert shown["listbox"]["name"]["value"] == "Completions"
-            await opened.press("ArrowDown", 40)
-            chosen = await opened.run(
-                f"document.getElementById({FIELD}.getAttribute('aria-activedescendant')).ariaSelected"
-            )
-            assert chosen == "true"
-            assert await opened.run("document.activeElement.id") == "query"
-            await opened.press("Enter", 13, "\r")
-            assert await opened.run(f"{FIELD}.value") == "ada lamp"
-            assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
-            assert await opened.run(f"{ITEMS} === 0"), "the first Enter takes the word, the second searches"
-            await opened.press("Enter", 13, "\r")
-            await opened.until(f"{ITEMS} === 2")
-            await opened.type(" cu")
-            await opened.until(f"{OPTIONS}.length === 3")
-            assert await opened.run(OPTIONS) == ["customer:", "customer.cid", "customer.name:"]
-            await opened.press("ArrowUp", 38)
-            assert "name" in await opened.run("document.querySelector('[aria-selected=true]').innerText")
-            await opened.press("Escape", 27)
-            assert await opened.run(OPTIONS) == []
-            assert await opened.run(f"{FIELD}.value") == "ada lamp cu", "Escape only closes the list"
-            await opened.press("ArrowDown", 40)
-            await opened.until(f"{OPTIONS}.length === 3")
-            place = await opened.run(
-                "(({x, y}) => [x + 5, y + 5])"
-                "(document.querySelector('[role=option]').getBoundingClientRect())"
-            )
-            await opened.click(*map(int, place))
-            assert await opened.run(f"{FIELD}.value") == "ada lamp customer:"
-            assert await opened.run("document.activeElement.id") == "query"
-            # Inside a text, the word at the cursor is completed and what follows it stays.
-            await opened.run(
-                f"{FIELD}.value = 'lovxyz lamp'; {FIELD}.setSelectionRange(3, 3);"
-                f"{FIELD}.dispatchEvent(new Event('input'))"
-            )
-            await opened.until(f"{OPTIONS}.length === 1")
-            await opened.press("ArrowDown", 40)
-            await opened.press("Enter", 13, "\r")
-            assert await opened.run(f"[{FIELD}.value, {FIELD}.selectionStart]") == ["lovelace lamp", 8]
+    async with opened_on(shopping, tmp_path) as (_, opened):
+        assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
+        await opened.type("ada lam")
+        await opened.until(f"{OPTIONS}.length === 1")
+        assert await opened.run(OPTIONS) == ["lamp 2"]
+        assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "true"
+        await picture(opened, "complete")
+        nodes = (await opened.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
+        shown = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
+        assert {"combobox", "listbox", "option"} <= shown.keys()
+        assert shown["combobox"]["name"]["value"] == "Search what is alive now"
+        assert shown["listbox"]["name"]["value"] == "Completions"
+        await opened.press("ArrowDown", 40)
+        chosen = await opened.run(
+            f"document.getElementById({FIELD}.getAttribute('aria-activedescendant')).ariaSelected"
+        )
+        assert chosen == "true"
+        assert await opened.run("document.activeElement.id") == "query"
+        await opened.enter()
+        assert await opened.run(f"{FIELD}.value") == "ada lamp"
+        assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
+        assert await opened.run(f"{ITEMS} === 0"), "the first Enter takes the word, the second searches"
+        await opened.enter()
+        await opened.until(f"{ITEMS} === 2")
+        await opened.type(" cu")
+        await opened.until(f"{OPTIONS}.length === 3")
+        assert await opened.run(OPTIONS) == ["customer:", "customer.cid", "customer.name:"]
+        await opened.press("ArrowUp", 38)
+        assert "name" in await opened.run("document.querySelector('[aria-selected=true]').innerText")
+        await opened.press("Escape", 27)
+        assert await opened.run(OPTIONS) == []
+        assert await opened.run(f"{FIELD}.value") == "ada lamp cu", "Escape only closes the list"
+        await opened.press("ArrowDown", 40)
+        await opened.until(f"{OPTIONS}.length === 3")
+        place = await opened.run(
+            "(({x, y}) => [x + 5, y + 5])(document.querySelector('[role=option]').getBoundingClientRect())"
+        )
+        await opened.click(*map(int, place))
+        assert await opened.run(f"{FIELD}.value") == "ada lamp customer:"
+        assert await opened.run("document.activeElement.id") == "query"
+        # Inside a text, the word at the cursor is completed and what follows it stays.
+        await opened.run(
+            f"{FIELD}.value = 'lovxyz lamp'; {FIELD}.setSelectionRange(3, 3);"
+            f"{FIELD}.dispatchEvent(new Event('input'))"
+        )
+        await opened.until(f"{OPTIONS}.length === 1")
+        await opened.press("ArrowDown", 40)
+        await opened.enter()
+        assert await opened.run(f"[{FIELD}.value, {FIELD}.selectionStart]") == ["lovelace lamp", 8]
 
 
 @scenario
 async def test_a_fault_is_told(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    schema, stream = shopping
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
-        async with page(served, tmp_path) as opened:
-            await opened.type("nowhere.name:x")
-            await opened.press("Enter", 13, "\r")
-            await opened.until("document.getElementById('search-fault').textContent.includes('nowhere')")
-            assert await opened.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
+    async with opened_on(shopping, tmp_path) as (_, opened):
+        await opened.enter("nowhere.name:x")
+        await opened.until("document.getElementById('search-fault').textContent.includes('nowhere')")
+        assert await opened.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
 
 
 @scenario
 async def test_saved_searches_are_added_followed_and_removed(
     shopping: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    schema, stream = shopping
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
-        async with page(served, tmp_path) as opened:
-            await opened.type("ada lamp")
-            await opened.run("document.getElementById('save-this').click()")
-            assert await opened.run("document.activeElement.id") == "name"
-            await opened.run("document.getElementById('name').value = 'Lamps & \"more\"'")
-            await opened.run("document.getElementById('owner').value = 'ann'")
-            await opened.press("Enter", 13, "\r")
-            await opened.until(f"{NAMES}.length === 1")
-            assert await opened.run(NAMES) == ['Lamps & "more"']
-            assert await opened.run("document.activeElement.textContent") == "Follow", (
-                "ready for the next key"
-            )
-            await opened.press("Enter", 13, "\r")
-            await opened.until(f"{ITEMS} === 2")
-            assert await opened.run("document.activeElement.getAttribute('aria-pressed')") == "true"
-            append(stream, customer(next(TIME), 3, "Ada King"), order(next(TIME), 3, "floor lamp"))
-            await opened.until(f"{ITEMS} === 3")
-            await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
-            assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
-            await picture(opened, "follow")
-            append(stream, customer(next(TIME), 3, "Ada King", "-"))
-            await opened.until("document.querySelectorAll('#results .gone').length === 1")
-            await opened.run("document.querySelectorAll('#saved button')[1].click()")
-            await opened.until(f"{NAMES}.length === 0")
-            assert await opened.run("document.activeElement.id") == "saved-title"
-            with served.client() as client:
-                assert client.get("/queries").json()["count"] == 0
+    _, stream = shopping
+    async with opened_on(shopping, tmp_path) as (served, opened):
+        await opened.type("ada lamp")
+        await opened.run("document.getElementById('save-this').click()")
+        assert await opened.run("document.activeElement.id") == "name"
+        await opened.run("document.getElementById('name').value = 'Lamps & \"more\"'")
+        await opened.run("document.getElementById('owner').value = 'ann'")
+        await opened.enter()
+        await opened.until(f"{NAMES}.length === 1")
+        assert await opened.run(NAMES) == ['Lamps & "more"']
+        assert await opened.run("document.activeElement.textContent") == "Follow", "ready for the next key"
+        await opened.enter()
+        await opened.until(f"{ITEMS} === 2")
+        assert await opened.run("document.activeElement.getAttribute('aria-pressed')") == "true"
+        append(stream, customer(next(TIME), 3, "Ada King"), order(next(TIME), 3, "floor lamp"))
+        await opened.until(f"{ITEMS} === 3")
+        await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
+        assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
+        await picture(opened, "follow")
+        append(stream, customer(next(TIME), 3, "Ada King", "-"))
+        await opened.until("document.querySelectorAll('#results .gone').length === 1")
+        await opened.run("document.querySelectorAll('#saved button')[1].click()")
+        await opened.until(f"{NAMES}.length === 0")
+        assert await opened.run("document.activeElement.id") == "saved-title"
+        with served.client() as client:
+            assert client.get("/queries").json()["count"] == 0
 
 
 @scenario
 async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    schema, stream = shopping
-    with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as served:
-        async with page(served, tmp_path) as opened:
-            await opened.type("ada lamp")
-            await opened.run("document.getElementById('live').click()")
-            await opened.until(f"{ITEMS} === 2")
-            append(stream, customer(next(TIME), 4, "Ada King"), order(next(TIME), 4, "oil lamp"))
-            await opened.until(f"{ITEMS} === 3")
-            assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
+    _, stream = shopping
+    async with opened_on(shopping, tmp_path) as (_, opened):
+        await opened.type("ada lamp")
+        await opened.run("document.getElementById('live').click()")
+        await opened.until(f"{ITEMS} === 2")
+        append(stream, customer(next(TIME), 4, "Ada King"), order(next(TIME), 4, "oil lamp"))
+        await opened.until(f"{ITEMS} === 3")
+        assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
 
 
 @scenario
@@ -265,20 +260,14 @@ async def test_a_followed_search_goes_on_behind_a_kill(shopping: tuple[Path, Pat
 
 @scenario
 async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    schema, stream = shopping
     token = "correct-horse-battery-staple"
-    with serving(
-        str(stream), "--schema", str(schema), "--window", "1 hour", environment={"SKWS_SERVE_TOKEN": token}
-    ) as served:
-        async with page(served, tmp_path) as opened:
-            await opened.until("!document.getElementById('token-form').hidden")
-            await opened.type("wrong")
-            await opened.press("Enter", 13, "\r")
-            await opened.until("document.getElementById('token-fault').textContent !== ''")
-            await opened.type(token)
-            await opened.press("Enter", 13, "\r")
-            await opened.until("document.getElementById('token-form').hidden")
-            assert token not in await opened.run("document.body.innerHTML + location.href + document.cookie")
+    async with opened_on(shopping, tmp_path, {"SKWS_SERVE_TOKEN": token}) as (_, opened):
+        await opened.until("!document.getElementById('token-form').hidden")
+        await opened.enter("wrong")
+        await opened.until("document.getElementById('token-fault').textContent !== ''")
+        await opened.enter(token)
+        await opened.until("document.getElementById('token-form').hidden")
+        assert token not in await opened.run("document.body.innerHTML + location.href + document.cookie")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -296,8 +285,7 @@ def test_pictures_in_both_schemes(shopping: tuple[Path, Path], tmp_path: Path, s
             async with page(served, tmp_path) as opened:
                 features = [{"name": "prefers-color-scheme", "value": scheme}]
                 await opened.ask("Emulation.setEmulatedMedia", features=features)
-                await opened.type("ada lamp")
-                await opened.press("Enter", 13, "\r")
+                await opened.enter("ada lamp")
                 await opened.until(f"{ITEMS} === 2")
                 await picture(opened, f"page-{scheme}")
                 worst = await opened.run(CONTRAST)

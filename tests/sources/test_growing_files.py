@@ -312,33 +312,7 @@ def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
     assert parted.position == Position(100, 2, 50)
 
 
-@pytest.mark.parametrize(
-    ("last", "reached"),
-    [
-        (Position(100), [True]),
-        (Position(110), [False, True]),
-        (Position(112), [False, False, False, False, True]),
-        (Position(115), [False, False, False, False, True]),
-        (Position(100, change=1), [False, False, True]),
-        (Position(105, change=2), [False, False, False, True]),
-    ],
-)
-def test_where_reading_again_ends(last: Position, reached: list[bool]) -> None:
-    follower = following(Position(100))
-    seen = [follower.reached(last, 0)]
-    for message in transaction(110, 50, 1, 2):
-        follower.take(message)
-        seen.append(follower.reached(last, 0))
-    assert seen[: len(reached)] == reached
-    assert following(Position(100)).reached(last, 200) == (last.change == 0)
-
-
 @pytest.mark.parametrize("offset", [{}, {"lsn": "0/1"}, {"lsn": "x", "change": 0, "time": 0}, {"items": 3}])
 def test_offsets_of_others_are_refused(offset: dict[str, object]) -> None:
     with pytest.raises(SourceError, match=r"is not an offset of a PostgreSQL source|is not a position"):
         Position.of(offset)
-
-
-def test_offsets_come_back_as_they_were() -> None:
-    for position in (Position(0x16_B374_8D10, 3, 5), Position(1, 0, 7, spool=12)):
-        assert Position.of(position.offset()) == position

@@ -50,22 +50,6 @@ def test_every_crash_goes_on_where_the_last_batch_ended(database: Database, tmp_
             assert list(feed.replay(start, end)) == given
 
 
-def test_batches_can_be_read_again_and_then_go_on(database: Database) -> None:
-    database.run(*TABLES)
-    with closing(source(database).open(SCHEMA)) as feed:
-        begin = feed.start()
-        database.run(insert(1, 5))
-        database.run(insert(6, 9))
-        first, middle, _ = follow(feed, database, begin)
-        assert list(feed.replay(begin, middle)) == first
-        database.run(insert(10, 12))
-        second, end, _ = follow(feed, database, middle)
-        assert shown(second) == movies(10, 11, 12)
-        assert list(feed.replay(begin, end)) == first + second
-        assert list(feed.replay(middle, end)) == second
-        assert list(feed.replay(end, end)) == []
-
-
 def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None:
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:

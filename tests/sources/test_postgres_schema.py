@@ -131,24 +131,6 @@ def test_a_renamed_table_stops_the_stream(database: Database, feed: Feed) -> Non
         follow(feed, database, offset)
 
 
-def test_a_publication_without_a_table_or_a_kind_of_change_is_refused(database: Database, feed: Feed) -> None:
-    database.run("CREATE PUBLICATION narrow FOR TABLE movie")
-    with (
-        closing(source(database, publication="narrow").open(SCHEMA)) as other,
-        pytest.raises(
-            SourceError, match=r"'narrow' lacks public\.sighting \(ALTER PUBLICATION narrow ADD TABLE"
-        ),
-    ):
-        other.start()
-    database.run("CREATE PUBLICATION deaf FOR ALL TABLES WITH (publish = 'insert')")
-    with (
-        closing(source(database, publication="deaf").open(SCHEMA)) as other,
-        pytest.raises(SourceError, match="'deaf' leaves out inserts, updates or deletes"),
-    ):
-        other.start()
-    assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
-
-
 def test_other_tables_of_a_publication_are_passed_over(database: Database, feed: Feed) -> None:
     database.run("CREATE TABLE other (x int)", "CREATE PUBLICATION everything FOR ALL TABLES")
     with closing(source(database, publication="everything").open(SCHEMA)) as other:

@@ -119,14 +119,6 @@ def test_a_run_that_got_no_further_than_its_snapshot_starts_there(database: Data
         assert feed.start() == first
 
 
-def test_a_publication_of_others_is_not_dropped(database: Database) -> None:
-    database.run(*TABLES, "CREATE PUBLICATION skws FOR ALL TABLES")
-    with closing(opened(database)) as feed:
-        feed.start()
-    assert source(database).drop_slot().slot
-    assert database.ask("SELECT pubname::text FROM pg_publication") == [("skws",)]
-
-
 def test_a_slot_waits_for_open_transactions_only_so_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

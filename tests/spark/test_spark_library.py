@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import skws
 import skws.spark
 from skws.spark.local_java import LIGHT_JAVA
+from skws.spark.preloaded import PreloadedPython
 from skws_schema.errors import QueryError, UsageError
 from tests.places import ROOT
 from tests.test_library import SHOP
@@ -125,15 +126,14 @@ def test_what_cannot_be_searched(spark: SparkSession) -> None:
         skws.spark.search(spark, {"customer": texts}, "ada", schema=SHOP).collect()
 
 
-def test_over_spark_connect(tmp_path: Path) -> None:
+def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> None:
     """In a process of its own: a process has sessions of one kind."""
     script = textwrap.dedent(
         """
-        import os, sys
+        import sys
         from skws.spark.java import use_java
 
         use_java()
-        os.environ["PYSPARK_PYTHON"] = sys.executable
         from pyspark.sql import SparkSession
 
         spark = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -161,7 +161,12 @@ def test_over_spark_connect(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "JAVA_TOOL_OPTIONS": LIGHT_JAVA},
+        env={
+            **os.environ,
+            "JAVA_TOOL_OPTIONS": LIGHT_JAVA,
+            "PYSPARK_PYTHON": str(spark_python.program),
+            "PYSPARK_DRIVER_PYTHON": str(spark_python.program),
+        },
         capture_output=True,
         text=True,
         timeout=600,

@@ -68,7 +68,7 @@ class WindowPlan:
 
     def verdict(self) -> Verdict:
         """Whether windows can pile up."""
-        return check(self.expression, self.alphabet)
+        return _verdict(self.expression, self.alphabet)
 
     def processor(self) -> Processor:
         """A processor that finds the windows. Raises UsageError for an unknown aggregate."""
@@ -77,7 +77,18 @@ class WindowPlan:
 
     def compiled(self) -> WindowExpression:
         """The expression without transitions that cannot occur."""
-        return compiled(self.expression, Satisfiability(self.alphabet))
+        return _compiled(self.expression, self.alphabet)
+
+
+# A window is admitted, checked and searched; each would ask z3 the same questions, for milliseconds each.
+@lru_cache(maxsize=64)
+def _compiled(expression: WindowExpression, alphabet: Alphabet) -> WindowExpression:
+    return compiled(expression, Satisfiability(alphabet))
+
+
+@lru_cache(maxsize=64)
+def _verdict(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
+    return check(expression, alphabet, _compiled(expression, alphabet))
 
 
 def _expression(query: Query, alphabet: Alphabet) -> WindowExpression:

@@ -205,9 +205,9 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
     return WindowExpression(tuple(pairs), expression.selection, expression.limits, expression.per)
 
 
-def check(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
-    """Whether windows can pile up."""
-    kept = compiled(expression, Satisfiability(alphabet))
+def check(expression: WindowExpression, alphabet: Alphabet, kept: WindowExpression | None = None) -> Verdict:
+    """Whether windows can pile up. ``kept``: the expression ``compiled``, if it is known."""
+    kept = kept or compiled(expression, Satisfiability(alphabet))
     if not any(_has_windows(pair) for pair in kept.pairs):
         reason = "no stream has such a window, whatever its records"
         return Verdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)

@@ -125,23 +125,24 @@ def insertions(records: Sequence[Record]) -> list[Record]:
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
     mixed=st.booleans(),
     inserting=st.booleans(),
+    schema=st.sampled_from([STREAMS, STREAMS, TABLES]),
 )
-@examples(6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(7, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_streams(
-    tmp_path: Path, query: Query, jobs: int, seed: int, window: Window, mixed: bool, inserting: bool
+    tmp_path: Path,
+    query: Query,
+    jobs: int,
+    seed: int,
+    window: Window,
+    mixed: bool,
+    inserting: bool,
+    schema: Schema,
 ) -> None:
-    stream = without_dequeues(STREAMS, random_stream(STREAMS, seed, 250, 5))
+    """Tables are in every slice."""
+    stream = without_dequeues(schema, random_stream(schema, seed, 250, 5))
     stream = insertions(stream) if inserting else stream
-    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, seed) if mixed else stream)
-    compared(query, STREAMS, path, jobs, window=window)
-
-
-@given(seed=st.integers(0, 10_000))
-@examples(6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_tables_are_in_every_slice(tmp_path: Path, seed: int) -> None:
-    stream = without_dequeues(TABLES, random_stream(TABLES, seed, 250, 5))
-    path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
-    assert compared(KEYWORDS, TABLES, path, window=TimeWindow(12)) == []
+    path = write_replay(tmp_path / "r.jsonl", schema, shuffled(stream, seed) if mixed else stream)
+    compared(query, schema, path, jobs, window=window)
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["with op", "without"])

@@ -92,24 +92,6 @@ def test_groups_may_be_in_the_schema() -> None:
     assert parse_schema(f"synonyms: []\n{REST}").synonyms == ()
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        ("[car]", "1:12: synonyms: expected at least two words that mean the same, found 'car' alone"),
-        ("['car, car']", "1:12: synonyms: expected at least two words"),
-        ("['car,, bus']", "1:12: synonyms: expected a word between commas, found nothing"),
-        ("['car, !!']", "1:12: synonyms: expected a word, found '!!'"),
-        ("[[car, bus]]", "expected words that mean the same, such as"),
-        ("3", "synonyms: expected the name of a file, or a list of groups"),
-        ("words.txt", "a text has no folder to find 'words.txt' in; write the groups as a list"),
-    ],
-)
-def test_faults_in_the_schema(written: str, message: str) -> None:
-    with pytest.raises(SchemaError) as caught:
-        parse_schema(f"synonyms: {written}\n{REST}")
-    assert message in str(caught.value)
-
-
 def test_faults_in_the_file_are_all_told(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(f"synonyms: w.txt\n{REST}")
     with pytest.raises(SchemaError, match=r"w.txt cannot be read: No such file"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -96,18 +94,6 @@ def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None
     (found,) = (i for i in items(tmp_path / "plays.parquet", split_bytes=1) if isinstance(i, BadRecord))
     assert (found.line, found.offset) == (0, 5)
     assert orjson.loads(found.raw) == rows[5]
-
-
-def test_json_lines_are_read_without_arrow(tmp_path: Path) -> None:
-    (tmp_path / "s.jsonl").write_text('{"relation":"plays","time":1,"row":{"mid":1}}\n')
-    program = (
-        "import sys; from pathlib import Path; from skws_schema.model import *; from skws.formats import *\n"
-        "schema = Schema('s', (Relation('plays', (Attribute('mid', AttributeType.INTEGER),)),), ())\n"
-        f"replay = Replay.open(Path({str(tmp_path)!r}), schema)\n"
-        "print(len(list(replay.stream(BadRecordLog()))), 'pyarrow' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["1", "False"]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])

@@ -65,21 +65,27 @@ def cut(records: Sequence[Record], places: Sequence[int]) -> list[Sequence[Recor
     return [records[start:end] for start, end in pairwise(ends)]
 
 
-@examples(150)
+STREAMS = [Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]
+
+
+@examples(250)
 @given(
     streams(SCHEMA, 2, max_records=24),
     st.lists(st.integers(0, 30), max_size=4),
     st.sampled_from(PATTERNS),
-    st.sampled_from(WINDOWS),
+    st.sampled_from(STREAMS),
 )
-def test_it_finds_what_a_search_finds(
-    records: list[Record], places: list[int], text: str, window: Window
+def test_one_finds_what_a_search_finds_and_shards_find_it_together(
+    records: list[Record], places: list[int], text: str, stream: Stream
 ) -> None:
-    live = Session(Stream(SCHEMA, window), keywords=False)
-    assert live.add(standing(text)) == []
-    found = watched(live, cut(records, places))
-    assert Counter(found) == searched(text, window, records)
+    live = Session(stream, keywords=False)
+    several = [Session(stream, Part(n, 3, Partitioning.ROOTS), keywords=False) for n in range(3)]
+    assert [each.add(standing(text)) for each in (live, *several)] == [[]] * 4
+    batches = cut(records, places)
+    found = watched(live, batches)
+    assert Counter(found) == searched(text, stream.window, records)
     assert [read_result(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
+    assert Counter(result for shard in several for result in watched(shard, batches)) == Counter(found)
 
 
 @examples(100)
@@ -113,28 +119,9 @@ def test_records_out_of_order_are_found_as_if_in_order(
 @examples(150)
 @given(
     streams(SCHEMA, 2, max_records=24),
-    st.lists(st.integers(0, 30), max_size=4),
-    st.sampled_from(PATTERNS),
-    st.sampled_from([Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]),
-)
-def test_shards_find_together_what_one_finds(
-    records: list[Record], places: list[int], text: str, stream: Stream
-) -> None:
-    one = Session(stream, keywords=False)
-    several = [Session(stream, Part(n, 3, Partitioning.ROOTS), keywords=False) for n in range(3)]
-    for live in (one, *several):
-        live.add(standing(text))
-    batches = cut(records, places)
-    found = [result for live in several for result in watched(live, batches)]
-    assert Counter(found) == Counter(watched(one, batches))
-
-
-@examples(150)
-@given(
-    streams(SCHEMA, 2, max_records=24),
     st.integers(0, 24),
     st.sampled_from(PATTERNS),
-    st.sampled_from([Stream(SCHEMA, window) for window in WINDOWS] + [Stream(SCHEMA, TimeWindow(9), 3)]),
+    st.sampled_from(STREAMS),
 )
 def test_one_that_is_added_later_begins_with_what_is_alive(
     records: list[Record], place: int, text: str, stream: Stream

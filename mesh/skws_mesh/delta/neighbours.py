@@ -37,9 +37,6 @@ class Neighbours:
         self._leaving = LeavingEdges(edges_from(schema))
         self._most, self._least = most, least
         self._crowded = False
-        self._clear()
-
-    def _clear(self) -> None:
         self._lists = Table((NOTHING,) * 3)  # by slot: where its list begins, its length, and its space
         self._codes: Ints = NOTHING  # edges and slots
         self._used = 0
@@ -87,14 +84,22 @@ class Neighbours:
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        first, counts, _ = self._lists.columns()
         kept = np.flatnonzero(slots[: self._lists.size] >= 0)
-        position, edge, others = (NOTHING,) * 3 if self._crowded else self.of(kept)
-        others = slots.take(others)
-        there = np.flatnonzero(others >= 0)
-        self._clear()
-        none = np.zeros(len(kept), dtype=np.int64)
-        self._lists.append((none, none, none))
-        self._add(position.take(there), edge.take(there), others.take(there))
+        lengths = counts.take(kept)
+        codes = self._codes.take(ranges(first.take(kept), lengths))
+        others = slots.take(codes & _SLOT)
+        there = others >= 0
+        if not there.all():
+            staying = np.concatenate([NOTHING, [0], np.cumsum(there)])
+            ends = np.cumsum(lengths)
+            lengths = staying.take(ends) - staying.take(ends - lengths)
+            codes, others = codes[there], others[there]
+        codes &= ~_SLOT
+        codes |= others
+        self._codes, self._used, self.pairs = codes, len(codes), len(codes)
+        self._lists = Table((NOTHING,) * 3)
+        self._lists.append((np.cumsum(lengths) - lengths, lengths, lengths))
 
     def _looked_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """As ``of``, by join value and in any order: all live tuples."""
@@ -115,6 +120,7 @@ class Neighbours:
         self.pairs += len(slots)
         if self.pairs > self._most * max(self._least, self._lists.size):
             self._crowded, self._codes, self.pairs = True, NOTHING, 0
+            self._lists.columns()[1][:] = 0
             return
         order = _order(slots)
         slots, codes = slots.take(order), (edges << 32 | others).take(order)

@@ -86,12 +86,11 @@ class HashIndex:
         self._entries = _NO_ENTRIES  # with space for more
         self._begins = NOTHING  # places among the entries; with space for more
         self._set_runs([])
-        self._unordered = _NO_ENTRIES  # left by a renumbering; mostly more come before the next look-up
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
         self._filter = HashFilter()
 
     def __len__(self) -> int:
-        return self._size + len(self._unordered)
+        return self._size
 
     def add(self, hashes: Hashes, payload: Ints) -> None:
         """Add entries in any order."""
@@ -113,8 +112,6 @@ class HashIndex:
         wanted = self._filter.passing(hashes)
         if not len(wanted):
             return
-        if len(self._unordered):
-            self._push(_NO_ENTRIES)
         prefixes = hashes.take(wanted) & self._hash_part
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
         first = self._begins.take(bucket)
@@ -132,30 +129,38 @@ class HashIndex:
         left = int(new_payload.max(initial=-1)) + 1
         self._make_room(left - 1)
         entries = self._entries[: self._size]
-        if len(self._unordered):
-            entries = np.concatenate([entries, self._unordered])
         payload = (entries & self._payload_part).view(np.int64)
         gone = len(new_payload) - left
         if left and new_payload[gone] == 0:  # the oldest went, and all others moved alike
-            entries = entries.take(np.flatnonzero(payload >= gone)) - np.uint64(gone)
+            there = payload >= gone
+            entries = entries[there] - np.uint64(gone)
         else:
             renumbered = new_payload.take(payload)
-            stays = np.flatnonzero(renumbered >= 0)
-            entries = (entries.take(stays) & self._hash_part) | renumbered.take(stays).view(np.uint64)
-        self._size, self._entries, self._begins = 0, _NO_ENTRIES, NOTHING
-        self._set_runs([])
-        self._unordered = entries
+            there = renumbered >= 0
+            entries = (entries[there] & self._hash_part) | renumbered[there].view(np.uint64)
+        # What stays is still in order, and fewer leading bits do for fewer entries.
+        before = np.concatenate([NOTHING, [0], np.cumsum(there)])
+        self._size, self._entries = len(entries), entries
+        runs, directories, since = [], [NOTHING], 0
+        for run in self._runs:
+            directory = before.take(self._begins[since : since + run.directory])
+            since += run.directory
+            size = int(directory[-1] - directory[0])
+            if size:
+                bits = min(run.bits, _bits_of(size))
+                runs.append(_Run(size, bits))
+                directories.append(directory[:: 1 << (run.bits - bits)])
+        self._begins = np.concatenate(directories)
+        self._set_runs(runs)
         self._renew_filter()
 
     def _push(self, entries: Hashes) -> None:
-        """Add a run, with the unordered entries; merge it with last runs less than twice as large."""
-        if len(self._unordered):
-            entries, self._unordered = np.concatenate([self._unordered, entries]), _NO_ENTRIES
+        """Add a run; merge it with last runs less than twice as large."""
         first, size = self._size, len(entries)
         while self._runs and self._runs[-1].size < 2 * size:
             first -= self._runs[-1].size
             size += self._runs.pop().size
-        run = _Run(size, max(1, size.bit_length() - 1))
+        run = _Run(size, _bits_of(size))
         if len(entries) < size:
             entries = np.concatenate([self._entries[first : self._size], entries])
         ordered, begins = _in_buckets(entries, run.bits)
@@ -185,12 +190,16 @@ class HashIndex:
         old = self._payload_part
         self._set_payload_bits(payload.bit_length() + 1)
         left = self._hash_part | old
-        self._entries, self._unordered = self._entries & left, self._unordered & left
+        self._entries = self._entries & left
 
     def _renew_filter(self) -> None:
         self._filter = HashFilter(len(self))
-        for entries in (self._entries[: self._size], self._unordered):
-            self._filter.add(entries)
+        self._filter.add(self._entries[: self._size])
+
+
+def _bits_of(size: int) -> int:
+    """The leading bits that make as many buckets as there are entries, or half as many."""
+    return max(1, size.bit_length() - 1)
 
 
 def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:

@@ -85,9 +85,17 @@ class CarriedWords:
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""
-        moved = slots[self.slots]
-        kept = moved >= 0
-        self._set(moved[kept] << 32 | self.words[kept], int(slots.max(initial=-1)) + 1)
+        kept = slots >= 0
+        ends, its_ends, bits, others = self._tuples.columns()
+        counts, its = np.diff(ends, prepend=0), np.diff(its_ends, prepend=0)
+        codes = self._codes[np.repeat(kept, counts)] & _WORD
+        fours = self._fours.columns()[0][np.repeat(kept, its)]
+        counts, its, bits, others = counts[kept], its[kept], bits[kept], others[kept]
+        codes |= np.repeat(np.arange(len(counts), dtype=np.int64) << 32, counts)
+        self._clear()
+        self._pairs.append((codes,))
+        self._fours.append((fours,))
+        self._tuples.append((np.cumsum(counts), np.cumsum(its), bits, others))
 
     @property
     def any(self) -> Flags:

@@ -7,6 +7,7 @@ A line that begins with ``#`` is a comment. Blocks are separated by blank lines;
 - ``options`` reads the YAML below it: ``window``, ``lateness``, ``max_size``, ``match_names``, ``evaluator``,
   ``force_unbounded``, ``allow_unbounded_windows``, as on the command line;
 - ``change`` goes on with the schema of the YAML below it;
+- ``show``, ``yaml`` and ``dot`` show the schema, without blank lines;
 - ``explain NAME`` shows what becomes of a keyword query: its networks and its mesh;
 - ``search NAME`` searches all records so far as a replay, in one go; ``search`` does so for all queries.
 
@@ -46,6 +47,7 @@ from skws.spec.job import Job
 from skws.spec.query import SQL, Query
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
+from skws_schema.show import show, to_dot, to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import parse_duration, parse_window
 from tests.scripts.rendering import line_of
@@ -53,6 +55,7 @@ from tests.scripts.rendering import line_of
 SOURCE: Final = Path("script")
 schema_of: Final = cache(partial(parse_schema, default_name="script"))  # each host plays the script
 NETWORKS: Final = 12
+SHOWN: Final[dict[str, Callable[[Schema], str]]] = {"show": show, "yaml": to_yaml, "dot": to_dot}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ def play(
             elif block.verb == "options":
                 stage.options = yaml.safe_load(block.text)
                 stage.request()
+            elif block.verb in SHOWN:
+                output = [line for line in SHOWN[block.verb](stage.described).split("\n") if line]
             elif block.verb == "explain":
                 output = None if search is None else _explained(stage, block.input[0].split()[1])
             elif block.verb == "search":

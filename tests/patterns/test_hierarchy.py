@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from skws.queries.patterns.explain import AutomatonDrawing
-from skws_patterns.automata.pcea import PCEA
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import (
     FRESH,
@@ -41,10 +40,6 @@ def parsed(text: str, schema: Schema = SCHEMA) -> ConjunctiveQuery:
     return parse_conjunctive_query(text, schema)
 
 
-def states(pcea: PCEA) -> set[str]:
-    return {str(state) for state in pcea.states}
-
-
 def test_q0_is_hierarchical_and_q1_is_not() -> None:
     assert is_hierarchical(parsed(Q0))
     assert not is_hierarchical(parsed(Q1))
@@ -55,24 +50,6 @@ def test_qtree_of_q0() -> None:
     assert tree == Inner("x", (0, Inner("y", (1, 2))))
     assert compact(tree) == tree
     assert drawing(parsed(Q0), tree, NAMES) == "x\n  0: T(x)\n  y\n    1: S(x, y)\n    2: R(x, y)"
-
-
-def test_automaton_of_q0_is_that_of_figure_2() -> None:
-    pcea = automaton_of(parsed(Q0))
-    assert states(pcea) == {"0", "1", "2", "x", "y"}
-    steps = sorted(
-        (sorted(str(s.state) for s in t.sources), *t.labels, str(t.target)) for t in pcea.transitions
-    )
-    assert steps == [
-        ([], "0", "0"),
-        ([], "1", "1"),
-        ([], "2", "2"),
-        (["0", "1"], "2", "x"),
-        (["0", "2"], "1", "x"),
-        (["1"], "2", "y"),
-        (["2"], "1", "y"),
-        (["y"], "0", "x"),
-    ]
 
 
 def test_compact_qtree_of_the_appendix() -> None:
@@ -130,39 +107,6 @@ def test_a_query_that_is_not_full_is_refused() -> None:
     with pytest.raises(PatternError, match="not full: y must be in the head"):
         refuse_unless_hierarchical(query, NAMES)
     refuse_unless_hierarchical(parsed("Q(x) <- T(x), R(x, _)"), NAMES)
-
-
-Q0_TEXT = """\
-5 states, 8 transitions, final: x
-  --T / 0--> 0
-  --S / 1--> 1
-  --R / 2--> 2
-  y [R.a = T.a | S.a = T.a] --T / 0--> x
-  0 [T.a = S.a] + 2 [R.a = S.a, R.b = S.b] --S / 1--> x
-  0 [T.a = R.a] + 1 [S.a = R.a, S.b = R.b] --R / 2--> x
-  2 [R.a = S.a, R.b = S.b] --S / 1--> y
-  1 [S.a = R.a, S.b = R.b] --R / 2--> y"""
-FULL_TEXT = """\
-3 states, 3 transitions, final: q2
-  --login / l--> q0
-  --transfer [:'urgent'] / t--> q1
-  q0 [login.user = refund.user] + q1 [transfer.user = refund.user] --refund / r--> q2"""
-
-
-def test_the_automaton_of_figure_2_as_text() -> None:
-    assert AutomatonDrawing(automaton_of(parse_conjunctive_query(Q0, SCHEMA)), SCHEMA).text() == Q0_TEXT
-
-
-def test_states_without_names_are_numbered() -> None:
-    assert AutomatonDrawing(automaton(FULL), BANK).text() == FULL_TEXT
-
-
-def test_tests_of_a_tuple_are_shown() -> None:
-    pcea = automaton_of(parse_conjunctive_query("Q(x, y) <- R(x, x), S(1, y), S(y, y)", SCHEMA))
-    text = AutomatonDrawing(pcea, SCHEMA).text()
-    assert "--R [a = b] / 0--> 0" in text
-    assert "--S [a = 1] / 1--> 1" in text
-    assert "--S [a = 1] [b = 1] / 1, 2" in text
 
 
 def test_dot_joins_what_a_transition_gathers() -> None:

@@ -8,7 +8,7 @@ A line that begins with ``#`` is a comment. Blocks are separated by blank lines;
   ``force_unbounded``, ``allow_unbounded_windows``, as on the command line;
 - ``change`` goes on with the schema of the YAML below it;
 - ``show``, ``yaml`` and ``dot`` show the schema, without blank lines;
-- ``explain NAME`` shows what becomes of a keyword query: its networks and its mesh;
+- ``explain NAME`` shows what becomes of a query: its networks and its mesh, or its automaton;
 - ``search NAME`` searches all records so far as a replay, in one go; ``search`` does so for all queries.
 
 Every other block is a micro-batch, line by line:
@@ -41,10 +41,12 @@ from skws.jobs.alerts import alert_of
 from skws.jobs.control import Command
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.patterns.explain import AutomatonDrawing
+from skws.queries.patterns.text import read_query
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import SQL, Query
+from skws.spec.query import PATTERN, SQL, Query
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_schema.show import show, to_dot, to_yaml
@@ -271,6 +273,10 @@ def _records(stage: Stage, relation: str, row: str, **more: Any) -> list[Record]
 
 def _explained(stage: Stage, name: str) -> list[str]:
     asked, request = stage.queries[name], stage.request()
+    if asked.kind == PATTERN:
+        return (
+            AutomatonDrawing(read_query(asked.text, stage.described).pcea, stage.described).text().split("\n")
+        )
     query = parse_query(asked.text, stage.described, match_names=request.match_names)
     plan = Plan(stage.described, query, request.plan_window, asked.max_size or request.max_size)
     return to_text(explain(plan, NETWORKS).branches).rstrip("\n").split("\n")

@@ -120,10 +120,6 @@ def test_equal_timestamps_merge_streams() -> None:
     assert query.graph.depth(1) == 1
 
 
-def test_joins_within_a_merged_stream_are_its_own() -> None:
-    assert check(sql("SELECT s.a FROM s, t WHERE s.i = t.j AND s.a = t.b AND s.a2 < t.b2")).bounded
-
-
 @pytest.mark.parametrize(
     "where",
     [
@@ -148,16 +144,6 @@ def test_the_dependency_graph_leaves_out_what_follows() -> None:
     query = _only("SELECT 1 FROM s, t, u WHERE s.i > t.j AND t.j > u.k")
     assert [sorted(p) for p in query.graph.parents] == [[], [0], [1]]
     assert [sorted(p) for p in query.graph.later] == [[], [0], [0, 1]]
-
-
-def test_static_relations_bound_attributes() -> None:
-    assert check(sql("SELECT DISTINCT s.a FROM s, r WHERE s.a = r.x")).bounded
-    assert check(sql("SELECT DISTINCT s.a FROM s, r WHERE s.a > r.x AND s.a < r.y")).bounded
-    assert check(sql("SELECT DISTINCT s.a FROM s, r WHERE s.a > r.x")).bounded is False
-
-
-def test_constants_bound_a_class_through_equality() -> None:
-    assert check(sql("SELECT t.b FROM s, t WHERE s.i > t.j AND t.b = t.b2 AND t.b2 = 3")).bounded
 
 
 @pytest.mark.parametrize(
@@ -193,23 +179,6 @@ def test_redundant_comparisons_are_left_out() -> None:
         (str(query.closure.members[a][0]), str(query.closure.members[b][0])) for a, b in comparisons(query)
     }
     assert pairs == {("s.a", "s.a2"), ("s.a2", "t.b")}
-
-
-def test_bounds_of_the_other_side_make_a_comparison_bounded_in_all_cases() -> None:
-    """No atom bounds u.c, but beyond the bounds of t.b its comparison is redundant."""
-    assert check(
-        sql("SELECT 1 FROM s, t, u WHERE s.i > t.j AND s.i > u.k AND u.c > t.b AND 0 < t.b AND t.b < 5")
-    ).bounded
-
-
-def test_contradictory_queries_are_bounded() -> None:
-    assert check(sql("SELECT s.a FROM s, t WHERE s.a = t.b AND t.b < 3 AND s.a > 3")).bounded
-
-
-def test_what_comes_before_a_bounded_union_member_does_not_help_another() -> None:
-    good, bad = "SELECT s.a FROM s", "SELECT s.a FROM s, t WHERE s.a = t.b"
-    assert check(sql(f"{good} UNION ALL {good}")).bounded
-    assert check(sql(f"{good} UNION ALL {bad}")).bounded is False
 
 
 @pytest.mark.parametrize(

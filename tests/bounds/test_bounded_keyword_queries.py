@@ -13,13 +13,13 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.memory_guard import memory_of, network_verdict, refuse_unbounded, repairs
+from skws.queries.keywords.memory_guard import memory_of, network_verdict
 from skws.results.model import Result
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import TimeWindow, Unbounded
+from skws_windows.window import Unbounded
 from tests.bounds.keyword_streams import END, SCHEMA, SECOND, YAML, plan, stream, tables
 from tests.strategies import seeds
 
@@ -83,31 +83,12 @@ def test_queries_together_and_added_later() -> None:
 
 
 @pytest.mark.parametrize(("query", "size", "conditions"), UNBOUNDED)
-def test_unbounded_queries_are_refused_with_what_helps(query: str, size: int, conditions: set[str]) -> None:
+def test_unbounded_queries_are_refused(query: str, size: int, conditions: set[str]) -> None:
     memory = memory_of(plan(query, size))
     assert memory.bounded is False
     assert {f.condition for fault in memory.faults for f in fault.verdict.failures} == conditions
-    with pytest.raises(UsageError) as told:
-        refuse_unbounded(plan(query, size))
-    for part in (memory.faults[0].network, "(--window '20 minutes')", "--force-unbounded"):
-        assert part in str(told.value)
-    refuse_unbounded(replace(plan(query, size), window=TimeWindow(SECOND)))
     with pytest.raises(UsageError):
         BoundedEngine.of(plan(query, size))
-
-
-@pytest.mark.parametrize(
-    ("query", "size", "offered"),
-    [
-        ("visit:red", 1, "bound the key of visit by a min and a max"),
-        ("visit:red", 1, "leave out the key of visit, whose rows then replace nothing"),
-        ("sale:red sale:blue", 3, "look for smaller results (--max-size 2)"),
-        ("sale:red sale:blue", 3, "declare sale finite, where the stream ends"),
-        ("sale:red till:blue", 2, "declare sale finite, where the stream ends"),
-    ],
-)
-def test_repairs_are_tried_and_offered(query: str, size: int, offered: str) -> None:
-    assert offered in repairs(plan(query, size))
 
 
 def test_a_finite_stream_whose_end_is_not_told() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from skws.queries.patterns.explain import AutomatonDrawing
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import (
@@ -12,13 +10,10 @@ from skws_patterns.queries.hcq import (
     Inner,
     compact,
     drawing,
-    is_full,
     is_hierarchical,
     parse_conjunctive_query,
     qtree,
-    refuse_unless_hierarchical,
 )
-from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.paper_examples import Q0, Q1, SCHEMA
 from tests.patterns.test_pattern_language import FULL, automaton
@@ -82,31 +77,6 @@ def test_a_disconnected_query_gets_a_fresh_root() -> None:
 def test_a_single_atom_and_one_of_constants() -> None:
     assert len(automaton_of(parsed("Q(x) <- T(x)")).transitions) == 1
     assert len(automaton_of(parsed("Q() <- T(1)")).transitions) == 1
-
-
-def test_too_many_atoms_of_one_relation() -> None:
-    text = "Q(x) <- " + ", ".join("T(x)" for _ in range(16))
-    with pytest.raises(PatternError, match="16 atoms of one relation"):
-        automaton_of(parsed(text))
-
-
-def test_refusals_name_the_variables_and_what_evaluates_the_query_instead() -> None:
-    with pytest.raises(PatternError) as refused:
-        refuse_unless_hierarchical(parsed(Q1), NAMES)
-    message = str(refused.value)
-    assert "by x and y" in message
-    assert "x is in T(x), R(x, y), T(x)" in message
-    assert "y is in R(x, y), S(2, y)" in message
-    assert "the mesh" in message
-    refuse_unless_hierarchical(parsed(Q0), NAMES)
-
-
-def test_a_query_that_is_not_full_is_refused() -> None:
-    query = parsed("Q(x) <- T(x), R(x, y)")
-    assert not is_full(query)
-    with pytest.raises(PatternError, match="not full: y must be in the head"):
-        refuse_unless_hierarchical(query, NAMES)
-    refuse_unless_hierarchical(parsed("Q(x) <- T(x), R(x, _)"), NAMES)
 
 
 def test_dot_joins_what_a_transition_gathers() -> None:

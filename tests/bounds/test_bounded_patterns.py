@@ -11,7 +11,6 @@ from skws.queries.patterns.normal_form import memory_lines, pattern_query, patte
 from skws_bounds.normal_form import Union
 from skws_bounds.verdict import check
 from skws_schema.comparison import Op
-from skws_schema.errors import PatternError, UsageError
 from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws
 
@@ -99,19 +98,6 @@ def test_matches_show_whole_tuples_and_so_need_them() -> None:
         "memory, as nothing expires: not known, a repetition (+) is no select-project-join, "
         "and its memory is not decided"
     ]
-
-
-@pytest.mark.parametrize("shown", [("l.uesr",), ("x.user",), ("user",)])
-def test_what_is_to_be_shown_has_to_be_there(shown: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="--select"):
-        pattern_query("login l ; refund r", SCHEMA, shown)
-
-
-def test_faults_of_a_pattern_are_told_where_they_stand() -> None:
-    with pytest.raises(PatternError, match="no attribute 'uesr'"):
-        pattern_query("login l ; refund r where l.uesr = r.user", SCHEMA)
-    with pytest.raises(PatternError, match="repetition"):
-        pattern_query("login l+ ; refund r", SCHEMA)
 
 
 def test_the_commands(tmp_path: Path, skws: Skws) -> None:

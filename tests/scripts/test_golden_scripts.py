@@ -17,13 +17,13 @@ from tests.scripts.script import Block, Host, parse_script, play
 FOLDER: Final = Path(__file__).parent
 SCRIPTS: Final = sorted(FOLDER.glob("*/*.skws"))
 HOSTS: Final[dict[str, Callable[[Path], Host]]] = {
-    "session": lambda _: SessionHost(),
     "job": JobHost,
     "restarted job": lambda folder: JobHost(folder, restarted=True),
     "shards": lambda _: ShardsHost(),
     "rebuilt shards": lambda _: ShardsHost(rebuilt=True),
     "shards of queries": lambda _: ShardsHost(spread=Partitioning.QUERIES),
 }
+JOBS, SHARDS = list(HOSTS)[:2], list(HOSTS)[2:]
 
 
 def of_scripts(paths: Sequence[Path], few: int | None = None) -> pytest.MarkDecorator:
@@ -50,8 +50,20 @@ def test_session(path: Path, tmp_path: Path) -> None:
         assert found == list(block.output), block.input
 
 
-@pytest.mark.parametrize("host", [name for name in HOSTS if name != "session"])
-@of_scripts([path for path in SCRIPTS if path.parent.name != "errors"])  # which start no host
+def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
+    """Runs a test with each script on each host; all but one job and one kind of shards in turn are slow."""
+    return pytest.mark.parametrize(
+        ("path", "host"),
+        [
+            pytest.param(path, host, id=f"{path.parent.name}/{path.stem}-{host}", marks=marks)
+            for n, path in enumerate(paths)
+            for host in HOSTS
+            for marks in [() if host in (JOBS[n % 2], SHARDS[n % 3]) else pytest.mark.slow]
+        ],
+    )
+
+
+@of_hosts([path for path in SCRIPTS if path.parent.name != "errors"])  # which start no host
 def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
     """Results of a micro-batch come in any order."""
     for block, found in play(read(path), HOSTS[host](tmp_path)):
@@ -60,7 +72,7 @@ def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=3)
+@of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=6)
 def test_spark_batch(path: Path, tmp_path: Path, spark: SparkSession) -> None:
     """Searches of replays give the same on Spark; results of one time come in any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)

@@ -18,7 +18,7 @@ from tests.sim.hosts import simulation
 from tests.sim.mutants import MUTANTS, hunted_apart, mutated
 from tests.sim.plan import Options, drawn, shrunk
 from tests.sim.world import World
-from tests.strategies import seeds
+from tests.strategies import THOROUGH, seeds
 
 SOURCES = ("files", "kafka", "postgres")
 HOSTS = ("local", "spark")
@@ -29,14 +29,21 @@ def of(source: str, host: str = "local") -> Options:
 
 
 def test_it_finds_nothing_and_says_how_much_it_did() -> None:
-    command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--runs", "4"]
+    number = 4 if THOROUGH else 2
+    command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--runs", str(number)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
-    assert ended.stdout.startswith("first seed 1\n4 simulations, ")
+    assert ended.stdout.startswith(f"first seed 1\n{number} simulations, ")
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("source", "host"),
+    [
+        pytest.param(source, host, marks=pytest.mark.slow if (n + m) % 2 else ())
+        for n, source in enumerate(SOURCES)
+        for m, host in enumerate(HOSTS)
+    ],
+)
 def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
@@ -137,7 +144,7 @@ def test_other_files_are_those_of_the_machine(tmp_path: object) -> None:
     assert world.disk.files() == {}
 
 
-@pytest.mark.parametrize("name", ["mark-before-sync", "lost-retraction", "command-twice"])
+@pytest.mark.parametrize("name", ["mark-before-sync", "lost-retraction"])
 def test_a_mutant_is_found_soon(name: str) -> None:
     caught = hunted_apart(name, 2_000)
     assert caught.seed is not None, caught

@@ -195,9 +195,13 @@ def test_of_csv(lines: list[tuple[bytes, int]], command: Callable[[Path], int]) 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    return written(tmp_path_factory.mktemp("dirty"), 40)
+
+
+def written(folder: Path, files: int) -> tuple[Path, int]:
     """Many dirty files, and the lines in them that are not blank."""
-    folder, rng, count = tmp_path_factory.mktemp("dirty"), Random(5), 0
-    for number in range(40):
+    rng, count = Random(5), 0
+    for number in range(files):
         lines = [rng.choice((*GOOD, *BAD, *BLANK)) for _ in range(rng.randint(1, 30))]
         lines.insert(rng.randint(0, len(lines)), ORDER)
         told = [line % rng.randint(1, 40) if b"%d" in line else line for line in lines]
@@ -216,8 +220,9 @@ def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_on_spark(files: tuple[Path, int]) -> None:
-    folder, count = files
+@pytest.mark.parametrize("number", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_on_spark(tmp_path: Path, number: int) -> None:
+    folder, count = written(tmp_path, number)
     for window in (None, ExpressionWindow("open when cid > 7 close when cid < 8")):
         assert searched(folder, window, engine=EngineName.SPARK) == count
     assert matched(folder, EngineName.SPARK) == count

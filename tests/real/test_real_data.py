@@ -67,7 +67,10 @@ def local(name: str, query: str, size: int) -> list[Result]:
     return [*engine.load_tables(files.tables(log)), *engine.process(files.stream(log))]
 
 
-@pytest.mark.parametrize(("name", "query", "size"), CASES)
+@pytest.mark.parametrize(
+    ("name", "query", "size"),
+    [pytest.param(*case, marks=() if n % 2 else pytest.mark.slow) for n, case in enumerate(CASES)],
+)
 def test_in_process_equals_path_search(name: str, query: str, size: int) -> None:
     results = local(name, query, size)
     assert results, "a query without results proves nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -48,14 +49,18 @@ PIECES = {
     "skws.queries.keywords.columnar.RESULTS": 4,
 }
 """Everything that is cut is cut to a few."""
+CUTS: dict[str, dict[str, Any]] = {
+    "one by one": {BATCH: 1},
+    "whole": {},
+    "in pieces": PIECES,
+    "in fours": {BATCH: 4},
+}
+*FAST, FOURS = CUTS
 
 
-@pytest.fixture(
-    params=[{BATCH: 1}, {}, PIECES, pytest.param({BATCH: 4}, marks=pytest.mark.slow)],
-    ids=["one by one", "whole", "in pieces", "in fours"],
-)
+@pytest.fixture(params=[*FAST, pytest.param(FOURS, marks=pytest.mark.slow)])
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in request.param.items():
+    for name, value in CUTS[request.param].items():
         monkeypatch.setattr(name, value)
 
 
@@ -83,11 +88,25 @@ def test_any_schema(case: Case, window: Window, more: str, shares: list[float]) 
     assert all(engine.counts == running[0].counts for engine in running)
 
 
+DENSE_TEXTS = ("alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta")
+DENSE_WINDOWS = (TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded())
+
+
 @pytest.mark.usefixtures("cut")
 @pytest.mark.parametrize(
-    "window", [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()], ids=str
+    ("cut", "text", "window"),
+    [
+        pytest.param(
+            *(cut, text, window),
+            id=f"{cut}-{text}-{window}",
+            marks=pytest.mark.slow if cut == FOURS or (a + b + c) % 3 else (),
+        )
+        for a, cut in enumerate(CUTS)
+        for b, text in enumerate(DENSE_TEXTS)
+        for c, window in enumerate(DENSE_WINDOWS)
+    ],
+    indirect=["cut"],
 )
-@pytest.mark.parametrize("text", ["alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta"])
 def test_dense_streams(text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):

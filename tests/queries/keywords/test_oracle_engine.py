@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 
@@ -97,6 +98,18 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
     return len(ids)
 
 
+def cells(texts: Sequence[str], windows: Sequence[Window]) -> pytest.MarkDecorator:
+    """Runs a test with each text over each window; every other pair is slow."""
+    return pytest.mark.parametrize(
+        ("text", "window"),
+        [
+            pytest.param(text, window, id=f"{text}-{window}", marks=pytest.mark.slow if (n + m) % 2 else ())
+            for n, text in enumerate(texts)
+            for m, window in enumerate(windows)
+        ],
+    )
+
+
 @given(cases(), WINDOWS)
 @examples(400)
 def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window: Window) -> None:
@@ -104,11 +117,7 @@ def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window
     check(planned(schema, text, window), static, stream)
 
 
-@pytest.mark.parametrize(
-    "window", [TimeWindow(7), CountWindow(9), Unbounded()], ids=["time", "count", "none"]
-)
-@pytest.mark.parametrize(
-    "text",
+@cells(
     [
         *ORDERED,
         "alpha beta gamma",
@@ -123,6 +132,7 @@ def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window
         "alpha betta~ link.y!=0",
         "alpha (plain.x=0 OR plain.y>=1) beta",
     ],
+    [TimeWindow(7), CountWindow(9), Unbounded()],
 )
 def test_dense_streams(text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0

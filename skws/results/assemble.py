@@ -163,11 +163,11 @@ class Readings:
 class ShownQueries:
     """What results show of their queries, by number; each is read when it is first met.
 
-    ``query`` gives a query, and the number of the mesh whose networks it shares.
+    ``described`` gives some, and the number of the mesh whose networks each shares.
     """
 
-    def __init__(self, query: Callable[[int], tuple[KeywordQuery, int]]) -> None:
-        self._query = query
+    def __init__(self, described: Callable[[list[int]], tuple[list[KeywordQuery], list[int]]]) -> None:
+        self._described = described
         self._places: Ints = NOTHING  # by number; negative where it was not met
         self._known: list[KeywordQuery] = []
         self._texts: Objects = np.empty(0, dtype=object)
@@ -205,11 +205,11 @@ class ShownQueries:
         return [self._known[place].keywords for place in places.tolist()]
 
     def _meet(self, queries: Ints) -> None:
-        met, numbers = zip(*map(self._query, queries.tolist()), strict=True)
+        met, numbers = self._described(queries.tolist())
         known = len(self._known)
         self._places[queries] = np.arange(known, known + len(met))
         self._known += met
-        self._texts = written(self._texts, known, _objects([query.text for query in met]))
+        self._texts = written(self._texts, known, _objects(list(map(_text, met))))
         self._meshes = written(self._meshes, known, np.array(numbers, dtype=np.int64))
 
 

@@ -6,7 +6,7 @@ Output is ordered by time; at one time retractions come first, then by id.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -35,6 +35,9 @@ _EXACT: Final = 1 << 53
 """Integers up to there are exact as floating-point numbers."""
 MOST: Final = 32_768
 """Results formed at a time: about ten megabytes of Python objects."""
+
+_QUERY: Final = attrgetter("plan.query")
+_MESH: Final = attrgetter("mesh")
 
 Keys: TypeAlias = npt.NDArray[np.integer[Any]]
 RETRACTED, COMPLETED = 0, 1
@@ -237,12 +240,14 @@ class ResultEmitter:
         numbered[-1] = 0
         return slots, numbered.take(members)
 
-    def _described(self, query: int) -> tuple[KeywordQuery, int]:
-        formed = self._queries(query)
-        number = self._numbers.setdefault(id(formed.mesh), len(self._meshes))
-        if number == len(self._meshes):
-            self._meshes.append(formed.mesh)
-        return formed.plan.query, number
+    def _described(self, queries: list[int]) -> tuple[list[KeywordQuery], list[int]]:
+        # By map, since a loop of Python takes several times as long, and queries may be very many.
+        formed = list(map(self._queries, queries))
+        meshes = list(map(_MESH, formed))
+        for key, mesh in dict(zip(map(id, meshes), meshes, strict=True)).items():
+            if self._numbers.setdefault(key, len(self._meshes)) == len(self._meshes):
+                self._meshes.append(mesh)
+        return list(map(_QUERY, formed)), list(map(self._numbers.__getitem__, map(id, meshes)))
 
     def _outline(self, network: int) -> Outline:
         return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))

@@ -20,10 +20,10 @@ from tests.sim.world import Fault, Kind
 class Regression(NamedTuple):
     """``plan``: of each of ``tries``, which number an effect or a draw."""
 
-    host: str
-    source: str
     tries: Iterable[int]
     plan: Callable[[int], Sequence[Action]]
+    host: str = "local"
+    source: str = "files"
     hook: str = "no"
     asks: str = "keywords"
 
@@ -66,8 +66,6 @@ def _failing(
 _REGRESSIONS: Final = {
     # Equal rows come and go for longer than the log is kept, and the next process has to end the right ones.
     "equal-rows-forgotten": Regression(
-        "local",
-        "files",
         (3,),
         lambda alive: (
             Action("publish", events=(_ADA, *(_LAMP,) * alive)),
@@ -76,83 +74,63 @@ _REGRESSIONS: Final = {
     ),
     # A disk that is full within a line, and room again for the flush of the sinks.
     "full-disk": Regression(
-        "local",
-        "files",
-        range(1, 6),
-        lambda at: (_RECORDS, _work(), _MORE, _failing("full", at, part=0.5)),
+        range(1, 6), lambda at: (_RECORDS, _work(), _MORE, _failing("full", at, part=0.5))
     ),
     "no-checksums": Regression(
-        "local",
-        "files",
-        range(6),
-        lambda at: (_RECORDS, _work(6), _STOP, Action("flip", draw=at), _work()),
+        range(6), lambda at: (_RECORDS, _work(6), _STOP, Action("flip", draw=at), _work())
     ),
     # Draws 5 and 6 rewrite a table beside the snapshot, draw 7 has another run come and go.
     "rewrite-unseen": Regression(
-        "local", "postgres", (5, 6), lambda draw: (Action("upstream", draw=draw), _work())
+        (5, 6), lambda draw: (Action("upstream", draw=draw), _work()), source="postgres"
     ),
     "shared-publication": Regression(
-        "local", "postgres", (7,), lambda draw: (_work(), Action("upstream", draw=draw), _RECORDS, _work())
+        (7,), lambda draw: (_work(), Action("upstream", draw=draw), _RECORDS, _work()), source="postgres"
     ),
-    "snapshot-unsorted": Regression("local", "postgres", (1,), lambda _: (_work(),)),
+    "snapshot-unsorted": Regression((1,), lambda _: (_work(),), source="postgres"),
     "slot-unmarked": Regression(
-        "local", "postgres", range(50, 60), lambda at: (_failing("power", at), _work(4))
+        range(50, 60), lambda at: (_failing("power", at), _work(4)), source="postgres"
     ),
     "snapshot-not-synced": Regression(
-        "local", "postgres", range(94, 106, 2), lambda at: (_failing("power", at), _work(4))
+        range(94, 106, 2), lambda at: (_failing("power", at), _work(4)), source="postgres"
     ),
-    "new-file-not-synced": Regression("local", "files", (1,), lambda _: (_RECORDS, _work(4), _STOP)),
+    "new-file-not-synced": Regression((1,), lambda _: (_RECORDS, _work(4), _STOP)),
     "journal-trusted": Regression(
-        "local",
-        "files",
         range(1, 6),
         lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, at="sync"), _failing("power", 30)),
     ),
     "outbox-trusted": Regression(
-        "spark",
-        "files",
         range(1, 9),
         lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, at="sync"), _failing("power", 30)),
+        host="spark",
     ),
     "register-trusted": Regression(
-        "spark",
-        "files",
         range(1, 7),
         lambda at: (
             *(_RECORDS, _work(), Action("add", 1)),
             *(_failing("error", at, at="sync"), _failing("power", 60, draw=at)),
         ),
+        host="spark",
     ),
     "parquet-name-not-synced": Regression(
-        "local",
-        "files",
         range(4, 12),
         lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, at="sync", steps=4), _work(4)),
     ),
     # The disk fails for good: the half of a Parquet file cannot be removed either.
     "parquet-error-hidden": Regression(
-        "local",
-        "files",
-        range(20, 28),
-        lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, part=0.1, steps=4)),
+        range(20, 28), lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, part=0.1, steps=4))
     ),
     "command-not-durable": Regression(
-        "local",
-        "files",
-        range(8, 16),
-        lambda at: (_RECORDS, _work(4), Action("add", 1), _failing("power", at, steps=1)),
+        range(8, 16), lambda at: (_RECORDS, _work(4), Action("add", 1), _failing("power", at, steps=1))
     ),
     "commands-skipped": Regression(
-        "spark", "files", (1, 2), lambda n: (_RECORDS, _work(), _STOP, Action("add", n), _work())
+        (1, 2), lambda n: (_RECORDS, _work(), _STOP, Action("add", n), _work()), host="spark"
     ),
     # Draw 2 leaves half a line before the command.
     "torn-command": Regression(
-        "local", "files", (1, 2), lambda n: (_RECORDS, _work(), _STOP, Action("add", n, draw=2), _work())
+        (1, 2), lambda n: (_RECORDS, _work(), _STOP, Action("add", n, draw=2), _work())
     ),
     # The sync of an answer fails, and the next process answers too; when the power goes, only that is left.
     "zeros-before-answer": Regression(
-        "local",
-        "files",
         (2,),
         lambda at: (
             *(_RECORDS, _work(), Action("add", 1), _failing("error", at, at="sync", steps=4)),
@@ -160,8 +138,6 @@ _REGRESSIONS: Final = {
         ),
     ),
     "removal-escapes": Regression(
-        "local",
-        "files",
         range(2, 8),
         lambda rounds: (
             *(_LONG_AFTER, _work(4)) * rounds,
@@ -169,42 +145,31 @@ _REGRESSIONS: Final = {
         ),
     ),
     "read-escapes": Regression(
-        "local",
-        "files",
-        range(1, 8),
-        lambda at: (_RECORDS, _work(), _STOP, _failing("error", at, at="read")),
+        range(1, 8), lambda at: (_RECORDS, _work(), _STOP, _failing("error", at, at="read"))
     ),
     "hook-mark-torn": Regression(
-        "local",
-        "files",
-        range(1, 7),
-        lambda draw: (_RECORDS, _work(), _failing("power", 3, draw=draw)),
-        hook="letters",
+        range(1, 7), lambda draw: (_RECORDS, _work(), _failing("power", 3, draw=draw)), hook="letters"
     ),
     # From its third start on the job has three shards, and a key divides their tuples.
     "gone-counted-twice": Regression(
-        "spark",
-        "files",
         (2, 4),
         lambda steps: (
             *(_RECORDS, _work(), Action("schema", 1), _work(), _STOP, _work(), _STOP),
             *(Action("schema", 2), _work(), _REFUND, _work(steps)),
         ),
+        host="spark",
     ),
     # Refunds are removed while the results with them live, and the job has two shards.
     "gone-divided-apart": Regression(
-        "spark",
-        "files",
         (2, 4),
         lambda steps: (
             *(_RECORDS, _work(), Action("schema", 1), _work(), _STOP, _work()),
             *(Action("publish", events=_REFUNDS), _work(steps), Action("schema", 2), _work()),
         ),
+        host="spark",
     ),
     # A process ends before it keeps its new limit, and the next one is given the limit from before.
     "limit-carried-over": Regression(
-        "local",
-        "files",
         range(1, 8),
         lambda at: (
             *(_BOB, _work(), Action("limit", 1), _failing("kill", at, steps=4), _work(1)),
@@ -213,34 +178,29 @@ _REGRESSIONS: Final = {
     ),
     # The draws flip bits of the last command, which brought the refunds, and the next start has other shards.
     "commands-not-checked": Regression(
-        "spark",
-        "files",
         (31, 43, 57),
         lambda draw: (
             *(_work(3), Action("schema", 1), _REFUND, _failing("interrupt", 32, steps=3)),
             Action("flip", draw=draw),
         ),
+        host="spark",
     ),
     # A window expression is answered by one shard and then by another.
     "state-of-another-shard": Regression(
-        "spark",
-        "files",
         (2, 3),
         lambda moves: (_RECORDS, _work(), *(_STOP, _CHAIRS, _work(4)) * moves),
+        host="spark",
         asks="all",
     ),
     # A task fails after it has sent the log for a new pattern, and Spark tries it again.
     "past-sent-twice": Regression(
-        "spark",
-        "files",
         range(11, 16),
         lambda at: (_RECORDS, _work(4), Action("add", 4), _failing("error", at), _work(4)),
+        host="spark",
         asks="all",
     ),
     # The tries number a pattern and conjunctive queries, added behind records of relations that are gone.
     "pattern-behind-dropped": Regression(
-        "local",
-        "files",
         (4, 5, 6),
         lambda number: (
             *(_work(), Action("schema", 1), _RECORDS, _work(4), _REFUND, _work(4), _MORE, _work(4)),
@@ -249,7 +209,7 @@ _REGRESSIONS: Final = {
         asks="all",
     ),
     "folder-escapes": Regression(
-        "spark", "files", range(6, 20), lambda at: (_RECORDS, _failing("full", at, part=0.9), _work())
+        range(6, 20), lambda at: (_RECORDS, _failing("full", at, part=0.9), _work()), host="spark"
     ),
 }
 

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from skws.jobs.local import LocalWatch
-from skws.sinks.base import SinkError
 from skws.sources.postgres import feed
 from skws.sources.postgres.spool import copy_tables
-from skws_schema.errors import SourceError
 from tests.commands import Skws
 from tests.jobs.watching import (
     LAMP,
@@ -24,7 +22,6 @@ from tests.jobs.watching import (
     Notes,
     append,
     customer,
-    lines,
     opened,
     order,
     ran,
@@ -114,14 +111,6 @@ def test_a_run_that_is_stopped_while_it_waits_has_not_begun(tmp_path: Path) -> N
     assert second.told() == [("+", QUERY)]
 
 
-def test_a_run_ends_when_its_database_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.sources.retry.GIVE_UP", 200_000)
-    watch = LocalWatch(request("postgresql://joe@127.0.0.1:1/none"), [Collected()], (notes := Notes()).log)
-    with pytest.raises(SourceError, match=r"Connection refused.*tried for"):
-        watch.run()
-    assert waited(notes)
-
-
 @pytest.mark.parametrize(
     ("given", "expected", "message"),
     [
@@ -174,14 +163,3 @@ def test_a_sink_waits_for_its_database(database: Database, tmp_path: Path) -> No
     steps(watch)
     watch.close()
     assert database.ask("SELECT query FROM results") == [(QUERY,)]
-
-
-def test_a_sink_whose_database_stays_away_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skws.sources.retry.GIVE_UP", 1_000_000)
-    path = tmp_path / "in.jsonl"
-    append(path, customer(1000, 7), order(1001, 7))
-    with pytest.raises(SinkError, match=r"Connection refused.*\(tried for 1 seconds\)"):
-        opened(request(path, sinks=("postgresql://joe@127.0.0.1:1/none",)))
-    assert lines(path)

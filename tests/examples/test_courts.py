@@ -149,48 +149,29 @@ def transfers() -> ModuleType:
     return module
 
 
-def _index(results: Results, op: str, query: str) -> int:
-    return next(i for i, one in enumerate(results) if (one["op"], one["query"]) == (op, query))
+def _first(results: Results, query: str, op: str = "+") -> dict[str, Any]:
+    return next(one for one in results if query in one["query"] and one["op"] == op)
 
 
-def without_a_result(results: Results) -> Results:
-    del results[_index(results, "+", "credit customer")]
-    return results
+def _a_second_late(one: dict[str, Any]) -> None:
+    one["start"] += 1
 
 
-def without_a_retraction(results: Results) -> Results:
-    del results[_index(results, "-", "debit credit -account:")]
-    return results
+def _counted_twice(one: dict[str, Any]) -> None:
+    one["count"] += 1
 
 
-def half_a_transfer(results: Results) -> Results:
-    results[_index(results, "+", "credit customer")]["start"] += 1
-    return results
-
-
-def _first(results: Results, query: str) -> dict[str, Any]:
-    return next(one for one in results if query in one["query"])
-
-
-def half_counted(results: Results) -> Results:
-    results.remove(_first(results, "ledger"))
-    return results
-
-
-def counted_twice(results: Results) -> Results:
-    _first(results, "funded")["count"] += 1
-    return results
-
-
-def matched_twice(results: Results) -> Results:
-    return [*results, _first(results, " AND ")]
-
-
-def a_second_late(results: Results) -> Results:
-    _first(results, "got ; entry")["start"] += 1
-    return results
-
-
+FAULTS: dict[str, Callable[[Results], object]] = {
+    "a result less": lambda found: found.remove(_first(found, "credit customer")),
+    "a retraction less": lambda found: found.remove(_first(found, "debit credit -account:", "-")),
+    "half a transfer": lambda found: _a_second_late(_first(found, "credit customer")),
+}
+OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
+    "half counted": lambda found: found.remove(_first(found, "ledger")),
+    "counted twice": lambda found: _counted_twice(_first(found, "funded")),
+    "matched twice": lambda found: found.append(_first(found, " AND ")),
+    "a second late": lambda found: _a_second_late(_first(found, "got ; entry")),
+}
 Searched = tuple[Results, Results]
 """Results, and the records that they are of."""
 
@@ -214,22 +195,20 @@ def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
     return results, arrived
 
 
-@pytest.mark.parametrize("fault", [half_counted, counted_twice, matched_twice, a_second_late])
-def test_a_fault_of_patterns_or_sql_is_found(
-    transfers: ModuleType, inserted: Searched, fault: Callable[[Results], Results]
-) -> None:
-    results, arrived = inserted
-    with pytest.raises(SystemExit, match=r"second \d+: other matches"):
-        transfers.check_insertions(fault(deepcopy(results)), arrived, [])
-
-
-@pytest.mark.parametrize("fault", [without_a_result, without_a_retraction, half_a_transfer])
-def test_a_fault_is_found(
-    transfers: ModuleType, joined: Searched, fault: Callable[[Results], Results]
-) -> None:
-    results, arrived = joined
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(transfers: ModuleType, joined: Searched, fault: str) -> None:
+    results, arrived = deepcopy(joined)
+    FAULTS[fault](results)
     with pytest.raises(SystemExit, match=r"second \d+: "):
-        transfers.check(fault(deepcopy(results)), arrived, [])
+        transfers.check(results, arrived, [])
+
+
+@pytest.mark.parametrize("fault", OTHER_FAULTS)
+def test_a_fault_of_patterns_or_sql_is_found(transfers: ModuleType, inserted: Searched, fault: str) -> None:
+    results, arrived = deepcopy(inserted)
+    OTHER_FAULTS[fault](results)
+    with pytest.raises(SystemExit, match=r"second \d+: other matches"):
+        transfers.check_insertions(results, arrived, [])
 
 
 XML_EXAMPLE = ROOT / "examples" / "stackexchange"

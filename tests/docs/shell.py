@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pyspark
 
 from tests.docs.blocks import Block
@@ -95,6 +96,18 @@ class Shell:
         for live in self._live:
             live.kill()
             live.wait()
+
+
+def text(path: Path) -> str:
+    """What a file holds, if it is there."""
+    return path.read_text() if path.exists() else ""
+
+
+def healthy(port: str | int) -> bool:
+    """Whether a server answers."""
+    with suppress(httpx.HTTPError):
+        return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
+    return False
 
 
 def located(block: Block, places: Mapping[str, str]) -> Block:

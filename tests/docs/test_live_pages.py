@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from skws_schema.yaml.load import load_schema
 from tests.commands import SCHEMA
 from tests.docs.blocks import Block, files, steps
-from tests.docs.shell import Shell, located
+from tests.docs.shell import Shell, healthy, located
 from tests.places import ROOT
 from tests.postgres import Database
 from tests.tui.ui import free_port
@@ -78,12 +77,6 @@ def test_the_page_of_sources(shell: Shell, tmp_path: Path, database: Database) -
     shell.run(located(step, {"postgresql://joe@db.example/films": database.uri()}))
     schema = load_schema(tmp_path / "films.yaml")
     assert {relation.name for relation in schema.relations} == {"customer", "purchase", "complaint"}
-
-
-def healthy(port: int) -> bool:
-    with suppress(httpx.HTTPError):
-        return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
-    return False
 
 
 def test_the_page_of_http(shell: Shell, tmp_path: Path, database: Database) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tests.commands import FOLDER
 from tests.docs.blocks import Block, matches, steps
-from tests.docs.shell import Shell, located
+from tests.docs.shell import Shell, located, text
 from tests.kafka_broker import Broker
 from tests.places import ROOT
 from tests.postgres import Database
@@ -48,10 +48,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     opened = Shell(tmp_path)
     yield opened
     opened.close()
-
-
-def text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
 
 
 def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path: Path) -> None:

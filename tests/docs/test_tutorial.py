@@ -9,11 +9,10 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.docs.blocks import Block, files, matches, steps
-from tests.docs.shell import Shell
+from tests.docs.shell import Shell, healthy, text
 from tests.places import ROOT
 from tests.postgres import Database
 from tests.tui.ui import free_port
@@ -52,13 +51,13 @@ def test_the_tutorial_runs(shell: Shell, tmp_path: Path) -> None:
 
     alerts = tmp_path / "murray.jsonl"
     shell.start(alert)
-    until(lambda: '"The lid leaks."' in _text(tmp_path / "leaks.jsonl"))
+    until(lambda: '"The lid leaks."' in text(tmp_path / "leaks.jsonl"))
     shell.run(complain)
-    until(lambda: "The toaster smokes." in _text(alerts))
+    until(lambda: "The toaster smokes." in text(alerts))
     shell.interrupt()
     shell.run(missed)
     shell.start(again)
-    until(lambda: "It smokes again." in _text(alerts))
+    until(lambda: "It smokes again." in text(alerts))
     shell.interrupt()
     assert len(alerts.read_text().splitlines()) == 2
     shell.run(drop)
@@ -73,7 +72,7 @@ def _serve_it(shell: Shell, steps: list[Block]) -> None:
     serve = replace(serve, commands=tuple(f"{line} --port {port}" for line in serve.commands))
     (shell.folder / "follow.py").write_text(files(SERVE)["follow.py"])
     shell.start(serve)
-    until(lambda: _healthy(port))
+    until(lambda: healthy(port))
     shell.run(save)
     shown = shell.start(follow)
     until(lambda: shown.read_text().count("smokes") == 2)
@@ -86,17 +85,6 @@ def _serve_it(shell: Shell, steps: list[Block]) -> None:
     until(lambda: "fourth time" in shown.read_text())
     shell.interrupt()
     shell.run(drop)
-
-
-def _healthy(port: str) -> bool:
-    try:
-        return httpx.get(f"http://localhost:{port}/healthz", trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
-def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
 
 
 class _Hook(BaseHTTPRequestHandler):

@@ -62,6 +62,7 @@ def statement(random: Random) -> str:
         (
             insert + (" ON CONFLICT (k) DO UPDATE SET n = excluded.n" if table == "keyed" else ""),
             insert + (" ON CONFLICT DO NOTHING" if table == "keyed" else ""),
+            f"INSERT INTO bag SELECT i, {body}, {other} FROM generate_series(1, {k}) i",
             f"UPDATE {table} SET body = {body} WHERE k = {k}",
             f"UPDATE bag SET n = {other} WHERE k = {k}",
             f"UPDATE {table} SET k = k + 100 WHERE k = {k}"
@@ -104,7 +105,7 @@ def test_the_records_add_up_to_the_tables(database: Database, tmp_path: Path, se
                 assert list(feed.replay(before, offset)) == taken
             if random.random() < 0.3:
                 feed.commit(offset)
-            if random.random() < 0.3:
+            if random.random() < 0.5:
                 feed.close()
                 feed = opened(database, tmp_path)
             if random.random() < 0.05:

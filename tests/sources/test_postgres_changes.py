@@ -92,28 +92,6 @@ def test_changes_come_beside_many_open_files(database: Database) -> None:
     assert shown(items) == [("+", "movie", 1, "Jackie Brown", 1)]
 
 
-def test_inserts_updates_deletes(database: Database, feed: Feed) -> None:
-    offset = feed.start()
-    database.run(
-        "INSERT INTO movie VALUES (1, 'Jackie Brown', 1)", "INSERT INTO sighting VALUES (1, 'at home')"
-    )
-    database.run("UPDATE movie SET title = 'Pulp Fiction' WHERE mid = 1")
-    database.run("UPDATE sighting SET note = NULL")
-    database.run("DELETE FROM sighting", "DELETE FROM movie")
-    items, _, notices = follow(feed, database, offset)
-    assert shown(items) == [
-        ("+", "movie", 1, "Jackie Brown", 1),
-        ("+", "sighting", 1, "at home"),
-        ("-", "movie", 1, None, None),
-        ("+", "movie", 1, "Pulp Fiction", 1),
-        ("-", "sighting", 1, "at home"),
-        ("+", "sighting", 1, None),
-        ("-", "sighting", 1, None),
-        ("-", "movie", 1, None, None),
-    ]
-    assert notices == []
-
-
 def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None:
     """The key of the schema may be NULL where old rows are logged whole."""
     database.run(*TABLES)
@@ -135,18 +113,6 @@ def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None
     ]
 
 
-def test_a_changed_key_deletes_the_old_one(database: Database, feed: Feed) -> None:
-    database.run("INSERT INTO movie VALUES (1, 'a', 1)")
-    offset = feed.start()
-    database.run("UPDATE movie SET mid = 7")
-    items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [
-        ("+", "movie", 1, "a", 1),
-        ("-", "movie", 1, None, None),
-        ("+", "movie", 7, "a", 1),
-    ]
-
-
 def test_a_transaction_has_one_time_and_a_rollback_none(database: Database, feed: Feed) -> None:
     offset = feed.start()
     with pytest.raises(Exception, match="division"):
@@ -161,20 +127,6 @@ def test_a_transaction_has_one_time_and_a_rollback_none(database: Database, feed
     items, _, _ = follow(feed, database, offset)
     assert shown(items) == [("+", "movie", 2, "kept", 1), ("+", "movie", 4, "kept", 1)]
     assert len({record.time for record in records(items)}) == 1
-
-
-def test_unchanged_values_stored_apart_come_from_the_old_row(database: Database, feed: Feed) -> None:
-    database.run("ALTER TABLE movie REPLICA IDENTITY FULL")
-    offset = feed.start()
-    database.run(f"INSERT INTO movie SELECT 1, ({LONG}), 1")
-    database.run("UPDATE movie SET gid = 2")
-    ((long,),) = database.ask(LONG)
-    items, _, _ = follow(feed, database, offset)
-    assert shown(items) == [
-        ("+", "movie", 1, long, 1),
-        ("-", "movie", 1, long, 1),
-        ("+", "movie", 1, long, 2),
-    ]
 
 
 def test_unchanged_values_that_were_not_logged_are_bad_records(database: Database, feed: Feed) -> None:

@@ -21,33 +21,7 @@ from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.places import ROOT
 from tests.postgres import Database
-from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, records, shown, source
-
-
-def test_every_crash_goes_on_where_the_last_batch_ended(database: Database, tmp_path: Path) -> None:
-    """Each batch by a new process, as it were: from the snapshot on, and within a large transaction."""
-    database.run(*TABLES, insert(1, 25))
-    with closing(opened(database, tmp_path)) as feed:
-        offset = feed.start()
-    database.run(insert(26, 50))
-    database.run(insert(51, 53), "UPDATE movie SET gid = 2 WHERE mid = 1")
-    items: list[Item] = []
-    batches: list[tuple[Offset, list[Item], Offset]] = []
-    while len(items) < 55:
-        with closing(opened(database, tmp_path)) as feed:
-            batch = feed.poll(offset, 10)
-            assert len(batch.read) <= 11
-            items += batch.read
-            batches.append((offset, list(batch.read), batch.end))
-            offset = batch.end
-    assert shown(items) == [
-        *movies(*range(1, 54)),
-        ("-", "movie", 1, None, None),
-        ("+", "movie", 1, "film 1", 2),
-    ]
-    for start, given, end in batches:
-        with closing(opened(database, tmp_path)) as feed:
-            assert list(feed.replay(start, end)) == given
+from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, records, shown, source
 
 
 def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None:

@@ -74,7 +74,7 @@ def test_equal_record_for_record(
     spark: SparkSession, tmp_path: Path, query: Query, window: Window, cut: bool
 ) -> None:
     """With ties, NULLs, keys that are replaced and deleted, and a table."""
-    stream = without_dequeues(TABLES, random_stream(TABLES, 4, 800, 7))
+    stream = without_dequeues(TABLES, random_stream(TABLES, 4, 400, 7))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
     assert (both(spark, path, TABLES, query, window=window) > 1) == cut
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, TypeAlias
 
 import pytest
@@ -38,6 +40,24 @@ def seeds(few: int, many: int) -> pytest.MarkDecorator:
     """Runs a test with ``few`` seeds, and as a slow test with the others of ``many``."""
     slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, many))
     return pytest.mark.parametrize("seed", [*range(few), *slow])
+
+
+def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) -> pytest.MarkDecorator:
+    """Runs a test with all combinations of values for ``names``, of which all but each ``every``-th are slow.
+
+    Each value still meets each ``every``-th of another axis.
+    """
+    places = product(*(range(len(axis)) for axis in axes))
+    return pytest.mark.parametrize(
+        names.split(", "),
+        [
+            pytest.param(
+                *values, id="-".join(map(str, values)), marks=pytest.mark.slow if sum(place) % every else ()
+            )
+            for place, values in zip(places, product(*axes), strict=True)
+        ],
+        **more,
+    )
 
 
 @st.composite

@@ -18,7 +18,7 @@ from tests.sim.hosts import simulation
 from tests.sim.mutants import MUTANTS, hunted_apart, mutated
 from tests.sim.plan import Options, drawn, shrunk
 from tests.sim.world import World
-from tests.strategies import THOROUGH, seeds
+from tests.strategies import THOROUGH, combinations, seeds
 
 SOURCES = ("files", "kafka", "postgres")
 HOSTS = ("local", "spark")
@@ -36,14 +36,7 @@ def test_it_finds_nothing_and_says_how_much_it_did() -> None:
     assert ended.stdout.startswith(f"first seed 1\n{number} simulations, ")
 
 
-@pytest.mark.parametrize(
-    ("source", "host"),
-    [
-        pytest.param(source, host, marks=pytest.mark.slow if (n + m) % 2 else ())
-        for n, source in enumerate(SOURCES)
-        for m, host in enumerate(HOSTS)
-    ],
-)
+@combinations("source, host", SOURCES, HOSTS)
 def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     runs = []
     for _ in range(2):

@@ -31,7 +31,7 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.formats.replays import write_replay
 from tests.paper_modes import AnyEngine, by
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
-from tests.strategies import COLUMNS, WORDS, Case, cases, examples, runs
+from tests.strategies import COLUMNS, WORDS, Case, cases, combinations, examples, runs
 
 PAIR = Schema(
     "pair",
@@ -55,10 +55,9 @@ CUTS: dict[str, dict[str, Any]] = {
     "in pieces": PIECES,
     "in fours": {BATCH: 4},
 }
-*FAST, FOURS = CUTS
 
 
-@pytest.fixture(params=[*FAST, pytest.param(FOURS, marks=pytest.mark.slow)])
+@pytest.fixture(params=["one by one", "whole", "in pieces", pytest.param("in fours", marks=pytest.mark.slow)])
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CUTS[request.param].items():
         monkeypatch.setattr(name, value)
@@ -88,23 +87,13 @@ def test_any_schema(case: Case, window: Window, more: str, shares: list[float]) 
     assert all(engine.counts == running[0].counts for engine in running)
 
 
-DENSE_TEXTS = ("alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta")
-DENSE_WINDOWS = (TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded())
-
-
 @pytest.mark.usefixtures("cut")
-@pytest.mark.parametrize(
-    ("cut", "text", "window"),
-    [
-        pytest.param(
-            *(cut, text, window),
-            id=f"{cut}-{text}-{window}",
-            marks=pytest.mark.slow if cut == FOURS or (a + b + c) % 3 else (),
-        )
-        for a, cut in enumerate(CUTS)
-        for b, text in enumerate(DENSE_TEXTS)
-        for c, window in enumerate(DENSE_WINDOWS)
-    ],
+@combinations(
+    "cut, text, window",
+    list(CUTS),
+    ["alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta"],
+    [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()],
+    every=4,
     indirect=["cut"],
 )
 def test_dense_streams(text: str, window: Window) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -32,7 +30,17 @@ from tests.oracles.bitmaps import bitmap
 from tests.oracles.oracle import Oracle, steps
 from tests.paper_modes import SIZES, engines, net, ops
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
-from tests.strategies import WORDS, examples, query_texts, runs, schemas, static_rows, streams, worded
+from tests.strategies import (
+    WORDS,
+    combinations,
+    examples,
+    query_texts,
+    runs,
+    schemas,
+    static_rows,
+    streams,
+    worded,
+)
 
 ORDERED = ["alpha ; beta", "beta ; alpha", "alpha gamma ; beta", "alpha ; beta ; gamma", "gamma ; beta alpha"]
 WINDOWS: st.SearchStrategy[Window] = st.one_of(
@@ -98,18 +106,6 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
     return len(ids)
 
 
-def cells(texts: Sequence[str], windows: Sequence[Window]) -> pytest.MarkDecorator:
-    """Runs a test with each text over each window; every other pair is slow."""
-    return pytest.mark.parametrize(
-        ("text", "window"),
-        [
-            pytest.param(text, window, id=f"{text}-{window}", marks=pytest.mark.slow if (n + m) % 2 else ())
-            for n, text in enumerate(texts)
-            for m, window in enumerate(windows)
-        ],
-    )
-
-
 @given(cases(), WINDOWS)
 @examples(400)
 def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window: Window) -> None:
@@ -117,7 +113,8 @@ def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window
     check(planned(schema, text, window), static, stream)
 
 
-@cells(
+@combinations(
+    "text, window",
     [
         *ORDERED,
         "alpha beta gamma",

@@ -42,7 +42,7 @@ from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import KeptShard, all_shards, lines, micro_batch_of
-from tests.strategies import COLUMNS, seeds
+from tests.strategies import COLUMNS, combinations, seeds
 
 
 @pytest.fixture(autouse=True)
@@ -344,20 +344,20 @@ def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Qu
     )
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, DIVIDED], ids=["undivided", "divided"])
-@pytest.mark.parametrize(
-    ("window", "lateness", "equal"),
+@combinations(
+    "given, divided",
     [
         *((window, 0, False) for window in (TimeWindow(12), TimeWindow(60), CountWindow(40), Unbounded())),
         (TimeWindow(30), 5, False),
         *((window, 0, True) for window in (TimeWindow(12), CountWindow(9))),
     ],
+    [False, True],
 )
 @seeds(1, 4)
-def test_shards_give_what_one_engine_gives(
-    window: Window, lateness: int, equal: bool, schema: Schema, seed: int
-) -> None:
+def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divided: bool, seed: int) -> None:
     """``lateness``: records come out of order, some too late. ``equal``: a few rows, again and again."""
+    window, lateness, equal = given
+    schema = DIVIDED if divided else SCHEMA
     rng = random.Random(seed)
     count = 100 if isinstance(window, Unbounded) else 250
     records = equal_rows(rng, count) if equal else random_records(rng, count)
@@ -382,7 +382,7 @@ def test_patterns_that_look_further_back_than_the_window(seed: int) -> None:
 
 
 @pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(40)])
-@seeds(2, 4)
+@seeds(1, 4)
 def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: int) -> None:
     best = Query("alpha beta", kind=TOP, options={SIZE: "3"})
     own = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)

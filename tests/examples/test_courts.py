@@ -20,6 +20,7 @@ import yaml
 
 import skws
 from tests.places import ROOT
+from tests.strategies import THOROUGH
 
 EXAMPLE = ROOT / "examples" / "courts"
 CHANGES, HUB = 3000, 200
@@ -113,7 +114,7 @@ def test_one_party_is_told_apart_from_two(day: Path) -> None:
 def test_alerts_together_find_what_each_finds_alone(day: Path) -> None:
     alerts = yaml.safe_load((day / "alerts.yaml").read_text(encoding="utf-8"))
     assert len(alerts) == 1200
-    asked = {name: alerts[name] for name in alerts}
+    asked = dict(list(alerts.items())[: None if THOROUGH else 400])
     together = skws.search(asked, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4)
     by_query: dict[str, list[bytes]] = {}
     for result in together:

@@ -14,6 +14,7 @@ from skws_windows.automata.k_sla import LookbackAutomaton, automaton
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.language.expression import Limits, Selection, WindowExpression
+from skws_windows.window import ExpressionWindow
 
 SCHEMA: Final = Schema(
     "readings",
@@ -129,6 +130,16 @@ def expression_texts(draw: st.DrawFn, conditions: Sequence[str], keys: Sequence[
     per = draw(st.sampled_from(keys))
     parts = (draw(st.sampled_from(("", "every", "first", "longest"))), form, draw(st.sampled_from(LIMITS)))
     return " ".join([*parts, f"per {per}" if per else ""])
+
+
+@st.composite
+def expression_windows(draw: st.DrawFn, conditions: Sequence[str], keys: Sequence[str]) -> ExpressionWindow:
+    """Those of ``expression_texts``, and as often such as hold many records."""
+    a, b = (draw(st.sampled_from(conditions)) for _ in range(2))
+    key = draw(st.sampled_from(keys))
+    per = f" per {key}" if key else ""
+    wide = (f"longest match [{a}] .* [{b}]{per}", f"every match .* [{b}] at most 7 records{per}")
+    return ExpressionWindow(draw(st.one_of(st.sampled_from(wide), expression_texts(conditions, keys))))
 
 
 def records() -> st.SearchStrategy[StreamRecord]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 from math import isclose
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,20 +24,10 @@ from skws_windows.window import ExpressionWindow
 from tests.oracles.windowed import WindowedOracle
 from tests.ranking.test_oracle_scores import HALF_LIFE, Judge
 from tests.strategies import WORDS, examples, schemas, static_rows, streams
-from tests.window_streams import expression_texts
+from tests.window_streams import expression_windows
 
 CONDITIONS = ("x > 0", "x = y", "y < 1", "r0", "not r0", "t:'alpha'", "x = x[-1]")
 KEYS = ("", "", "x", "r0.x", "x, r0.y")
-
-
-@st.composite
-def expressions(draw: st.DrawFn) -> ExpressionWindow:
-    """Mostly such as hold many records."""
-    a, b = (draw(st.sampled_from(CONDITIONS)) for _ in range(2))
-    key = draw(st.sampled_from(KEYS))
-    per = f" per {key}" if key else ""
-    wide = (f"longest match [{a}] .* [{b}]{per}", f"every match .* [{b}] at most 7 records{per}")
-    return ExpressionWindow(draw(st.one_of(st.sampled_from(wide), expression_texts(CONDITIONS, KEYS))))
 
 
 @st.composite
@@ -49,7 +38,7 @@ def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
     text = " ".join([*WORDS[:words], *(["r0"] if names else [])])
     query = parse_query(text, schema, match_names=names)
     ranking = RankingChoice(half_life=HALF_LIFE)
-    plan = Plan(schema, query, draw(expressions()), 3, ranking=ranking)
+    plan = Plan(schema, query, draw(expression_windows(CONDITIONS, KEYS)), 3, ranking=ranking)
     return plan, draw(static_rows(schema, words)), draw(streams(schema, words, 11))
 
 
@@ -122,29 +111,6 @@ def test_scores_are_those_of_the_definition_over_the_window(
         oracle.take(record)
         judge.stand_in()
         check_scores(judge, found)
-
-
-@given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@examples(25)
-def test_neither_batches_nor_failures_matter_to_scores(
-    case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
-) -> None:
-    plan, static, stream = case
-    long = [r._replace(time=r.time + i // len(stream) * 100) for i, r in enumerate(stream * 4)]
-    whole, cut = WindowedEngine.of(plan), WindowedEngine.of(plan)
-    for engine in (whole, cut):
-        list(engine.load_tables(static))
-    places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
-    found = []
-    for a, b in pairwise(places):
-        half = (a + b) // 2
-        found += list(cut.process(long[a:half]))
-        cut.compact(cut.tracker.position)
-        found += list(cut.process(long[half:b]))
-        state, cut = cut.state(), WindowedEngine.of(plan)
-        list(cut.load_tables(static))
-        cut.restore(orjson.loads(orjson.dumps(state)))
-    assert found == list(whole.process(long))
 
 
 def best_by_brute_force(results: list[Result], choice: TopChoice, schema: Schema) -> list[tuple[str, int]]:

@@ -25,7 +25,7 @@ from skws.queries.windowed.plan import WindowPlan
 from skws.results.model import LiveResult, Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query import Query, RankingChoice
 from skws.spec.stream import Stream
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import ExpressionWindow, Unbounded
@@ -33,7 +33,7 @@ from tests.jobs.watching import ran
 from tests.oracles.oracle import Shape, shape_of
 from tests.oracles.windowed import WindowedOracle
 from tests.strategies import COLUMNS, WORDS, examples, schemas, seeds, static_rows, streams
-from tests.window_streams import expression_texts
+from tests.window_streams import expression_windows
 
 CONDITIONS = (
     "x > 0", "x = y", "y < 1", "x is null", "r0",
@@ -47,18 +47,15 @@ KEYS = ("", "", "x", "y", "r0.x", "x, r0.y", "y, x")
 def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
     schema = draw(schemas(tables=True))
     words = draw(st.integers(1, 2))
-    window = ExpressionWindow(draw(expression_texts(CONDITIONS, KEYS)))
+    window = draw(expression_windows(CONDITIONS, KEYS))
     query = parse_query(draw(st.sampled_from((" ", " ; "))).join(WORDS[:words]), schema)
     stream = draw(streams(schema, words, 11))
-    return Plan(schema, query, window, 3), draw(static_rows(schema, words)), stream
-
-
-def told(engine: WindowedEngine, records: list[Record]) -> list[tuple[str, float | None, float | None]]:
-    return [(r.id, r.start, r.end) for r in engine.process(records)]
+    ranking = draw(st.sampled_from([None, RankingChoice(half_life=2_000_000)]))
+    return Plan(schema, query, window, 3, ranking=ranking), draw(static_rows(schema, words)), stream
 
 
 @given(cases())
-@examples(40)
+@examples(60)
 def test_every_result_of_every_window_is_told_once_at_its_first_end(
     case: tuple[Plan, list[Record], list[Record]],
 ) -> None:
@@ -84,7 +81,7 @@ def renewed(engine: WindowedEngine, plan: Plan, static: list[Record]) -> Windowe
 
 
 @given(cases(), st.lists(st.integers(0, 40), max_size=3))
-@examples(40)
+@examples(60)
 def test_neither_batches_nor_failures_matter(
     case: tuple[Plan, list[Record], list[Record]], cuts: list[int]
 ) -> None:
@@ -94,13 +91,16 @@ def test_neither_batches_nor_failures_matter(
     for engine in (single, cut, whole):
         list(engine.load_tables(static))
     places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
-    expected = [each for record in long for each in told(single, [record])]
+    expected = [each for record in long for each in single.process([record])]
     found = []
     for a, b in pairwise(places):
-        found += told(cut, long[a:b])
+        half = (a + b) // 2
+        found += list(cut.process(long[a:half]))
+        cut.compact(cut.tracker.position)
+        found += list(cut.process(long[half:b]))
         cut = renewed(cut, plan, static)
     assert found == expected
-    assert told(whole, long) == expected
+    assert list(whole.process(long)) == expected
     assert single.counts == cut.counts == whole.counts
 
 

@@ -48,10 +48,13 @@ COMMAND = re.compile(r"(\$ )?(skws|pip|make|curl|psql|spark-submit|python3?|pyte
 def test_documented_commands_run(
     page: Path,
     block: Block,
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if "--engine spark" in "".join(block.commands):
+        request.getfixturevalue("spark")  # the session of all tests; its Java outlives any before it
     copytree(ROOT / "examples", tmp_path / "examples")  # inferred schemas are kept beside the data
     _lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)

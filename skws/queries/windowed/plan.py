@@ -145,8 +145,8 @@ def _known(name: str, alphabet: Alphabet) -> str:
     return name
 
 
-_UNTYPED: Final = "this text"
-"""A name that no scope or condition can have: it is not one word."""
+_UNTYPED: Final = "\0"
+"""A name that no scope or condition can have, nor one that resembles it."""
 
 
 def contains_keyword(keyword: str, text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> bool:

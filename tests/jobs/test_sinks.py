@@ -7,7 +7,7 @@ import json
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace as changed
 
-from skws.results.model import Result, ResultTuple
+from skws.jobs.fanout import SinkFanout
+from skws.results.model import LiveResult, Result, ResultTuple
 from skws.results.score import Part, Score
 from skws.sinks import webhook
 from skws.sinks.addresses import parse_sink
@@ -28,7 +29,7 @@ from skws.sinks.files import JsonLinesSink
 from skws.sinks.formats import StdoutSink
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import StateError, UsageError
-from tests.jobs.watching import SCHEMA, Notes, lines
+from tests.jobs.watching import SCHEMA, Collected, Notes, lines
 from tests.postgres import Database
 
 
@@ -106,6 +107,27 @@ def test_marks_of_a_sink_that_are_gone_or_older_are_refused(tmp_path: Path) -> N
     mark.unlink()
     with pytest.raises(StateError, match=rf"{mark.name}: missing"):
         JsonLinesSink(tmp_path / "out.jsonl").open(kept())
+
+
+class Broken(Collected):
+    """Fails in the second batch, which it has taken by then."""
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        super().write(batch, results)
+        if batch == 2:
+            raise KeyboardInterrupt
+
+
+def test_a_sink_that_broke_is_not_flushed_and_the_others_are(tmp_path: Path) -> None:
+    broken, calm, later = Broken(), Collected(), Collected()
+    sinks = SinkFanout([calm, broken, later], None, run(tmp_path / "kept"))
+    sinks.write(1, [result(1)], ())
+    with pytest.raises(KeyboardInterrupt):
+        sinks.write(2, [result(2)], ())
+    with pytest.raises(SinkError, match="collected: an earlier write was interrupted"):
+        sinks.flush()
+    sinks.close(failed=True)
+    assert (calm.flushes, broken.flushes, later.flushes) == (2, 0, 1)
 
 
 def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
@@ -283,6 +305,20 @@ def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> Non
     (letter,) = lines(letters)
     assert letter["result"]["id"] == "id1"
     assert "400" in letter["reason"]
+
+
+def test_what_was_put_aside_goes_with_what_is_known_to_be_posted(hook: Hook, tmp_path: Path) -> None:
+    """A killed run had put aside two parts: they are not posted again, and stay in the file."""
+    letters, kept = tmp_path / "letters.jsonl", run(tmp_path / "kept")
+    letters.write_text('{"result": {"id": "of another run"}}\n')
+    address = f"{hook.url}#most=1&letters={letters}"
+    hook.answers = [400] * 3
+    wrote(address, kept, (1, [result(1), result(2)]))
+    with letters.open("a") as file:
+        file.write('{"half')
+    wrote(address, kept, (1, [result(1), result(2), result(3)]), (2, [result(4)]), None)
+    assert hook.keys == ["run1-1-0", "run1-1-1", "run1-1-2", "run1-2-0"]
+    assert [line["result"]["id"] for line in lines(letters)] == ["of another run", "id1", "id2", "id3"]
 
 
 def test_a_web_hook_that_is_away_is_told() -> None:

@@ -388,7 +388,7 @@ def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: in
     own = Query("plain p ; plain q where p.y = q.y within 6 tuples", kind=PATTERN)
     everything = Query("plain p ; * b where p.x = b.x", kind=PATTERN)
     job = asked(window, best=best, own=own, any=everything)
-    seen = compare(job, random_records(random.Random(seed), 200), seed, draw=random_query, schemas=True)
+    seen = compare(job, random_records(random.Random(seed), 300), seed, draw=random_query, schemas=True)
     assert seen.results > 5
     assert seen.changes > (0 if isinstance(window, CountWindow) else 1)
 

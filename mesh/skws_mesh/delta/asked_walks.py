@@ -15,13 +15,12 @@ import numpy as np
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, written
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.carried_words import CarriedWords
-from skws_mesh.delta.neighbours import Neighbours
+from skws_mesh.delta.neighbours import AT_ONCE, Neighbours
 from skws_mesh.delta.partners import Partners
 from skws_mesh.delta.walks import Walker, Walks
 from skws_schema.model import Schema
 
 _ROWS: Final = 1 << 19  # walks of some tuples together
-_AT_ONCE: Final = 1024  # tuples whose neighbours are looked up together
 
 
 class NeighbouringWords:
@@ -43,12 +42,15 @@ class NeighbouringWords:
             return
         self._signatures = written(self._signatures, self._size, np.zeros(live - self._size, dtype=np.int64))
         self._size = live
-        self._met(*self._neighbours.extend(live))
+        for near, far in self._neighbours.extend(live):
+            self._met(near, far)
 
     def renew(self, slots: Ints) -> None:
         """Some tuples have new words."""
-        position, _, others = self._neighbours.of(slots)
-        self._met(slots.take(position), others)
+        for begin in range(0, len(slots), AT_ONCE):
+            some = slots[begin : begin + AT_ONCE]
+            position, _, others = self._neighbours.of(some)
+            self._met(some.take(position), others)
 
     def _met(self, near: Ints, far: Ints) -> None:
         """Pairs of neighbours."""

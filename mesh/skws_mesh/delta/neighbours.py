@@ -7,6 +7,7 @@ that pairs would take too much memory, walks look them up each time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -20,14 +21,14 @@ from skws_schema.model import Schema
 
 _MOST: Final = 32  # pairs for each tuple, of 16 bytes or a few times as many
 _LEAST: Final = 1024
-_AT_ONCE: Final = 4096  # tuples whose partners are looked up together
+AT_ONCE: Final = 1024
+"""Tuples whose neighbours are looked up together, as each may have very many."""
 _SLOT: Final = (1 << 32) - 1
 
 
 class Neighbours:
     """Lists of neighbours, each with space to grow.
 
-    That values agree whose hashes do is left to who makes results of them.
     ``most``: pairs for each tuple, on average, beyond which none are kept. ``least``: tuples for which there
     is always space.
     """
@@ -43,11 +44,10 @@ class Neighbours:
         self.pairs = 0
         """Pairs that are kept, those of dead tuples included."""
 
-    def extend(self, live: int) -> tuple[Ints, Ints]:
-        """Add the tuples up to slot ``live``; gives their pairs with earlier ones, as two columns."""
-        near, far = [NOTHING], [NOTHING]
-        for begin in range(self._lists.size, live, _AT_ONCE):
-            new = np.arange(begin, min(live, begin + _AT_ONCE), dtype=np.int64)
+    def extend(self, live: int) -> Iterator[tuple[Ints, Ints]]:
+        """Add the tuples up to slot ``live``; gives their pairs with earlier ones: two columns, in parts."""
+        for begin in range(self._lists.size, live, AT_ONCE):
+            new = np.arange(begin, min(live, begin + AT_ONCE), dtype=np.int64)
             none = np.zeros(len(new), dtype=np.int64)
             self._lists.append((none, none, none))
             position, edge, slots = self._looked_up(new)
@@ -57,15 +57,13 @@ class Neighbours:
             end = np.minimum(tuples.end.take(own), tuples.end.take(slots))
             kept = np.flatnonzero((slots < own) & (start < end))
             own, edge, slots = own.take(kept), edge.take(kept), slots.take(kept)
-            near.append(own)
-            far.append(slots)
             if not self._crowded:
                 self._add(
                     np.concatenate([own, slots]),
                     np.concatenate([edge, edge ^ 1]),
                     np.concatenate([slots, own]),
                 )
-        return np.concatenate(near), np.concatenate(far)
+            yield own, slots
 
     def of(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """What tuples join, as (position in ``slots``, edge, slot), in order of positions.

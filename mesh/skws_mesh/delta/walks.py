@@ -15,6 +15,7 @@ import numpy as np
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.neighbours import Neighbours
+from skws_schema.memory import check
 
 _NONE: Final = -1
 
@@ -80,6 +81,7 @@ class Walker:
         """
         tuples = self._live.tuples
         row, edge, slots = self._neighbours.of(walks.ends)
+        check()
         if to is not None:
             kept = np.flatnonzero(to(walks.owner.take(row), slots))
             row, edge, slots = row.take(kept), edge.take(kept), slots.take(kept)

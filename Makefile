@@ -75,5 +75,5 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
-	$(BIN)/python -m skws.spark.java || $(BIN)/python -m pip install --quiet --editable ".[all,java]"
+	$(BIN)/python -m skws.spark.local_java || $(BIN)/python -m pip install --quiet --editable ".[all,java]"
 	touch $@

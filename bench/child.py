@@ -23,7 +23,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.results.model import Result

@@ -23,9 +23,9 @@ from bench.processes import peak
 from skws.data.batch import RecordBatch, together
 from skws.data.packing import expanded
 from skws.formats import Replay
-from skws.formats.jsonl_columns import ChunkReader
+from skws.formats.jsonl import ChunkReader
 from skws.jobs.control import Command
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.messages import BatchHeader, MicroBatch

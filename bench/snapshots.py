@@ -23,7 +23,7 @@ from skws.index.cache import database_tables
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.snapshot.search import SnapshotSearch
-from skws.sources.databases import all_tables
+from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice
 from skws_schema.model import Schema

@@ -16,7 +16,7 @@ import numpy as np
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.durable.files import CACHE, cache_folder
+from skws.durable import CACHE, cache_folder
 from skws.index.cache import TABLES, open_tables
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

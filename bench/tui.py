@@ -25,9 +25,9 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.metrics import resident_bytes
 from skws_tui.screens.search import SearchScreen
-from skws_tui.services.events import EventQueue
 from skws_tui.services.job import LiveJob, expect_short_pauses
 from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.view import EventQueue
 from skws_tui.widgets.result_list import ResultList
 
 QUERY = "tarantino travolta"

@@ -25,7 +25,7 @@ from skws.data.record import Record
 from skws.extras import missing_extra
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.sampling import sample
-from skws.keywords.highlight import highlight
+from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.queries import session
 from skws.queries.evaluator import Counts
@@ -33,8 +33,7 @@ from skws.queries.kinds import check
 from skws.results.html import results_html
 from skws.results.model import LiveResult
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
-from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema

@@ -19,15 +19,14 @@ from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
 from skws.keywords.keyword_matching import ordered_by_first
 from skws.keywords.plan import Plan
+from skws.memory import expect_long_lived_objects
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts, matches
-from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.kinds import check, notes, plan_of
 from skws.queries.session import Session, bounded_session
-from skws.results.encoded import parsed
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, parsed
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import PATTERN
@@ -180,7 +179,7 @@ class Search:
         if jobs == 1:
             yield None
             return
-        from skws.parallel.search import ParallelSearch  # noqa: PLC0415 - only large replays start processes
+        from skws.parallel import ParallelSearch  # noqa: PLC0415 - only large replays start processes
 
         with ParallelSearch(*asked, jobs, read) as run:
             reason = run.divide(self.bad)

@@ -13,7 +13,7 @@ from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import by_kind, by_matches, by_window, delays
 from bench.patterns.loads import EVENTS
 from bench.peers.environment import chosen, python_of
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.spec.enums import EvaluatorName
 
 # What is run unless all is asked for: a minute or two, mostly for engines to start.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.spec.enums import EvaluatorName
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema

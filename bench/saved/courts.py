@@ -23,11 +23,10 @@ import yaml
 from bench.saved.percolator import Percolator
 from skws.data.batch import RecordBatch, batched
 from skws.formats import BadRecordLog, Replay
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.queries.session import Session
 from skws.results.model import LiveResult
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import parse_window

@@ -21,10 +21,9 @@ from bench.load import HEAVY, WORDS, query_texts
 from bench.peers.children.entry import peak_bytes
 from skws.data.batch import RecordBatch, together
 from skws.formats import BadRecordLog, Replay
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.queries.session import Session
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_windows.window import parse_window
 
 NUMBERS: Final = (1_000, 100_000, 1_000_000)

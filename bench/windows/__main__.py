@@ -17,7 +17,7 @@ from bench.windows.files import files
 from bench.windows.load import KEYS, readings
 from bench.windows.sessions import sessions
 from bench.windows.throughput import lasting, overlapping, throughput
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 
 
 def main() -> None:

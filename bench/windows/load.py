@@ -12,7 +12,7 @@ import numpy as np
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.check.verdict import compiled
 from skws_windows.guards.alphabet import Alphabet
-from skws_windows.guards.columns import RowSource
+from skws_windows.guards.letters import RowSource
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.parse import parse_expression
 from skws_windows.processor.panes import Aggregate

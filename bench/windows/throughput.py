@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.windows.load import BATCH, MEAN, RISING, Found, best, processor_of, skws
 from skws_schema.model import Row
-from skws_windows.guards.columns import RowSource
+from skws_windows.guards.letters import RowSource
 from skws_windows.processor.panes import Aggregate
 
 _PILING: Final = "every open when temp > 90 close when temp < 70"

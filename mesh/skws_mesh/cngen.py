@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from skws_mesh.order import NodeOrder
 from skws_mesh.sequence import KeywordSequence
-from skws_mesh.tree import DEPTH, Tree, neighbours
+from skws_mesh.tree import DEPTH, NodeOrder, Tree, neighbours
 from skws_schema.graph import Edge, edges_from
 from skws_schema.model import Schema
 

@@ -15,7 +15,7 @@ from skws.cli.given import chosen_format, job_fields, read_schema
 from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.jobs.log import Log, LogFormat
-from skws.queries.sql.result import SqlResult
+from skws.queries.sql import SqlResult
 from skws.replay_search import Search
 from skws.results.model import dumped
 from skws.sinks.destination import destination
@@ -63,7 +63,7 @@ def check(
 
     skws bounds check query.sql --schema schema.yaml
     """
-    from skws.queries.sql.report import to_json, to_text  # noqa: PLC0415
+    from skws.queries.sql import to_json, to_text  # noqa: PLC0415
     from skws_bounds.repairs import repairs  # noqa: PLC0415 - loads only for this command
     from skws_bounds.verdict import check as decide  # noqa: PLC0415
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from skws.cli import options
 from skws.cli.given import read_schema
 from skws.cli.terminal import tell
-from skws.sources.addresses import KAFKA, is_address, is_postgres, is_sqlite
-from skws.sources.databases import all_tables
+from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
 from skws.sources.drafts import draft_of
 from skws.sources.feed import redacted
 from skws.spec.enums import EngineChoice, EngineName, OnError

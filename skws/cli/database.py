@@ -13,11 +13,11 @@ from skws.progress import Progress
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.sinks.formats import open_writer
-from skws.sources.databases import all_tables, database_at
+from skws.sources.addresses import all_tables, database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import TOP, Query, RankingChoice
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 
 
 def search_database(

@@ -22,7 +22,7 @@ from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import SIZE
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 
 if TYPE_CHECKING:
     from skws.spark.local_java import LocalJava

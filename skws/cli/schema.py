@@ -14,7 +14,7 @@ from skws.cli.given import read_schema
 from skws.cli.terminal import tell, write_text
 from skws.jobs.control import Command
 from skws.sources.drafts import inferred
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 from skws_schema.show import show as show_text
 from skws_schema.show import to_dot, to_yaml
 from skws_schema.yaml.document import json_schema

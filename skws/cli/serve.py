@@ -13,7 +13,7 @@ from skws.cli import given as read
 from skws.cli import options
 from skws.cli.data import live_data, with_schema
 from skws.cli.live import with_json_errors
-from skws.durable.files import PRIVATE, replaced
+from skws.durable import PRIVATE, replaced
 from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName

@@ -13,13 +13,12 @@ from skws.cli import options
 from skws.cli.given import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.sinks.destination import destination
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_schema.errors import UsageError
-from skws_schema.plural import counted
+from skws_schema.errors import UsageError, counted
 from skws_windows.language.expression import Selection
 
 if TYPE_CHECKING:
@@ -196,8 +195,11 @@ def windows(
 
 def _describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path | None) -> None:
     """The automata as a graph; without a format the verdict."""
-    from skws.queries.windowed.drawing import to_dot, to_svg  # noqa: PLC0415 - as above
-    from skws.queries.windowed.writers import verdict_json  # noqa: PLC0415
+    from skws.queries.windowed.writers import (  # noqa: PLC0415 - as above
+        to_dot,
+        to_svg,
+        verdict_json,
+    )
 
     if output_format is None:
         written = verdict_json(plan.verdict(), plan.expression, plan.alphabet)

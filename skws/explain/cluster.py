@@ -16,7 +16,7 @@ from skws.keywords.plan import Plan
 from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
 from skws_mesh.tree import Tree
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 
 MOST_OPERATORS: Final = 500_000
 """About three seconds on one core."""

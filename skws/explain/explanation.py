@@ -12,13 +12,12 @@ from skws.explain.cluster import MOST_OPERATORS, ClusterCount, MeshCount, cluste
 from skws.explain.observed import Observed
 from skws.explain.query import carriers_branch, keys_branch, memory_branch, partitioning_branch, query_branch
 from skws.keywords.plan import Plan, network_counts
-from skws.queries.keywords.shared_queries import MANY, why_not_shared
+from skws.queries.keywords.meshes import MANY, why_not_shared
 from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import CandidateNetwork, drawn_networks
 from skws_mesh.tree import Tree
-from skws_schema.errors import UsageError
-from skws_schema.plural import counted
+from skws_schema.errors import UsageError, counted
 from skws_windows.window import ExpressionWindow, Unbounded, window_text
 
 DEFAULT_LIMIT: Final = 40

@@ -10,17 +10,17 @@ from typing import Final, NamedTuple
 from skws.explain.branch import Branch
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
-from skws.queries.keys import key_partitioning, why_not_by_key
 from skws.queries.keywords.memory_guard import memory_in_words, memory_of, network_verdict, repairs
+from skws.queries.partitioning import key_partitioning, why_not_by_key
 from skws.queries.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
 from skws_bounds.repairs import WINDOW
 from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, node_text
 from skws_mesh.tree import Tree, neighbours
+from skws_schema.errors import counted
 from skws_schema.graph import Edge, edges
 from skws_schema.model import Analyzer, Schema
-from skws_schema.plural import counted
 
 MOST_COMPARED: Final = 150_000
 """Networks that are compared with and without keys."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from skws.data.record import BadRecord, Record
-from skws.durable.files import GrowingFile, explained
+from skws.durable import GrowingFile, explained
 from skws.results.names import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError

@@ -22,7 +22,7 @@ from skws.data.values import EARLIEST, EXACT, MalformedError, timestamp
 from skws.formats import jsonl
 from skws.formats.debezium import is_change
 from skws.formats.files import BOM, Split, opened
-from skws.formats.jsonl_columns import TIME, UNDECODABLE, one_a_line
+from skws.formats.jsonl import TIME, UNDECODABLE, one_a_line
 
 ORDER_BLOCK = 1 << 18
 

@@ -20,7 +20,7 @@ from skws.data.record import BadRecord, Record
 from skws.data.values import LATEST
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, Spool, ignore
-from skws.formats.jsonl_columns import reads_columns
+from skws.formats.jsonl import reads_columns
 from skws.formats.jsonl_order import in_order
 from skws.formats.splits import NoRecordsError, chunks, plan, read_split, skipped_notes
 from skws_schema.memory import check

@@ -23,9 +23,8 @@ from skws.formats.files import BOM, opened
 from skws.formats.origins import leaves
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import column_names, fields_of, fitted
-from skws_schema.errors import SourceError, nearest_file
+from skws_schema.errors import SourceError, counted, nearest_file
 from skws_schema.infer.infer import SAMPLE_ROWS
-from skws_schema.plural import counted
 from skws_schema.yaml.document import as_name
 
 SAMPLE_RECORDS: Final = 200_000

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from skws.data.batch import BATCH, Chunk
 from skws.data.record import BadRecord, Record
-from skws.formats import jsonl, tabular, unpacked
+from skws.formats import files, jsonl, tabular
 from skws.formats.files import (
     BOM,
     END,
@@ -30,8 +30,7 @@ from skws.formats.files import (
     opened,
     replay_entries,
 )
-from skws.formats.jsonl import Holds, json_holds
-from skws.formats.jsonl_columns import chunk_reader, reads_columns
+from skws.formats.jsonl import Holds, chunk_reader, json_holds, reads_columns
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
@@ -135,7 +134,7 @@ def _file(places: Sequence[Path], schema: Schema, given: int | None) -> _File:
 def format_of(path: Path) -> Format:
     """The format by the suffix of the name. Raises SourceError for an unknown one."""
     suffixes = [s.lower() for s in path.suffixes]
-    packed = suffixes[-1:] != [] and suffixes[-1] in unpacked.SUFFIXES
+    packed = suffixes[-1:] != [] and suffixes[-1] in files.PACKED_SUFFIXES
     kind = SUFFIXES.get((suffixes[-2:-1] if packed else suffixes[-1:] or [""])[0] if suffixes else "")
     if kind is None or (packed and kind not in PACKED):
         raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}")
@@ -174,7 +173,7 @@ def _splits(file: _File, split_bytes: int, ordinals: Iterator[int]) -> Iterator[
         from skws.formats.parquet import group_ranges  # noqa: PLC0415 - Arrow is slow to import
 
         ranges = group_ranges(file.path, split_bytes)
-    elif file.format is Format.CSV or unpacked.is_packed(file.path):
+    elif file.format is Format.CSV or files.is_packed(file.path):
         ranges = [(0, END, size)]
     else:
         starts = range(0, max(size, 1), split_bytes)

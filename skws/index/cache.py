@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from skws import __version__
 from skws.data.record import Record
-from skws.durable.files import CACHE, cache_folder
+from skws.durable import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.splits import plan, read_split
@@ -34,8 +34,7 @@ from skws.index.postings import Gathered
 from skws.index.table import PART, TableIndex, TableRows, all_relations, arrow_schema, write_rows
 from skws.index.values import join_values, row_identities
 from skws.progress import Progress, ReportProgress, unreported
-from skws.sources.addresses import is_postgres, is_sqlite
-from skws.sources.databases import Database, database_at
+from skws.sources.addresses import Database, database_at, is_postgres, is_sqlite
 from skws.sources.feed import redacted
 from skws.spec.enums import OnError
 from skws_mesh.columnar.columns import NULL, Flags, Ints

@@ -17,8 +17,7 @@ from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS
 from skws.queries.results import moment
-from skws.results.encoded import parsed
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult, Result, parsed
 from skws.sinks.addresses import parse_sink
 from skws.spec.query import (
     APPEND_ONLY,
@@ -35,8 +34,7 @@ from skws.spec.query import (
     WINDOW,
     Query,
 )
-from skws_schema.errors import ConfigurationError, SkwsError, UsageError, nearest, not_utf8
-from skws_schema.plural import counted
+from skws_schema.errors import ConfigurationError, SkwsError, UsageError, counted, nearest, not_utf8
 from skws_schema.yaml.located import locate
 from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, parse_window
 

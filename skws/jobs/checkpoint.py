@@ -8,7 +8,7 @@ committed.json  the last micro-batch that all sinks have for good, with the stat
 sinks/ source/  files of the sinks and of the source
 lock            held by the running process
 
-All files but the lock are private, and have checksums (``skws.durable.frames``) for this run and file.
+All files but the lock are private, and have checksums (``skws.durable``) for this run and file.
 ``given.json`` and ``committed.json`` record the progress of other files, which reveals a missing file or an
 older copy.
 """
@@ -28,9 +28,10 @@ from uuid import uuid4
 import orjson
 
 from skws.data.record import Record
-from skws.durable.files import (
+from skws.durable import (
     PRIVATE,
     GrowingFile,
+    checked,
     damaged,
     explained,
     keep,
@@ -41,8 +42,8 @@ from skws.durable.files import (
     read,
     removed,
     summed,
+    unchecked,
 )
-from skws.durable.frames import checked, unchecked
 from skws.jobs.journal import Journal
 from skws.sources.addresses import KAFKA
 from skws.sources.feed import redacted

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, explained, private_folder, replaced
+from skws.durable import PRIVATE, GrowingFile, explained, private_folder, replaced
 from skws.jobs.clock import Pace, StoppableClock, replay_rate
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.record import Record
     from skws.data.time_buckets import TimeBuckets
     from skws.jobs.metrics import Metrics
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
     from skws.results.model import LiveResult
     from skws.sinks.base import Run
     from skws_mesh.networks import Prefix

@@ -19,10 +19,20 @@ import orjson
 
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.record import Record
-from skws.durable.files import PRIVATE, GrowingFile, damaged, explained, missing, read, removed, replaced
-from skws.durable.frames import checked, frames
+from skws.durable import (
+    PRIVATE,
+    GrowingFile,
+    checked,
+    damaged,
+    explained,
+    frames,
+    missing,
+    read,
+    removed,
+    replaced,
+)
 from skws.jobs.control import Command
-from skws.queries.stream_state import LoggedBatch
+from skws.queries.operator import LoggedBatch
 from skws.sources.feed import Offset
 from skws.spec.query import Query
 from skws_purging.retention import LogPart

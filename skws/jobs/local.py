@@ -24,10 +24,9 @@ from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
-from skws.memory import warn_by
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects, warn_by
 from skws.queries.kinds import checked
-from skws.queries.stream_state import LoggedBatch, changed
+from skws.queries.operator import LoggedBatch, changed
 from skws.sinks.base import NONE, Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, Source
@@ -42,7 +41,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, TimeWindow
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
 
 
 class LocalWatch:

@@ -14,13 +14,13 @@ import orjson
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.durable.files import replaced
+from skws.durable import replaced
 from skws.queries.evaluator import Load
 from skws.results.model import LiveResult
 from skws.sinks.text import escaped
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 from skws_windows.window import MICROSECOND
 
 State: TypeAlias = Literal["starting", "running", "paused", "ended"]

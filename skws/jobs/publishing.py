@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Final
 
-from skws.durable.files import explained
+from skws.durable import explained
 from skws.hosts import LOOPBACK, asks_for
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log

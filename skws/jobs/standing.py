@@ -11,13 +11,12 @@ from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.log import Log
 from skws.keywords.plan import many_networks
 from skws.queries.kinds import check, kind_of, notes, plan_of
+from skws.queries.operator import changed
 from skws.queries.session import Session
-from skws.queries.stream_state import changed
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Query
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, Query, Stream
 from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema

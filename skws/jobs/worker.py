@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from skws.data.record import Record
-from skws.durable.files import damaged
+from skws.durable import damaged
 from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
 from skws.jobs.journal import Before, Entry, Journal
 from skws.jobs.standing import StandingQueries
+from skws.queries.operator import LoggedBatch
 from skws.queries.session import Session
-from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
 from skws.sources.feed import Offset
 from skws.spec.job import Job

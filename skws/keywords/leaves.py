@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from skws.keywords import syntax
-from skws.keywords.alphabet import UNSPACED, fold
-from skws.keywords.analysis import MEMORABLE, Token, tokens
+from skws.keywords.analysis import MEMORABLE, UNSPACED, Token, fold, tokens
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard
 from skws.keywords.syntax import fault
 from skws.keywords.words import WILD, literals

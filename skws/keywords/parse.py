@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from skws.keywords import syntax
-from skws.keywords.alphabet import APOSTROPHES
-from skws.keywords.analysis import tokens
+from skws.keywords.analysis import APOSTROPHES, tokens
 from skws.keywords.conditions import compare, in_range
 from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot

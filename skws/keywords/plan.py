@@ -15,7 +15,7 @@ from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen
 from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
-from skws_mesh.order import NodeOrder
+from skws_mesh.tree import NodeOrder
 from skws_schema.errors import UsageError, nearest
 from skws_schema.memory import memory_checked
 from skws_schema.model import Schema

@@ -22,8 +22,7 @@ import numpy.typing as npt
 from whoosh.lang.porter2 import exceptional_forms
 
 from skws.data.texts import Column, Places, Texts
-from skws.keywords.alphabet import JOINERS
-from skws.keywords.analysis import MEMORABLE, analyse, chunks, stems
+from skws.keywords.analysis import JOINERS, MEMORABLE, analyse, chunks, stems
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
 from skws.keywords.words import WordPredicates, literals, parts
 from skws_mesh.columnar.columns import distinct

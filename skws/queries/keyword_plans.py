@@ -22,9 +22,9 @@ from skws.spec.query import (
     WINDOW,
     Query,
     RankingChoice,
+    Stream,
     TopChoice,
 )
-from skws.spec.stream import Stream
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import (
     Window,

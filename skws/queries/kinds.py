@@ -11,8 +11,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.operator import QueryKind
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import ExpressionWindow, Window
 
@@ -42,7 +41,7 @@ def _pattern() -> QueryKind:
 
 
 def _sql() -> QueryKind:
-    from skws.queries.sql.kind import SqlKind  # noqa: PLC0415 - the SQL parser takes a while to load
+    from skws.queries.sql import SqlKind  # noqa: PLC0415 - the SQL parser takes a while to load
 
     return SqlKind()
 

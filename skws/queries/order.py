@@ -15,7 +15,7 @@ import numpy as np
 from skws.data.batch import RecordBatch, together
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, OrderedBatch
-from skws.spec.stream import Stream
+from skws.spec.query import Stream
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_purging.tuples import ALWAYS
 from skws_windows.window import TICKS_PER_ARRIVAL, before_arrival

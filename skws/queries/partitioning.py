@@ -1,22 +1,34 @@
-"""How shards divide the results of a session. Each result belongs to one shard."""
+"""How shards divide the results of a session. Each result belongs to one shard.
+
+Docs: ``docs/architecture/partitioning.md``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from itertools import chain
+from math import isnan
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
-from skws_schema.model import Row
+from skws.data.batch import Ints, RecordBatch
+from skws.data.blocks import Block, integers_of
+from skws.spec.query import KEYWORDS, Query, Stream
+from skws_schema.graph import edges_from
+from skws_schema.model import Relation, Row, Schema, Value, sourced
+from skws_windows.window import TimeWindow, Unbounded, Window
 
 
 class Partitioning(StrEnum):
     """How shards divide keyword queries: results by root tuple, whole queries, or tuples by a key.
 
-    By a key (``skws.queries.keys``), a shard reads only its own tuples; else all shards read all of them.
+    By a key (``KeyPartitioning``), a shard reads only its own tuples; else all shards read all of them.
     """
 
     ROOTS = "roots"
@@ -65,3 +77,195 @@ class Part:
 
 
 WHOLE: Final = Part(0, 1, Partitioning.ROOTS)
+
+
+_SMALL: Final = 2  # tuples of the largest results in which no table joins two other tuples
+_WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_FOLD: Final = np.uint64(32)
+
+Codes: TypeAlias = npt.NDArray[np.uint64]
+Chosen: TypeAlias = Mapping[int, int]
+"""The column that each relation is divided by; the others are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPartitioning:
+    """``columns``: by relation, those whose values say where a tuple belongs; None for tables, which all
+    parts have.
+    """
+
+    columns: tuple[tuple[int, ...] | None, ...]
+
+    def divided(self, batch: RecordBatch, parts: int) -> list[RecordBatch]:
+        return [batch.taken(places) for places in self.places(batch, parts)]
+
+    def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
+        """Where the records of each part are in the batch, in their order."""
+        part = np.full(len(batch), -1, dtype=np.int64)
+        for relation, blocks, mine, places in batch.rows.by_relation():
+            columns = self.columns[relation]
+            if columns is not None:
+                part[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
+        return [np.flatnonzero((part == n) | (part < 0)) for n in range(parts)]
+
+    def shown(self, schema: Schema) -> str:
+        """Such as "span.trace_id, log.trace_id; all parts have service"."""
+        gone = schema.evolution.removed_relations
+        pairs = list(zip(schema.relations, self.columns, strict=True))
+        there = [pair for number, pair in enumerate(pairs) if number not in gone]
+        named = [
+            "+".join(f"{relation.name}.{relation.attributes[column].name}" for column in columns)
+            for relation, columns in there
+            if columns is not None
+        ]
+        copied = [relation.name for relation, columns in there if columns is None]
+        return ", ".join(named) + ("; all parts have " + ", ".join(copied) if copied else "")
+
+
+def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
+    """Why some queries have results that other keys bear on, whatever the schema; empty if they have none."""
+    if any(query.kind != KEYWORDS for query in queries):
+        return "a query of its kind depends on the order of all tuples"
+    if any(query.scored for query in queries):
+        return "scores depend on the statistics of all tuples"
+    if not isinstance(window, TimeWindow | Unbounded):
+        return "the window counts all tuples"
+    return ""
+
+
+def plan_keys(queries: Sequence[Query], stream: Stream, window: Window) -> KeyPartitioning | str:
+    """How tuples can be divided for all of some queries; else why they cannot."""
+    reason = why_not_by_key(queries, window)
+    if not reason and stream.bounded:
+        reason = "nothing expires, so constant memory is promised for the whole stream"
+    size = max((query.max_size or stream.max_size for query in queries), default=stream.max_size)
+    return reason or key_partitioning(stream.schema, size)
+
+
+def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
+    """A division such that all tuples of streams in a result of at most ``max_size`` are in one part.
+
+    Attributes, one of each relation, divide relations if every join equates those of its two sides, and if
+    they belong to the keys of relations that have keys: a tuple is replaced where it is. A table may be
+    without such an attribute where it cannot join tuples of two keys. Relations that no join connects are
+    divided independently of each other. What was removed counts as well: shards divided anew for a change of
+    the schema have yet to retract its results. Gives the reason if there is no division.
+    """
+    if own := sourced(schema):
+        return f"the table {schema.relations[own[0]].name} has a source of its own"
+    gone = replace(schema.evolution, removed_relations=frozenset(), removed_joins=frozenset())
+    schema = replace(schema, evolution=gone)
+    columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)
+    for members in _components(schema, max_size):
+        streams = [number for number in members if not schema.relations[number].table]
+        if not streams:
+            continue
+        if max_size == 1 or not edges_from(schema)[streams[0]]:
+            relation = schema.relations[streams[0]]
+            columns[streams[0]] = relation.key_columns or _all_of(relation)
+            continue
+        choices = list(_choices(schema, members))
+        fitting = [one for one in choices if not _refused(schema, members, one, max_size)]
+        if not fitting:
+            best = max(choices, key=len)
+            reason = _refused(schema, members, best, max_size)
+            return f"{_named(schema, min(best), best)} comes closest, but {reason}"
+        widest = max(fitting, key=len).keys()
+        for number in streams:
+            columns[number] = tuple(dict.fromkeys(one[number] for one in fitting if one.keys() == widest))
+    return KeyPartitioning(tuple(columns))
+
+
+def _all_of(relation: Relation) -> tuple[int, ...]:
+    return tuple(range(len(relation.attributes)))
+
+
+def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:
+    """Relations in groups that joins connect."""
+    seen: set[int] = set()
+    for first in range(len(schema.relations)):
+        if first in seen:
+            continue
+        members = [first]
+        seen.add(first)
+        for relation in members:  # grows
+            for edge in edges_from(schema)[relation] if max_size > 1 else ():
+                if edge.target not in seen:
+                    seen.add(edge.target)
+                    members.append(edge.target)
+        yield sorted(members)
+
+
+def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
+    """What follows, join by join, from each attribute of each relation that a join equates; each once."""
+    known: list[Chosen] = []
+    for relation in members:
+        for column in dict.fromkeys(
+            chain.from_iterable(edge.source_columns for edge in edges_from(schema)[relation])
+        ):
+            if any(one.get(relation) == column for one in known):
+                continue
+            found = {relation: column}
+            waiting = [relation]
+            for at in waiting:  # grows
+                for edge in edges_from(schema)[at]:
+                    equated = dict(zip(edge.source_columns, edge.target_columns, strict=True)).get(found[at])
+                    if equated is not None and edge.target not in found:
+                        found[edge.target] = equated
+                        waiting.append(edge.target)
+            known.append(found)
+            yield found
+
+
+def _refused(schema: Schema, members: Sequence[int], chosen: Chosen, max_size: int) -> str:
+    """Why the columns do not divide some connected relations; empty if they do."""
+    for number in members:
+        relation = schema.relations[number]
+        if number not in chosen:
+            if not relation.table:
+                return f"{relation.name} does not have it"
+            from_table = edges_from(schema)[number]
+            if max_size > _SMALL and not (len(from_table) == 1 and from_table[0].at_most_one):
+                return f"the table {relation.name} does not have it and may join tuples of two values"
+            continue
+        name = relation.attributes[chosen[number]].name
+        if not relation.table and relation.key and name not in relation.key:
+            return f"the key of {relation.name} does not contain it"
+        for edge in edges_from(schema)[number]:
+            if edge.target in chosen and (chosen[number], chosen[edge.target]) not in zip(
+                edge.source_columns, edge.target_columns, strict=True
+            ):
+                return f"the join {schema.joins[edge.join].name} does not equate it"
+    return ""
+
+
+def _named(schema: Schema, number: int, chosen: Chosen) -> str:
+    relation = schema.relations[number]
+    return f"{relation.name}.{relation.attributes[chosen[number]].name}"
+
+
+def _hashed(blocks: Sequence[Block], columns: Iterable[int]) -> Codes:
+    """A hash of the values of some columns, for each row of the blocks; equal values have equal ones."""
+    found: Codes = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
+    for column in columns:
+        found = (found ^ _codes(blocks, column)) * _MIX
+        found ^= found >> _FOLD
+    return found
+
+
+def _codes(blocks: Sequence[Block], column: int) -> Codes:
+    integers = integers_of(blocks, column)
+    if integers is not None:
+        return integers.astype(np.uint64)
+    values = chain.from_iterable(block.values(column) for block in blocks)
+    return np.fromiter(map(_code, values), dtype=np.uint64)
+
+
+def _code(value: Value) -> int:
+    """One for all values that are equal in Python, the same in every process."""
+    if isinstance(value, str):
+        return crc32(value.encode())
+    if isinstance(value, float) and not value.is_integer():
+        return 0 if isnan(value) else hash(value) & _WORD
+    return 0 if value is None else int(value) & _WORD

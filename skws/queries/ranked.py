@@ -25,9 +25,9 @@ from skws.spec.query import (
     WINDOWED,
     Query,
     RankingChoice,
+    Stream,
     TopChoice,
 )
-from skws.spec.stream import Stream
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange

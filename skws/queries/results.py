@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import orjson
 
 from skws.queries.patterns.result import PatternResult
-from skws.results.encoded import EncodedResult, parsed
-from skws.results.model import LiveResult, Result
+from skws.results.model import EncodedResult, LiveResult, Result, parsed
 
 
 def moment(result: LiveResult) -> float:
@@ -35,7 +34,7 @@ def read_result(line: bytes) -> LiveResult:
     if "network" in shown:
         return Result.from_dict(shown)
     if "count" in shown:
-        from skws.queries.sql.result import SqlResult  # noqa: PLC0415 - only for SQL
+        from skws.queries.sql import SqlResult  # noqa: PLC0415 - only for SQL
 
         return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
     return PatternResult.from_dict(shown)

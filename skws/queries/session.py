@@ -12,14 +12,12 @@ from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
 from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, Load
 from skws.queries.kinds import kind_of
-from skws.queries.operator import SHARED, Operator
+from skws.queries.operator import SHARED, Operator, Past, StreamState, changed
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.queries.results import in_order_of_time
-from skws.queries.stream_state import Past, StreamState, changed
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Query
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.errors import UsageError, nearest
 from skws_schema.evolution import SchemaChange
@@ -29,7 +27,7 @@ from skws_windows.window import Window
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
     from skws.queries.keywords.kind import KeywordQueries
     from skws.queries.keywords.searching import Searched
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
 
 
 class Session:

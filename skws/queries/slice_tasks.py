@@ -27,16 +27,15 @@ from skws.data.batch import RecordBatch
 from skws.data.record import BadRecord
 from skws.formats import BadRecordLog
 from skws.formats.files import Split
-from skws.formats.jsonl_columns import chunk_reader, reads_columns
+from skws.formats.jsonl import chunk_reader, reads_columns
 from skws.formats.jsonl_order import TimedBlock
 from skws.formats.pieces import Holds, Piece
+from skws.memory import expect_long_lived_objects
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.results import encoded, moment, written
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, summed
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, TOP, Query
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, TOP, Query, Stream
 from skws_schema.memory import check
 from skws_windows.window import TimeWindow, Window
 

@@ -23,13 +23,11 @@ from skws.data.batch import NO_RECORDS, Placed, RecordBatch, merged
 from skws.data.record import Record
 from skws.formats.pieces import Holds, Piece
 from skws.queries.evaluator import Counts
-from skws.queries.keys import KeyPartitioning, plan_keys
 from skws.queries.order import insertions
-from skws.queries.partitioning import WHOLE, Part, Partitioning
+from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, PATTERN, TOP, Query
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, PATTERN, TOP, Query, Stream
 from skws_purging.tuples import ALWAYS
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.ranking.fans import fans
+from skws.ranking.corpus import fans
 from skws.ranking.rankings import Floats, Product, log_of_fans
 from skws.results.score import Rank
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, cells, kinds_of

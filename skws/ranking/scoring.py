@@ -13,8 +13,7 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.ranking.ceilings import Ceilings
-from skws.ranking.corpus import Carriers, Corpus, Place, TableTexts
-from skws.ranking.fans import fans
+from skws.ranking.corpus import Carriers, Corpus, Place, TableTexts, fans
 from skws.ranking.judging import Carried, Judged, Ranked, Scorer, TextCounts
 from skws.ranking.rankings import Floats, Product, keyword_rarity, keyword_share
 from skws.results.directory import TupleDirectory

@@ -22,7 +22,7 @@ from starlette.routing import Match
 
 from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
-from skws.keywords.highlight import Span, highlight
+from skws.keywords.match import Span, highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.suggest import why_missing
 from skws.ranking.rankings import known_ranking

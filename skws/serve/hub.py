@@ -18,8 +18,7 @@ import orjson
 
 from skws.jobs.control import Command
 from skws.results.model import LiveResult
-from skws.serve.event_files import EventFiles
-from skws.serve.events import Event, EventLog, Kind, Position
+from skws.serve.events import Event, EventFiles, EventLog, Kind, Position
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
 from skws.spec.query import Query

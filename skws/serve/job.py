@@ -25,8 +25,7 @@ from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.addresses import open_sinks
 from skws.spec.job import Job
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.memory import within
 from skws_schema.model import Schema

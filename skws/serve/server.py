@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from skws.durable.files import explained
+from skws.durable import explained
 from skws.jobs.log import Log
 from skws.serve.app import Served, make_app
 from skws.serve.guard import Access, Guard

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from skws.durable.files import keep, kept, missing, outdated
+from skws.durable import keep, kept, missing, outdated
 from skws.results.model import LiveResult
 from skws.sources.feed import SystemClock
 from skws.sources.retry import retry

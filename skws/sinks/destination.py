@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import IO, Final
 
-from skws.durable.files import explained
+from skws.durable import explained
 from skws.sinks.text import DEFAULT_WIDTH, escaped
 from skws_schema.errors import SkwsError
 

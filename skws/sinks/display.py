@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from skws.keywords.highlight import highlight
+from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result, ResultTuple, TupleShown
 from skws.sinks.encoders import Encoder

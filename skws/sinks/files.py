@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from skws.durable.files import GrowingFile, explained, synced
+from skws.durable import GrowingFile, explained, synced
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError
 from skws.sinks.destination import destination

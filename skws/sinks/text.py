@@ -17,7 +17,7 @@ from skws.results.score import Part, Score
 from skws_schema.drawing import branches
 
 if TYPE_CHECKING:
-    from skws.keywords.highlight import Span
+    from skws.keywords.match import Span
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_WIDTH: Final = 120

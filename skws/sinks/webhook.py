@@ -24,8 +24,7 @@ from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError
 from skws.sinks.files import AppendedFile
 from skws.sources.feed import redacted
-from skws_schema.errors import UsageError
-from skws_schema.plural import counted
+from skws_schema.errors import UsageError, counted
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0

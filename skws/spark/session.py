@@ -22,8 +22,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from skws.memory import MemoryShare, asked
-from skws.spark.java import use_java
-from skws.spark.local_java import LocalJava, driver_memory, is_local, is_plain, java_options, started_java
+from skws.spark.local_java import (
+    LocalJava,
+    driver_memory,
+    is_local,
+    is_plain,
+    java_options,
+    started_java,
+    use_java,
+)
 
 PACKAGES = (
     "skws_schema",

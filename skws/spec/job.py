@@ -25,8 +25,8 @@ from skws.spec.query import (
     WINDOW,
     WINDOWS,
     Query,
+    Stream,
 )
-from skws.spec.stream import Stream
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema

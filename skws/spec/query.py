@@ -6,10 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import dumps
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
 from skws_schema.errors import UsageError
-from skws_windows.window import MICROSECOND, ExpressionWindow, TimeWindow, Window
+from skws_schema.model import Schema
+from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+
+if TYPE_CHECKING:
+    from skws.data.batch import RecordBatch
 
 DEFAULT: Final = "relevance"
 
@@ -220,3 +225,42 @@ def top_options(top: TopChoice) -> dict[str, str]:
     """The number of best results, and how they are chosen, as options of a query."""
     chosen = {SIZE: str(top.size)}
     return chosen | {name: _YES for name, on in ((GROUP, top.group), (APPEND_ONLY, top.append_only)) if on}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The schema, the window of queries, and the lateness of records (microseconds of event time).
+
+    ``match_names``: a keyword may also be the name of a relation.
+    ``force_unbounded``: accept queries without a window that need unbounded memory.
+    ``evaluator``: that of candidate networks; results do not depend on it.
+    ``finite``: the stream ends, as a replay does, so queries need no window to bound their memory.
+    ``overrides``: the window also holds for patterns with a window of their own.
+    ``sample``: the first records, by which the keywords of a query are ordered; results do not depend on it.
+    """
+
+    schema: Schema
+    window: Window
+    lateness: int = 0
+    max_size: int = DEFAULT_MAX_SIZE
+    match_names: bool = False
+    force_unbounded: bool = False
+    evaluator: EvaluatorName = EvaluatorName.MESH
+    finite: bool = False
+    overrides: bool = False
+    sample: RecordBatch | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def by_count(self) -> bool:
+        """True if ticks count positions in the stream instead of microseconds."""
+        return isinstance(self.window, CountWindow)
+
+    @property
+    def bounded(self) -> bool:
+        """True if keyword queries must need constant memory only, as nothing expires."""
+        return isinstance(self.window, Unbounded) and not self.may_grow
+
+    @property
+    def may_grow(self) -> bool:
+        """True if a query may hold all tuples of the stream."""
+        return self.force_unbounded or self.finite

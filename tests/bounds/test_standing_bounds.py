@@ -15,10 +15,9 @@ from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.kinds import check
 from skws.queries.session import Session
-from skws.queries.sql.result import SqlResult
+from skws.queries.sql import SqlResult
 from skws.results.model import LiveResult
-from skws.spec.query import PATTERN, SELECT, SELECTED, SQL, Query
-from skws.spec.stream import Stream
+from skws.spec.query import PATTERN, SELECT, SELECTED, SQL, Query, Stream
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
 from skws_schema.errors import BadRecordsError, UsageError

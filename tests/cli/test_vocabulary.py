@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from skws.cli.app import app
+from skws.cli.main import app
 from skws.cli.options import FORMER
 from skws.spec.enums import EngineChoice
 from tests.commands import Skws

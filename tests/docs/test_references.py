@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from skws.cli.app import app
+from skws.cli.main import app
 from skws_schema.yaml.document import AttributeDocument, Document, JoinDocument, RelationDocument
 from tests.places import ROOT
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.durable.files import GrowingFile, keep, kept, private_folder, replaced
-from skws.durable.frames import all_frames, checked, unchecked
+from skws.durable import GrowingFile, all_frames, checked, keep, kept, private_folder, replaced, unchecked
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 

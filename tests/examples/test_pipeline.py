@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from skws.spark.java import use_java
+from skws.spark.local_java import use_java
 from tests.places import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

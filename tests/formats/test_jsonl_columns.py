@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.formats.jsonl
-import skws.formats.jsonl_columns
 import skws.formats.jsonl_order
 from skws.data.batch import Chunk
 from skws.data.record import BadRecord, Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
-from skws.formats.jsonl_columns import ChunkReader
+from skws.formats.jsonl import ChunkReader
 from skws.formats.jsonl_order import in_order
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -108,7 +107,7 @@ def counted(items: Iterable[Item]) -> list[Item]:
 def test_equal_to_the_line_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
-    monkeypatch.setattr(skws.formats.jsonl_columns, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(skws.formats.jsonl, "CHUNK_BYTES", chunk_bytes)
     path = tmp_path / "r.jsonl"
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
     path.write_bytes(b"\n".join([first, *found]) + b"\n")

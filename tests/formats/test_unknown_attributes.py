@@ -18,7 +18,7 @@ from skws.data.record import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.debezium import ChangeReader
 from skws.formats.frames import frame_chunks
-from skws.formats.jsonl_columns import TextReader
+from skws.formats.jsonl import TextReader
 from skws.formats.pieces import Holds, read_pieces, unpack_bad
 from skws.spec.enums import OnError
 from skws_schema.model import Schema, Unknown

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from skws.durable.files import cache_folder
+from skws.durable import cache_folder
 from skws.formats import Replay
 from skws.index import cache
 from skws.index.cache import TABLES, open_tables

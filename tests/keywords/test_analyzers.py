@@ -15,9 +15,8 @@ from skws.index.cache import make_parts
 from skws.index.file import IndexFile, packed
 from skws.index.table import all_relations
 from skws.keywords.analysis import stem, stop_words
-from skws.keywords.highlight import highlight
 from skws.keywords.keyword_matching import JointMatcher
-from skws.keywords.match import Matcher
+from skws.keywords.match import Matcher, highlight
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Row, Schema

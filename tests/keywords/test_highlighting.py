@@ -8,8 +8,7 @@ from hypothesis import assume, given
 
 from skws.data.batch import batched
 from skws.data.record import Record
-from skws.keywords.highlight import highlight, occurrences
-from skws.keywords.match import Matcher
+from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.ranking.corpus import OccurrenceCounts

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.keywords.alphabet import PIECE, fold
-from skws.keywords.analysis import MEMORABLE, analyse, stems, tokens
+from skws.keywords.analysis import MEMORABLE, PIECE, analyse, fold, stems, tokens
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import Phrase, Term

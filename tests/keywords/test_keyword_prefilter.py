@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
 
-from skws.keywords.alphabet import PIECE, fold
-from skws.keywords.analysis import stem
+from skws.keywords.analysis import PIECE, fold, stem
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from skws.keywords.table import _FOLDING, _unstemmed, hopeless
 from tests.strategies import examples

@@ -14,9 +14,8 @@ from skws_mesh.columnar.columns import NULL, Ints, TupleColumns
 from skws_mesh.columnar.hash_index import together
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.carried_words import CarriedWords
-from skws_mesh.delta.neighbours import Neighbours
-from skws_mesh.delta.partners import Partners
-from skws_mesh.delta.word_pairs import WordPairs
+from skws_mesh.delta.neighbours import Neighbours, Partners
+from skws_mesh.delta.word_index import WordPairs
 from skws_schema.graph import edges
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from skws_mesh.cngen import CNGen
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
-from skws_mesh.paper.demand import Demand, Event, State
 from skws_mesh.paper.meshes import DemandDrivenMesh
-from skws_mesh.paper.operator import JoinOperator
+from skws_mesh.paper.operator import Demand, Event, JoinOperator, State
 from skws_purging.policy import LazyPurging
 from skws_purging.tuples import ALWAYS, Members, StreamTuple
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema

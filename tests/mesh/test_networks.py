@@ -15,9 +15,8 @@ from skws_mesh import count
 from skws_mesh.cngen import CNGen, ExpandedNode, expanded_nodes, subsets
 from skws_mesh.count import TooManyKindsError, count_networks
 from skws_mesh.networks import CandidateNetwork
-from skws_mesh.order import NodeOrder
 from skws_mesh.sequence import KeywordSequence
-from skws_mesh.tree import Tree
+from skws_mesh.tree import NodeOrder, Tree
 from skws_schema.graph import edges, edges_from
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples, schemas

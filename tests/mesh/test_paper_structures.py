@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.kinds import MeshKind, PurgeKind
-from skws_mesh.order import NodeOrder
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.operator import Buffer, JoinOperator, Producer, tree_gen
-from skws_mesh.tree import Tree
+from skws_mesh.tree import NodeOrder, Tree
 from skws_purging.tuples import StreamTuple, end_of
 from skws_schema.model import Schema
 from skws_windows.window import TimeWindow, Window

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from skws_patterns.automata.pcea import PCEA, State, Transition
 from skws_patterns.automata.predicates import Equality, Key, key
-from skws_patterns.evaluation import heap
+from skws_patterns.evaluation import evaluator
 from skws_schema.model import Row
 
 Valuation: TypeAlias = dict[str, frozenset[int]]
@@ -85,7 +85,7 @@ def left_key(equality: Equality, relation: int, row: Row) -> Key | None:
     return None if columns is None else key(columns, row)
 
 
-def by_label(valuation: heap.Valuation) -> dict[str, frozenset[int]]:
+def by_label(valuation: evaluator.Valuation) -> dict[str, frozenset[int]]:
     """The positions that each label marks."""
     marked: dict[str, frozenset[int]] = {}
     for position, labels in valuation:

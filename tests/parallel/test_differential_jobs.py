@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import skws.formats.jsonl_order
-import skws.parallel.search
+import skws.parallel
 import skws.queries.slice_tasks
 import skws.replay_search
 from skws.data.record import Record
 from skws.formats import Replay
 from skws.formats.pieces import Holds, Piece
-from skws.parallel.search import overlap
+from skws.parallel import overlap
 from skws.queries.results import moment
 from skws.replay_search import Search
 from skws.results.model import LiveResult
@@ -50,7 +50,7 @@ QUERIES = (KEYWORDS, Query("beta ; alpha", 3), LIKE, PATTERN, RANKED, BEST)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a small replay is cut: into small splits, blocks and slices."""
     monkeypatch.setattr(Replay, "open", partial(Replay.open, split_bytes=4_000))
-    monkeypatch.setattr(skws.parallel.search, "SMALL", 20)
+    monkeypatch.setattr(skws.parallel, "SMALL", 20)
     monkeypatch.setattr(skws.formats.jsonl_order, "ORDER_BLOCK", 700)
     monkeypatch.setattr(skws.queries.slice_tasks, "BUFFER", 2_000)
 
@@ -150,7 +150,7 @@ def test_a_replay_in_order_is_cut_into_ranges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
     """Its records are not packed."""
-    monkeypatch.delattr(skws.parallel.search, "read_pieces")
+    monkeypatch.delattr(skws.parallel, "read_pieces")
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
     if not told:
         path.write_bytes(path.read_bytes().replace(b'"op":"+",', b""))
@@ -337,7 +337,7 @@ def test_json_lines_are_those_of_results(tmp_path: Path, query: Query) -> None:
 @pytest.mark.parametrize("held", [0, 1_000])
 def test_pieces_that_overlap_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     """Fewer processes hold them, or one process sorts the replay on disk; bad records are told once."""
-    monkeypatch.setattr(skws.parallel.search, "HELD", held)
+    monkeypatch.setattr(skws.parallel, "HELD", held)
     stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")

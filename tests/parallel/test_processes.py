@@ -14,7 +14,7 @@ from threading import Event, Thread
 import pytest
 
 from skws.formats.files import Spool
-from skws.parallel.workers import Worker, Workers
+from skws.parallel import Worker, Workers
 from skws_schema.errors import SkwsError, UsageError
 from tests.waiting import gone, until
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from skws_patterns.automata.pcea import PCEA, Source, Transition
 from skws_patterns.automata.predicates import Equality, Unary
-from skws_patterns.evaluation.evaluator import Evaluator
-from skws_patterns.evaluation.heap import Node, count, insert, valuations
+from skws_patterns.evaluation.evaluator import Evaluator, Node, count, insert, valuations
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

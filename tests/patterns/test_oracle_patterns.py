@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from skws.queries.patterns.explain import AutomatonDrawing
 from skws_patterns.automata.pcea import PCEA, Source, State, Transition
 from skws_patterns.automata.predicates import Equality, Unary
-from skws_patterns.evaluation.evaluator import Evaluator
-from skws_patterns.evaluation.heap import Valuation
+from skws_patterns.evaluation.evaluator import Evaluator, Valuation
 from skws_patterns.evaluation.runs import column_plan
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
 from skws_patterns.language.parse import Pattern, parse_pattern

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from skws_purging.policy import SleepQueue, purge_upwards
-from skws_purging.sweep import LEAST, Sweep
+from skws_purging.policy import LEAST, SleepQueue, Sweep, purge_upwards
 
 ABOVE = {"source": ["j1", "j2"], "j1": ["j3"], "j2": ["j4"], "j3": [], "j4": []}
 

@@ -11,8 +11,7 @@ from skws.queries.evaluator import Evaluator, OrderedBatch
 from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part
 from skws.queries.patterns.result import PatternResult
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_schema.errors import UsageError
 from skws_windows.window import Window
 

@@ -18,8 +18,7 @@ from skws.queries.evaluator import Counts
 from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, plan_slices
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Query, RankingChoice, TopChoice
-from skws.spec.stream import Stream
+from skws.spec.query import KEYWORDS, Query, RankingChoice, Stream, TopChoice
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues

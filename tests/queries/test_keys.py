@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
-from skws.queries.keys import KeyPartitioning, key_partitioning, plan_keys
-from skws.queries.partitioning import WHOLE, Part, Partitioning
+from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, key_partitioning, plan_keys
 from skws.queries.session import Session
 from skws.results.model import LiveResult
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Join, Row, Schema
 from skws_schema.yaml.load import parse_schema

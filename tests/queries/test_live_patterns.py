@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.kinds import check
+from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
 from skws.queries.results import read_result
 from skws.queries.session import Session
-from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
-from skws.spec.query import PATTERN, Query
-from skws.spec.stream import Stream
+from skws.spec.query import PATTERN, Query, Stream
 from skws_purging.tuples import ALWAYS
 from skws_schema.errors import PatternError, UsageError
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window

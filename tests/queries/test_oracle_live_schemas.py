@@ -15,14 +15,13 @@ from skws.data.record import Record
 from skws.jobs.standing import check_change
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.operator import LoggedBatch
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
 from skws.queries.session import Session
-from skws.queries.stream_state import LoggedBatch
 from skws.queries.windowed.engine import WindowedEngine
 from skws.results.model import LiveResult, Result
-from skws.spec.query import GROUP, PATTERN, SIZE, SQL, TOP, Query
-from skws.spec.stream import Stream
+from skws.spec.query import GROUP, PATTERN, SIZE, SQL, TOP, Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Schema

@@ -9,11 +9,10 @@ import pytest
 
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
+from skws.queries.operator import LoggedBatch
 from skws.queries.session import Session
-from skws.queries.stream_state import LoggedBatch
 from skws.results.model import LiveResult
-from skws.spec.query import TOP, Query
-from skws.spec.stream import Stream
+from skws.spec.query import TOP, Query, Stream
 from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -13,8 +13,7 @@ from skws.queries.keywords.live_paths import LivePaths
 from skws.queries.session import Session
 from skws.ranking.ceilings import Ceilings
 from skws.results.model import LiveResult, Result
-from skws.spec.query import RANK, Query
-from skws.spec.stream import Stream
+from skws.spec.query import RANK, Query, Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.memory import TimeLimitError, within
 from skws_schema.model import Join, Schema

@@ -18,16 +18,14 @@ from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.patterns.result import PatternResult, PatternTuple
 from skws.queries.results import encoded, moment, written
 from skws.queries.session import Session
-from skws.queries.sql.result import SqlResult
+from skws.queries.sql import SqlResult
 from skws.queries.windowed.kind import WindowedQueries
 from skws.queries.windowed.pattern import WindowedPatterns
-from skws.results.encoded import parsed
-from skws.results.model import LiveResult, Place, Result, ResultTuple
+from skws.results.model import LiveResult, Place, Result, ResultTuple, parsed
 from skws.results.score import Score
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, TOP, Query
-from skws.spec.stream import Stream
+from skws.spec.query import PATTERN, TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.yaml.load import parse_schema
 from skws_schema.yaml.write import to_yaml

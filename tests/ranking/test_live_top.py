@@ -11,13 +11,12 @@ from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.session import Session
-from skws.queries.stream_state import LoggedBatch
 from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import LiveResult, Result
-from skws.spec.query import TOP, Query, RankingChoice, TopChoice
-from skws.spec.stream import Stream
+from skws.spec.query import TOP, Query, RankingChoice, Stream, TopChoice
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import TABLES, random_stream
 

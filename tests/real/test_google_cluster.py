@@ -15,8 +15,7 @@ from skws.queries.session import Session
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, Query
-from skws.spec.stream import Stream
+from skws.spec.query import PATTERN, Query, Stream
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import parse_pattern

@@ -18,11 +18,9 @@ from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import Engine
-from skws.results.encoded import parsed
-from skws.results.model import Result
+from skws.results.model import Result, parsed
 from skws.results.names import json_row
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_schema.graph import Edge, edges, edges_from
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import load_schema

@@ -11,9 +11,9 @@ from skws.data.record import Item, Record
 from skws.jobs.control import Command
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing import StandingQueries
+from skws.queries.operator import LoggedBatch as Past
 from skws.queries.partitioning import Partitioning
 from skws.queries.session import Session
-from skws.queries.stream_state import LoggedBatch as Past
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.sources.feed import Batch, Feed, Offset, Source

@@ -178,7 +178,7 @@ def test_old_events_go_and_the_floor_tells(tmp_path: Path) -> None:
 
 
 def test_a_segment_carries_open_digests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.serve.event_files.SEGMENT", 1_000)
+    monkeypatch.setattr("skws.serve.events.SEGMENT", 1_000)
     clock = Clock(NOON)
     hub = opened(tmp_path, clock, most=2_000)
     take(hub, 1, [adding("daily", every="1 day")])

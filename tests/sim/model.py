@@ -21,10 +21,9 @@ from skws.data.values import EARLIEST
 from skws.jobs.journal import Entry
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
+from skws.queries.operator import changed
 from skws.queries.order import PASSED_OVER
-from skws.queries.stream_state import changed
-from skws.results.encoded import parsed
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult, Result, parsed
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.instants import iso

@@ -61,7 +61,7 @@ def _mutant(name: str, fault: str, *patches: tuple[str, str, str], **settings: A
     MUTANTS[name] = Mutant(name, fault, tuple(Patch(*one) for one in patches), settings)
 
 
-_FILES: Final = "skws.durable.files"
+_FILES: Final = "skws.durable"
 _JOURNAL: Final = "skws.jobs.journal:Journal"
 _LOCAL: Final = "skws.jobs.local:LocalWatch"
 _SINKS: Final = "skws.sinks"
@@ -78,7 +78,7 @@ _mutant(
 _mutant(
     "no-checksums",
     "checkpoints are read without a look at their checksums",
-    ("skws.durable.frames:_first", '== b"%08x " % _checksum(text, of, at)', "is not None"),
+    ("skws.durable:_first", '== b"%08x " % _checksum(text, of, at)', "is not None"),
 )
 _mutant(
     "marks-not-checked",
@@ -359,7 +359,7 @@ _mutant(
 _mutant(
     "rewrite-unseen",
     "a table that is rewritten beside a snapshot is missing in it",
-    (f"{_POSTGRES}.locking:check_files", "if changed:", "if False:"),
+    (f"{_POSTGRES}.spool:check_files", "if changed:", "if False:"),
     source="postgres",
 )
 _mutant(
@@ -559,7 +559,7 @@ _mutant(
 _mutant(
     "counted-by-each-shard",
     "records that all shards see are counted by each of them",
-    (f"{_SPARK}.shard:Shard._stats", "if self._share.first or self._share.alone:", "if True:"),
+    (f"{_SPARK}.shard_server:Shard._stats", "if self._share.first or self._share.alone:", "if True:"),
     host="spark",
 )
 _mutant(
@@ -579,7 +579,7 @@ _mutant(
 _mutant(
     "chunks-for-ever",
     "the log of a shard keeps everything",
-    (f"{_SPARK}.shard:Shard.work", "self._trimmed()", "[]"),
+    (f"{_SPARK}.shard_server:Shard.work", "self._trimmed()", "[]"),
     host="spark",
 )
 
@@ -673,12 +673,12 @@ _mutant(
     "gone-counted-twice",
     "records of a removed relation are counted by each shard that divides tuples",
     (
-        "skws.queries.keys:key_partitioning",
+        "skws.queries.partitioning:key_partitioning",
         "schema = replace(schema, evolution=gone)",
         "was, schema = schema.evolution.removed_relations, replace(schema, evolution=gone)",
     ),
     (
-        "skws.queries.keys:key_partitioning",
+        "skws.queries.partitioning:key_partitioning",
         "KeyPartitioning(tuple(columns))",
         "KeyPartitioning(tuple(None if n in was else one for n, one in enumerate(columns)))",
     ),
@@ -690,14 +690,14 @@ _mutant(
 _mutant(
     "state-of-another-shard",
     "a move takes the state of a query from a shard that has not answered it since the move before",
-    ("skws.spark.streaming.moving:_rest", "shares[group].owns(name) or (kind, name) not in held", "True"),
+    ("skws.spark.streaming.layout:_rest", "shares[group].owns(name) or (kind, name) not in held", "True"),
     host="spark",
     asks="all",
 )
 _mutant(
     "gone-divided-apart",
     "shards divide records of a removed relation without regard to what they joined",
-    ("skws.queries.keys:key_partitioning", "replace(schema, evolution=gone)", "schema"),
+    ("skws.queries.partitioning:key_partitioning", "replace(schema, evolution=gone)", "schema"),
     host="spark",
     source="files",
     window="time",
@@ -713,7 +713,7 @@ _mutant(
     "past-sent-twice",
     "a new query takes the records before it twice when the task that sent them has failed",
     (
-        "skws.spark.streaming.shard:Shard.replay_silently",
+        "skws.spark.streaming.shard_server:Shard.replay_silently",
         "self._past[chunk.number] = ",
         "self._past[len(self._past)] = ",
     ),

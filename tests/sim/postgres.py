@@ -26,8 +26,8 @@ from psycopg2.extras import LogicalReplicationConnection
 from skws.data.record import Record
 from skws.jobs.control import RunControl
 from skws.sources.feed import Source
-from skws.sources.postgres import locking
 from skws.sources.postgres import slot as slots
+from skws.sources.postgres import spool
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.pgoutput import EPOCH_MICROS
@@ -485,7 +485,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("SELECT slot_name::text", _readers),
     ("SELECT schemaname, tablename", _published),
     ("LOCK TABLE", _lock),
-    (" ".join(locking._CHANGED.split())[:150], _rewritten),
+    (" ".join(spool._CHANGED.split())[:150], _rewritten),
     ("WITH RECURSIVE meant", lambda *_: []),  # who holds a lock
     ("SET TRANSACTION SNAPSHOT", _use_snapshot),
     ("SET LOCAL lock_timeout", lambda *_: []),

@@ -29,17 +29,15 @@ from skws.queries.kinds import checked
 from skws.queries.session import Session
 from skws.sinks.base import Run
 from skws.sources.retry import retry
-from skws.spark.streaming import processor, reader, run_directory, shard
+from skws.spark.streaming import processor, reader, run_directory, shard_server
 from skws.spark.streaming.command_log import CommandLog
-from skws.spark.streaming.layout import Layout, Wanted
+from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, planned
 from skws.spark.streaming.messages import Chunk, Failed
-from skws.spark.streaming.moving import Blob, divided, planned
 from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_log import Output, OutputLog, in_order
 from skws.spark.streaming.output_merger import OutputMerger
-from skws.spark.streaming.prefetch import Polled
 from skws.spark.streaming.processor import MeshProcessor
-from skws.spark.streaming.reader import FeedReader, Reading, beginning
+from skws.spark.streaming.reader import FeedReader, Polled, Reading, beginning
 from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
 from skws.spark.streaming.shard_server import ShardServer, _answered
 from skws.spec.enums import EngineName
@@ -461,7 +459,7 @@ class SparkSimulation(LocalSimulation):
                 (reader, "_PART", 3),  # most batches of Spark are several micro-batches
                 (reader, "SystemClock", lambda: SimClock(world)),
                 (reader, "time", clocks),
-                (shard, "perf_counter", seconds),  # it is in what a shard gives, as text
+                (shard_server, "perf_counter", seconds),  # it is in what a shard gives, as text
                 (FeedReader, "_rows", tapped),
                 (FeedReader, "readBetweenOffsets", repeated),
                 (run_directory, "OutputLog", lambda folder, run: OutputLog(folder, run, _SEGMENT_BYTES)),

@@ -14,7 +14,7 @@ from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
-from skws.queries.stream_state import LoggedBatch
+from skws.queries.operator import LoggedBatch
 from skws.results.model import LiveResult
 from skws.spec.job import Job
 

@@ -19,13 +19,13 @@ from unittest.mock import patch
 from weakref import WeakSet
 
 from skws import memory
-from skws.formats import files, unpacked
+from skws.formats import files
 from skws.jobs import checkpoint, standing
 from skws.jobs.clock import StoppableClock
-from skws.queries import stream_state
+from skws.queries import operator
 from skws.queries.keywords import kind
 from skws_mesh.columnar import hash_index
-from skws_purging import sweep
+from skws_purging import policy
 from skws_schema import memory as budget
 from skws_schema.yaml.load import parse_schema
 from skws_schema.yaml.write import to_yaml
@@ -51,7 +51,7 @@ _MEETS: Final[dict[str, frozenset[str] | None]] = {
 }
 
 
-_READ_SCHEMAS: Final = (checkpoint, stream_state, standing, kind)
+_READ_SCHEMAS: Final = (checkpoint, operator, standing, kind)
 _parse_schema: Final = lru_cache(maxsize=64)(parse_schema)
 _to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
 """A process reads and writes its schemas several times, which takes a fifth of a simulation."""
@@ -109,14 +109,14 @@ class World:
     @contextmanager
     def simulated(self) -> Iterator[None]:
         """Inside, files, random bytes and waits are those of the world."""
-        unpacked._begins_packed.cache_clear()  # what it knows of files of another world
+        files._begins_packed.cache_clear()  # what it knows of files of another world
         with ExitStack() as stack:
             stack.enter_context(installed(self.disk))
             for module in _READ_SCHEMAS:
                 stack.enter_context(patch.object(module, "parse_schema", _parse_schema))
             stack.enter_context(patch.object(checkpoint, "to_yaml", _to_yaml))
             stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
-            stack.enter_context(patch.object(sweep, "LEAST", _LEAST_SWEPT))
+            stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
             stack.enter_context(patch.object(memory._Asked, "size", "1GiB"))
             stack.enter_context(patch.object(budget, "used", self.used))

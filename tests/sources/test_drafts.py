@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.durable.files import replaced
+from skws.durable import replaced
 from skws.formats.files import entries
 from skws.sources.drafts import draft_of
 from skws_schema.errors import SourceError, UsageError

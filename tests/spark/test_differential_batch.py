@@ -14,9 +14,8 @@ from skws.formats.jsonl_order import timed_blocks
 from skws.queries.results import moment, read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
-from skws.results.encoded import parsed
-from skws.results.model import Result
-from skws.spark.ranges import RangesRun, looked_at
+from skws.results.model import Result, parsed
+from skws.spark.batch import RangesRun, looked_at
 from skws.spark.replay import replay_run
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skws.spark.faults import lost_process
-from skws.spark.java import use_java
+from skws.spark.local_java import use_java
 
 IDLE_ONE_KILLED = """\
 An error occurred while calling o123.load.

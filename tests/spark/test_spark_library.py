@@ -131,7 +131,7 @@ def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> No
     script = textwrap.dedent(
         """
         import sys
-        from skws.spark.java import use_java
+        from skws.spark.local_java import use_java
 
         use_java()
         from pyspark.sql import SparkSession

@@ -18,8 +18,7 @@ from textual.widgets import Input, Static
 from skws.results.model import Result
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.widgets.line_input import FilterBox
-from skws_tui.widgets.search_box import QueryBox, SearchBox
+from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 

@@ -10,8 +10,7 @@ import pytest
 from skws.cli.demo import movie_files
 from skws.spec.enums import EngineName
 from skws_tui.entry import new_job
-from skws_tui.services.events import EventQueue
-from skws_tui.services.view import View
+from skws_tui.services.view import EventQueue, View
 from tests.tui.ui import QUERY, movies, with_job
 
 SECONDS = 240

@@ -20,12 +20,11 @@ from skws.spec.job import Job
 from skws.spec.query import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
-from skws_tui.services.events import EventQueue, JobEvents
-from skws_tui.services.export import export
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.results import Selection, Sort
 from skws_tui.services.typed import TypedQuery, as_query, parse_typed
-from skws_tui.services.view import View
+from skws_tui.services.user_files import export
+from skws_tui.services.view import EventQueue, JobEvents, View
 from skws_tui.themes import palette
 from skws_tui.widgets.window_lines import draw_windows
 from skws_windows.window import parse_window

@@ -16,8 +16,8 @@ from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws_schema.errors import UsageError
 from skws_tui.entry import new_job
-from skws_tui.services.events import EventQueue, JobEvents
 from skws_tui.services.request import UiRequest
+from skws_tui.services.view import EventQueue, JobEvents
 from tests.tui.ui import QUERY, movies, with_job
 from tests.waiting import until
 

@@ -15,6 +15,7 @@ from textual.message_pump import MessagePump
 from skws_schema.errors import SkwsError
 from skws_tui.fence import hooks
 from skws_tui.screens.dialogs import HelpScreen
+from skws_tui.screens.live import StatusLine
 from skws_tui.screens.metrics import MetricsScreen
 from skws_tui.screens.search import SearchScreen
 from skws_tui.services.analyzer import Analyzer
@@ -23,7 +24,6 @@ from skws_tui.services.user_files import Session, fault_line, faults_file, save_
 from skws_tui.services.view import View
 from skws_tui.widgets.query_bar import QueryBar
 from skws_tui.widgets.search_box import SearchBox
-from skws_tui.widgets.status_line import StatusLine
 from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until
 
 

@@ -24,15 +24,19 @@ from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.keys import ACTIONS
 from skws_tui.screens.metrics import resampled
-from skws_tui.services.drawing import Columns, Drawer, duration, plain_text, when
+from skws_tui.services.drawing import Columns, Drawer, Phrase, duration, plain_text, sentence, separator, when
 from skws_tui.services.editing import change_text, folded, read_draft
-from skws_tui.services.events import EventQueue, JobEvents, LogLine
-from skws_tui.services.export import export
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.results import ResultBuffer, Selection
-from skws_tui.services.sentence import Phrase, sentence, separator
-from skws_tui.services.user_files import Session, load_keymap, load_session, save_session, session_file
-from skws_tui.services.view import View
+from skws_tui.services.user_files import (
+    Session,
+    export,
+    load_keymap,
+    load_session,
+    save_session,
+    session_file,
+)
+from skws_tui.services.view import EventQueue, JobEvents, LogLine, View
 from skws_tui.themes import default_theme, palette
 from skws_tui.widgets.time_line import bars
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

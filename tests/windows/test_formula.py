@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import UsageError
+from skws_windows.automata import smso
 from skws_windows.automata import smso as m
-from skws_windows.automata import smso_automata
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Selection, WindowExpression
@@ -155,7 +155,7 @@ def test_what_is_too_large(text: str, message: str | None) -> None:
 
 
 def test_formulas_whose_automata_explode_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smso_automata, "MOST_ENTRIES", 10_000)
+    monkeypatch.setattr(smso, "MOST_ENTRIES", 10_000)
     sets = ", ".join(f"X{i}" for i in range(9))
     inner = " and ".join(f"(X{i}(b) or X{i + 1}(e))" for i in range(8))
     with pytest.raises(UsageError, match="the formula is too large: its automata need more than"):

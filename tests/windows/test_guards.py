@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from skws_windows.automata.closure import minterm
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
-from skws_windows.guards.columns import RowSource
-from skws_windows.guards.letters import Columns, Letters
+from skws_windows.guards.letters import Columns, Letters, RowSource
 from skws_windows.guards.satisfiability import Satisfiability
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, SCHEMA, guards, words

@@ -12,12 +12,11 @@ from skws.data.record import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.window_span import WindowSpan, timeline
-from skws_windows.guards.columns import Ints
+from skws.queries.windowed.stream_windows import WindowSpan, timeline
+from skws_windows.guards.letters import Ints
 from skws_windows.language.expression import Limits
-from skws_windows.processor.leaving import Code, Leaving, Trail
 from skws_windows.processor.run import Key
-from skws_windows.processor.spans import ANY
+from skws_windows.processor.spans import ANY, Code, Leaving, Trail
 from skws_windows.window import FOREVER, ExpressionWindow
 from tests.jobs.watching import SCHEMA
 

@@ -14,8 +14,7 @@ from skws.data.record import Record
 from skws.jobs.standing import check_change
 from skws.queries.patterns.result import PatternResult
 from skws.queries.session import Session
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_patterns.language.parse import parse_pattern
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema

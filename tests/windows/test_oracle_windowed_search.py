@@ -25,8 +25,7 @@ from skws.queries.windowed.plan import WindowPlan
 from skws.results.model import LiveResult, Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice
-from skws.spec.stream import Stream
+from skws.spec.query import Query, RankingChoice, Stream
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import ExpressionWindow, Unbounded
 from tests.jobs.watching import ran

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
-from skws_windows.automata.smso_automata import window_expression
+from skws_windows.automata.smso import window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability

@@ -23,8 +23,16 @@ from skws.queries.windowed.stream_windows import StreamWindows
 from skws.ranking.top import BestOfWindows
 from skws.results.model import LiveResult
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, TOP, Query, RankingChoice, TopChoice, ranking_options, top_options
-from skws.spec.stream import Stream
+from skws.spec.query import (
+    PATTERN,
+    TOP,
+    Query,
+    RankingChoice,
+    Stream,
+    TopChoice,
+    ranking_options,
+    top_options,
+)
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow
 from tests.jobs.watching import SCHEMA, request

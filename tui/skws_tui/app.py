@@ -19,14 +19,12 @@ from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
 from skws.results.model import LiveResult
 from skws.sinks.text import visible, visible_lines
-from skws_schema.errors import SkwsError
-from skws_schema.plural import counted
+from skws_schema.errors import SkwsError, counted
 from skws_tui.fence import EventsReady, Failed, FencedApp, ViewChanged
 from skws_tui.keys import ACTIONS, GOING, MODES, RETIRED, ScreenMaker
 from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.search import SearchScreen
-from skws_tui.services.events import EventQueue, LogLine
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
@@ -37,7 +35,7 @@ from skws_tui.services.user_files import (
     save_session,
     session_file,
 )
-from skws_tui.services.view import View
+from skws_tui.services.view import EventQueue, LogLine, View
 from skws_tui.themes import THEMES, default_theme
 from skws_windows.window import MICROSECOND
 
@@ -186,7 +184,7 @@ class SkwsApp(FencedApp):
 
     def export(self, results: Sequence[LiveResult], path: str) -> None:
         """Write results to a file, and show whether that worked."""
-        from skws_tui.services.export import export, file_to_write  # noqa: PLC0415 - loads Arrow, for exports alone
+        from skws_tui.services.user_files import export, file_to_write  # noqa: PLC0415 - loads Arrow, for exports alone
 
         if not results:
             self.post_message(Failed("the list has no result to export"))

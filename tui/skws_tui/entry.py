@@ -23,8 +23,8 @@ from skws_tui.services.user_files import state_folder
 if TYPE_CHECKING:
     from skws.jobs.control import Host
     from skws.spark.local_java import LocalJava
-    from skws_tui.services.events import EventQueue
     from skws_tui.services.job import LiveJob
+    from skws_tui.services.view import EventQueue
 
 SERVED: Final = "SKWS_SERVED"
 _STDIN: Final = 0

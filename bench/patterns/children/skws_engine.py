@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.patterns.loads import LOADS, Event, Load
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.memory import expect_long_lived_objects
 from skws.queries.patterns.text import read_query
 from skws_patterns.automata.pcea import PCEA
 from skws_patterns.evaluation.columnar import ColumnarEvaluator, TooManyRunsError, Tuples

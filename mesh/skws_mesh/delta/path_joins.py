@@ -11,9 +11,9 @@ import numpy as np
 from skws_mesh.columnar.columns import Flags, Ints, distinct, ranges, slices
 from skws_mesh.columnar.hash_index import PAIRS
 from skws_mesh.delta.carried_words import CarriedWords
-from skws_mesh.delta.partners import Partners
+from skws_mesh.delta.neighbours import Partners
 from skws_mesh.delta.walks import Walks
-from skws_mesh.delta.word_pairs import WordPairs
+from skws_mesh.delta.word_index import WordPairs
 
 HUB: Final = 1 << 14
 """Pairs of walks about one tuple, beyond which their words are joined first."""

@@ -20,7 +20,7 @@ from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.walks import Walks
-from skws_mesh.delta.word_sets import NO_WORD, WordSets
+from skws_mesh.delta.word_index import NO_WORD, WordSets
 from skws_schema.memory import check
 
 NO_NODE: Final = -1

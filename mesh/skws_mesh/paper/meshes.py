@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from skws_mesh.paper.demand import HALTS, WAKES, Event
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, tree_gen
+from skws_mesh.paper.operator import HALTS, WAKES, Event, JoinOperator, Producer, Slot, Source, tree_gen
 from skws_mesh.tree import Tree
 
 

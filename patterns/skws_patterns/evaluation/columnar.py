@@ -20,7 +20,7 @@ from skws_patterns.automata.predicates import Columns
 from skws_patterns.evaluation.evaluator import holds_function, reach_of
 from skws_patterns.evaluation.runs import NONE, Column, ColumnPlan, Numbers, Runs, Table
 from skws_schema.model import Row
-from skws_windows.guards.columns import Ints
+from skws_windows.guards.letters import Ints
 from skws_windows.window import FOREVER, Window
 
 # The most results of one batch, and the most partial runs for each of its tuples, that are formed.

@@ -14,7 +14,7 @@ import numpy as np
 
 from skws_patterns.automata.pcea import PCEA, State, Transition
 from skws_schema.model import Key, Value
-from skws_windows.guards.columns import Flags, Ints
+from skws_windows.guards.letters import Flags, Ints
 
 NONE: Final = -1  # the number of a key that is undefined
 _ROOM: Final = 1 << 62

@@ -19,13 +19,12 @@ from skws.data.record import OnLate, Record, unheard
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.lifespan_resolver import LifespanResolver
+from skws.queries.keywords.lifespan_resolver import LifespanResolver, TupleBatch, natural_ends, of_tuples
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, in_order
 from skws.queries.keywords.searching import Searched
-from skws.queries.keywords.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws.queries.order import StreamOrder
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result

@@ -24,9 +24,9 @@ from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh
 from skws_purging.lifespans import Lifespans, static_tuples
 from skws_purging.tuples import ALWAYS, Members, StreamTuple
+from skws_schema.errors import counted
 from skws_schema.memory import Held, check, memory_checked, register
 from skws_schema.model import Row
-from skws_schema.plural import counted
 from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
 
 

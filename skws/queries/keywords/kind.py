@@ -14,12 +14,10 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
-from skws.queries.operator import SHARED, Operator, QueryKind
+from skws.queries.operator import SHARED, Operator, QueryKind, StreamState
 from skws.queries.order import Order, counting
-from skws.queries.stream_state import StreamState
 from skws.results.model import LiveResult
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange

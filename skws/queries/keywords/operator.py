@@ -21,11 +21,17 @@ from skws.keywords.keyword_matching import FEW, KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
-from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
+from skws.queries.keywords.lifespan_resolver import TupleBatch, of_table_rows
+from skws.queries.keywords.meshes import (
+    MANY,
+    AnsweredQueries,
+    MeshedQuery,
+    Meshes,
+    SharedQueries,
+    why_not_shared,
+)
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
-from skws.queries.keywords.shared_queries import MANY, SharedQueries, why_not_shared
-from skws.queries.keywords.tuple_batch import TupleBatch, of_table_rows
 from skws.ranking.judging import Scorer
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
@@ -39,12 +45,12 @@ from skws_mesh.columnar.operators import OperatorUse
 from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.tree import Tree
-from skws_purging.sweep import Sweep
+from skws_purging.policy import Sweep
 from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_schema.errors import counted
 from skws_schema.graph import edges
 from skws_schema.memory import Held
 from skws_schema.model import Row, Schema, sourced
-from skws_schema.plural import counted
 from skws_windows.window import Window, ticks_per_position
 
 if TYPE_CHECKING:

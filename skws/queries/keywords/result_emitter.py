@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
 from skws.keywords.query import KeywordQuery
-from skws.queries.keywords.tuple_batch import natural_ends
+from skws.queries.keywords.lifespan_resolver import natural_ends
 from skws.ranking.judging import Scorer
 from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
 from skws.results.directory import TupleDirectory

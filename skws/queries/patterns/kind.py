@@ -23,22 +23,19 @@ import numpy as np
 from skws.data.batch import BATCH
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch, SynopsesEvaluator
 from skws.queries.keywords.memory_guard import FORCE, ends, lasting
-from skws.queries.operator import Operator, SeparateKind, check_stays
+from skws.queries.operator import Operator, SeparateKind, StreamState, check_stays
 from skws.queries.partitioning import Part
-from skws.queries.patterns.history import History, formed, marks_of
 from skws.queries.patterns.normal_form import choices_of, pattern_query, pattern_verdict
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.selected import SelectedRun, by_positions
-from skws.queries.patterns.stream import PatternStream, ReadTuple
+from skws.queries.patterns.stream import History, PatternStream, ReadTuple, formed, marks_of
 from skws.queries.patterns.text import PatternQuery, is_formal, read_query
-from skws.queries.sql.report import reasons
-from skws.queries.stream_state import StreamState
-from skws.spec.query import ALLOWED, Query
-from skws.spec.stream import Stream
+from skws.queries.sql import reasons
+from skws.spec.query import ALLOWED, Query, Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check
 from skws_patterns.evaluation.columnar import ColumnarEvaluator, Found, TooManyRunsError, Tuples
-from skws_patterns.evaluation.heap import Valuation
+from skws_patterns.evaluation.evaluator import Valuation
 from skws_patterns.evaluation.runs import column_plan
 from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.errors import PatternError, UsageError

@@ -19,10 +19,8 @@ from skws.queries.operator import SynopsesKind
 from skws.queries.partitioning import Part
 from skws.queries.patterns.normal_form import choices_of, pattern_query
 from skws.queries.patterns.text import is_formal
-from skws.queries.sql.report import refuse_unbounded_union
-from skws.queries.sql.result import Added, SqlResult, shown_row
-from skws.spec.query import SELECT, Query
-from skws.spec.stream import Stream
+from skws.queries.sql import Added, SqlResult, refuse_unbounded_union, shown_row
+from skws.spec.query import SELECT, Query, Stream
 from skws_bounds.normal_form import Constant, Domain, Union
 from skws_bounds.run import Output, Run
 from skws_patterns.language.expression import Letter

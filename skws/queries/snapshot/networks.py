@@ -24,8 +24,7 @@ from skws.queries.snapshot.bounds import Bounds, Weights
 from skws.queries.snapshot.keyword_rows import KeywordRows
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.columns import Ints
-from skws_mesh.order import NodeOrder
-from skws_mesh.tree import Tree
+from skws_mesh.tree import NodeOrder, Tree
 from skws_schema.graph import Edge, edges
 from skws_schema.memory import memory_checked
 from skws_schema.model import Schema, Value

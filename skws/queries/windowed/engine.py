@@ -20,17 +20,14 @@ from skws.data.record import Record
 from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load
+from skws.queries.keywords.lifespan_resolver import TupleBatch, of_tuples
 from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, completed, in_order
-from skws.queries.keywords.tuple_batch import TupleBatch, of_tuples
-from skws.queries.windowed.closed import ClosedWindows, Contents, Holding
-from skws.queries.windowed.members import Members, with_successors
-from skws.queries.windowed.stream_windows import BatchSource, StreamWindows
-from skws.queries.windowed.window_span import WindowSpan
-from skws.ranking.corpus import NAME, Keywords, Place, text_lengths
-from skws.ranking.fans import reached
+from skws.queries.windowed.members import ClosedWindows, Contents, Holding, Members, with_successors
+from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
+from skws.ranking.corpus import NAME, Keywords, Place, reached, text_lengths
 from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result

@@ -17,16 +17,13 @@ from skws.data.record import Record
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
-from skws.queries.operator import Operator, QueryKind
-from skws.queries.stream_state import StreamState
+from skws.queries.operator import Operator, QueryKind, StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows
-from skws.queries.windowed.stream_windows import NOT_BEGUN
-from skws.queries.windowed.window_span import WindowSpan
+from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
 from skws.ranking.top import BestOfWindows, check_over_windows
 from skws.results.model import LiveResult, Result
-from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, RankingChoice, TopChoice
-from skws.spec.stream import Stream
+from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, RankingChoice, Stream, TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_windows.window import ExpressionWindow

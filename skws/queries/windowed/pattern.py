@@ -17,23 +17,19 @@ import orjson
 from skws.data.batch import RecordBatch
 from skws.data.record import Record
 from skws.queries.evaluator import Load, OrderedBatch
-from skws.queries.operator import Operator
-from skws.queries.patterns.history import History, formed, marks_of
+from skws.queries.operator import Operator, StreamState
 from skws.queries.patterns.result import PatternResult
+from skws.queries.patterns.stream import History, formed, marks_of
 from skws.queries.patterns.text import PatternQuery, read_query
-from skws.queries.stream_state import StreamState
-from skws.queries.windowed.closed import ClosedWindows, Holding
-from skws.queries.windowed.stream_windows import NOT_BEGUN, BatchSource, Found, StreamWindows
-from skws.queries.windowed.window_span import WindowSpan
+from skws.queries.windowed.members import ClosedWindows, Holding
+from skws.queries.windowed.stream_windows import NOT_BEGUN, BatchSource, Found, StreamWindows, WindowSpan
 from skws.results.model import LiveResult
 from skws.spec.query import Query
-from skws_patterns.evaluation.evaluator import Evaluator
-from skws_patterns.evaluation.heap import Mark, Valuation
+from skws_patterns.evaluation.evaluator import Evaluator, Mark, Valuation
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Row, Schema
-from skws_windows.guards.columns import Ints
-from skws_windows.processor.leaving import Code
-from skws_windows.processor.spans import ANY, Closed, Spans, keyless
+from skws_windows.guards.letters import Ints
+from skws_windows.processor.spans import ANY, Closed, Code, Spans, keyless
 from skws_windows.window import FOREVER, MICROSECOND, ExpressionWindow
 
 _ALL: Final = (ANY,)

@@ -13,7 +13,7 @@ import orjson
 from skws.data.batch import NOTHING, Chunk
 from skws.data.record import BadRecord, Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
-from skws.formats.jsonl_columns import CHUNK_BYTES, chunk_reader, reads_columns
+from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split
 from skws.formats.tabular import OPEN_QUOTE, CsvReader
 from skws.sources.feed import Batch, Feed, Offset, Source, static_relations

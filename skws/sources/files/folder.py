@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from skws.formats.files import Format, entries, is_endless
+from skws.formats.files import Format, entries, is_endless, is_packed
 from skws.formats.splits import format_of, names_relations, relation_named
-from skws.formats.unpacked import is_packed
 from skws.sources.feed import Offset, parse_offset
 from skws_schema.errors import SourceError, nearest_file
 from skws_schema.model import Schema

@@ -15,7 +15,7 @@ from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.locking import publishing
+from skws.sources.postgres.spool import publishing
 from skws_schema.errors import SourceError
 
 _SHARED: Final = "skws"

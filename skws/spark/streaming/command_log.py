@@ -9,15 +9,23 @@ from pathlib import Path
 
 import orjson
 
-from skws.durable.files import PRIVATE, GrowingFile, damaged, explained, kept_folder, read, replaced
-from skws.durable.frames import all_frames, checked
+from skws.durable import (
+    PRIVATE,
+    GrowingFile,
+    all_frames,
+    checked,
+    damaged,
+    explained,
+    kept_folder,
+    read,
+    replaced,
+)
 from skws.jobs.control import Answer, Command, ControlFolder
 from skws.jobs.standing import Inbox, StandingQueries
 from skws.sources.addresses import parse_source
 from skws.spark.streaming.run_directory import COMMANDS, RunDirectory, name_of
 from skws.spec.job import Job
-from skws.spec.query import Query
-from skws.spec.stream import Stream
+from skws.spec.query import Query, Stream
 from skws_schema.errors import SourceError, UsageError
 
 

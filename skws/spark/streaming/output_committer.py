@@ -12,7 +12,7 @@ from queue import Empty, Full, Queue
 from threading import Event
 from typing import Final
 
-from skws.durable.files import damaged
+from skws.durable import damaged
 from skws.jobs.clock import StoppableClock
 from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.output_merger import OutputMerger

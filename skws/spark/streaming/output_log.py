@@ -15,9 +15,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from skws.durable.files import (
+from skws.durable import (
     PRIVATE,
     GrowingFile,
+    all_frames,
+    checked,
     damaged,
     explained,
     private_folder,
@@ -25,7 +27,6 @@ from skws.durable.files import (
     removed,
     replaced,
 )
-from skws.durable.frames import all_frames, checked
 
 SEGMENT_BYTES: Final = 8 << 20
 _SUFFIX: Final = ".out"

@@ -21,8 +21,7 @@ import orjson
 from msgspec import convert, to_builtins
 
 from skws.data.batch import Chunk
-from skws.durable.files import PRIVATE, damaged, explained, kept_folder, replaced
-from skws.durable.frames import all_frames
+from skws.durable import PRIVATE, all_frames, damaged, explained, kept_folder, replaced
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
 from skws.jobs.intake import Intake

@@ -9,6 +9,10 @@ executor that is new to the shard, the log is replayed to it.
 
 It ends when the executor's Python daemon is gone, its socket is, or nobody
 has asked for an hour.
+
+What it holds is a function of the live records, apart from the states of
+queries that keep their own. The shard names, after each micro-batch, what of
+the log can go; who keeps the log replays it to a shard that has lost all.
 """
 
 from __future__ import annotations
@@ -19,32 +23,234 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import takewhile
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
-from skws.data.packing import compressed
-from skws.memory import use
-from skws.queries.keywords.collector import expect_long_lived_objects
+from skws.data.batch import RecordBatch
+from skws.data.packing import compressed, unpacked
+from skws.data.record import Record
+from skws.formats.dead_letters import Late, late_letters, late_notice
+from skws.jobs.control import Command
+from skws.jobs.intake import Intake
+from skws.jobs.standing import StandingQueries
+from skws.memory import expect_long_lived_objects, use
+from skws.queries.operator import LoggedBatch
+from skws.queries.order import passed_over
 from skws.queries.partitioning import Part
 from skws.queries.results import written
+from skws.queries.session import Session
+from skws.results.model import LiveResult
+from skws.spark.streaming import shard_stats
 from skws.spark.streaming.messages import (
     BEHIND,
     PAST,
+    Chunk,
     Failed,
     MicroBatch,
     Setup,
     Worked,
 )
-from skws.spark.streaming.shard import Shard
 from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_purging.retention import LogPart, Retention
 from skws_schema.errors import SkwsError
+from skws_schema.evolution import SchemaChange
 from skws_schema.memory import explain_refusals
+
+
+class Shard:
+    """Works on micro-batches, one after the other; ``begin`` first."""
+
+    def __init__(self, request: Job, share: Part) -> None:
+        self._request = request
+        self._share = share
+        self._late: list[Late] = []
+        # By chunk: Spark may fail a task that has sent some of them, and the next one sends all.
+        self._past: dict[int, LoggedBatch] = {}
+        self._states: Mapping[str, bytes] = {}
+        self._live = Session(
+            request.stream,
+            share,
+            lambda record, reached: self._late.append(Late(record, reached)),
+            keywords=request.asks_keywords,
+            past=lambda: list(self._past.values()),
+        )
+        self._standing = StandingQueries(request, self._live)
+        # From which chunk on a relation counts that came, or came back, with a change of the schema.
+        self._since: dict[int, int] = {}
+        self._log: list[Chunk] = []  # oldest first
+
+    def begin(
+        self,
+        tables: Iterable[bytes],
+        queries: Iterable[Query],
+        schemas: Iterable[tuple[str, int]] = (),
+        states: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Load static tables, add the standing queries; ``replay`` comes next, then ``seek``.
+
+        ``schemas``: what the first one has changed to, each with the next chunk then. ``states``: of queries,
+        at the end of the log.
+        """
+        self._states = states or {}
+        self._live.expect(self._states)
+        for text, chunk in schemas:
+            before = self._standing.stream.schema
+            self._standing.apply(Command("schema", "", schema=text))
+            change = SchemaChange(before, self._standing.stream.schema)
+            self._since |= dict.fromkeys(change.added[0], chunk)
+        for blob in tables:
+            self._load_tables(blob)
+        for one in queries:
+            self._standing.stand(one)
+
+    def replay(self, chunk: Chunk, records: bytes) -> None:
+        """Take in a chunk of the log once more: its results have been emitted."""
+        self._live.seek(chunk.position, chunk.now)
+        self._live.replay(self._counting(unpacked(records), chunk.number))
+        self._late.clear()
+        self._log.append(chunk)
+
+    def seek(self, position: int, now: int) -> None:
+        """The end of the log: the stream stands here, even if records that led here have left the log."""
+        self._live.seek(position, now)
+        self._live.restore(self._states)
+
+    def asks_past(self, micro_batch: MicroBatch) -> bool:
+        """True if the micro-batch's commands need the log: ``replay_silently`` its chunks first."""
+        return bool(self._log) and any(map(self._needs_past, micro_batch.head.commands))
+
+    def _needs_past(self, command: Command) -> bool:
+        if command.op == "schema":
+            return self._live.changing_needs_past
+        return command.op == "add" and self._live.adding_needs_past(command.kind)
+
+    def replay_silently(self, chunk: Chunk, records: bytes) -> None:
+        """A chunk of the log, oldest first, for the next micro-batch's new queries."""
+        batch = self._counting(unpacked(records), chunk.number)
+        self._past[chunk.number] = LoggedBatch(chunk.position, chunk.now, batch)
+
+    def work(self, micro_batch: MicroBatch) -> Worked:
+        """Tables, then commands, then records, which become the chunk of the log with its number."""
+        began = perf_counter()
+        live = self._live
+        if micro_batch.tables:
+            self._load_tables(micro_batch.tables)
+        known = len(self._standing.schemas)
+        results, added, removed = self._obey(micro_batch.head.commands)
+        schemas = list(self._standing.schemas[known:])
+        self._past.clear()
+        batch = unpacked(micro_batch.records)
+        chunk = None
+        before = live.position, live.now
+        results += live.take(batch, ended=micro_batch.head.ended)
+        if micro_batch.head.reached is not None:
+            live.seek(live.position, micro_batch.head.reached)
+        if len(batch):
+            latest = int(batch.time.max())
+            chunk = Chunk(micro_batch.head.number, *before, latest, live.position, len(micro_batch.records))
+            self._log.append(chunk)
+        dropped = self._trimmed()
+        stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
+        state = live.snapshot()
+        return Worked(results, stats, chunk, dropped, added, removed, live.position, live.now, state, schemas)
+
+    def _trimmed(self) -> list[int]:
+        """Forget the oldest chunks as far as they are over; gives their numbers.
+
+        From the front alone, since a deletion must not go before what it deletes.
+        """
+        live, log = self._live, self._log
+        retention = Retention(live.keeps, self._request.stream.lateness)
+        now = max((chunk.latest for chunk in log), default=0)
+
+        def is_over(chunk: Chunk) -> bool:
+            return retention.over(LogPart(chunk.latest, chunk.after), now, live.position)
+
+        gone = [chunk.number for chunk in takewhile(is_over, log)]
+        del log[: len(gone)]
+        return gone
+
+    @property
+    def position(self) -> int:
+        return self._live.position
+
+    @property
+    def now(self) -> int:
+        return self._live.now
+
+    def _load_tables(self, blob: bytes) -> None:
+        self._live.load_tables(list(unpacked(blob).records()))
+
+    def _obey(self, commands: Iterable[Command]) -> tuple[list[LiveResult], list[Query], list[str]]:
+        results: list[LiveResult] = []
+        added: dict[str, Query] = {}
+        removed: list[str] = []
+        for command in commands:
+            results += filter(self._gives, self._standing.apply(command))
+            if command.op == "remove":
+                added.pop(command.name, None)
+                removed.append(command.name)
+            elif command.op == "add":
+                added[command.name] = self._standing.known(command.name)
+        return results, list(added.values()), removed
+
+    def _gives(self, result: LiveResult) -> bool:
+        """Whether a result of live tuples is the shard's: if keys divide them, all shards have the tables."""
+        if self._share.first or not self._share.alone:
+            return True
+        schema = self._standing.stream.schema
+        return not all(schema.relation(one.relation).table for one in result.tuples)
+
+    def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
+        """The records of a chunk, but for those of relations that have gone since, if only for a while."""
+        return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
+
+    def _stats(self, micro_batch: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
+        """What this shard alone knows; the first one adds the head, and what it sees if all of them do."""
+        load = self._live.load()
+        stats: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
+        if micro_batch.head.watched:
+            stats |= shard_stats.stats_of(self._live, self._standing.shown())
+        late, self._late[:] = list(self._late), []
+        if self._share.first:
+            stats["head"] = asdict(micro_batch.head)
+        if self._share.first or self._share.alone:
+            schema, lateness = self._standing.stream.schema, self._request.stream.lateness
+            wanted = self._request.dead_letters is not None
+            stats |= {
+                "live": load.live,
+                "log_bytes": sum(chunk.size for chunk in self._log),
+                **self._counted(batch, [one.record for one in late]),
+                "latest": int(batch.time.max()) if len(batch) else None,
+                "late": len(late),
+                "late_letters": Intake.letters(late_letters(late, schema, lateness)) if wanted else (),
+                "late_notice": late_notice(late[0], schema, lateness) if late else "",  # a line on the first
+            }
+        return stats
+
+    def _counted(self, batch: RecordBatch, late: list[Record]) -> dict[str, Any]:
+        """Tuples by relation, and deletions, without those that are too late."""
+        deletes = batch.deletes()
+        relations = np.bincount(
+            batch.relation[~deletes], minlength=len(self._standing.stream.schema.relations)
+        ).tolist()
+        for record in late:
+            relations[record.relation] -= not record.delete
+        return {
+            "relations": relations,
+            "deletions": int(deletes.sum()) - sum(record.delete for record in late),
+        }
+
 
 IDLE: Final = 3600.0  # seconds
 RESULTS_A_BLOB: Final = 5_000

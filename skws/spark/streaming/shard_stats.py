@@ -14,7 +14,7 @@ from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
 
 MOST: Final = 5_000
 """Operators that a shard reports, those with the most partials: it reports with every micro-batch."""
@@ -63,6 +63,6 @@ def stats_of(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
 
 
 def _read(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
-    from skws.queries.windowed.window_span import WindowSpan  # noqa: PLC0415 - for who has a window expression
+    from skws.queries.windowed.stream_windows import WindowSpan  # noqa: PLC0415 - for who has a window expression
 
     return tuple(WindowSpan(tuple(key), start, end) for key, start, end in rows)

@@ -18,9 +18,8 @@ from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
-from skws.memory import warn_by
+from skws.memory import expect_long_lived_objects, warn_by
 from skws.queries.evaluator import Load
-from skws.queries.keywords.collector import expect_long_lived_objects
 from skws.queries.kinds import checked
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
@@ -42,7 +41,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
 
 
 class SparkWatch:

@@ -10,7 +10,7 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords import operator, shared_queries
+from skws.queries.keywords import meshes, operator
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
@@ -108,7 +108,7 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
 )
 def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:
     plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3, evaluated_by=EvaluatorName.DELTA)
-    assert shared_queries.why_not_shared(plan) == reason
+    assert meshes.why_not_shared(plan) == reason
     engine = ColumnarEngine.of(plan)
     assert len(engine._operator._shared) == (not reason)
-    assert shared_queries.why_not_shared(replace(plan, lateness=5)) == reason
+    assert meshes.why_not_shared(replace(plan, lateness=5)) == reason

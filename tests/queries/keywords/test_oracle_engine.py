@@ -19,8 +19,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.sources.kafka.reader import final_rows
-from skws.spec.query import PATTERN, Query
-from skws.spec.stream import Stream
+from skws.spec.query import PATTERN, Query, Stream
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import QueryError
 from skws_schema.model import Row, Schema

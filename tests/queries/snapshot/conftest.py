@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.durable.files import CACHE
+from skws.durable import CACHE
 from tests.postgres import database, postgres_server
 
 __all__ = ["database", "postgres_server"]

@@ -22,7 +22,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
-from skws.sources.databases import all_tables
+from skws.sources.addresses import all_tables
 from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError
 from skws_schema.model import Join, Relation, Row, Schema

@@ -14,7 +14,7 @@ from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
-from skws.spark.streaming.shard import Shard
+from skws.spark.streaming.shard_server import Shard
 from skws.spec.job import Job
 from skws.spec.query import Query
 

@@ -20,16 +20,14 @@ from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
-from skws.queries.keys import plan_keys
 from skws.queries.keywords import operator
 from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
-from skws.queries.keywords.shared_queries import SharedQueries
-from skws.queries.partitioning import Partitioning
-from skws.queries.stream_state import LoggedBatch
+from skws.queries.keywords.meshes import SharedQueries
+from skws.queries.operator import LoggedBatch
+from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.model import LiveResult
-from skws.spark.streaming.layout import Layout, Wanted, keys_for
+from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, keys_for, merged_fronts, planned
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
-from skws.spark.streaming.moving import Blob, divided, merged_fronts, planned
 from skws.spark.streaming.processor import ShardProgress
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job

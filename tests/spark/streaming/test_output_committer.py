@@ -13,8 +13,7 @@ from skws.data.batch import RecordBatch
 from skws.data.packing import packed
 from skws.data.record import Record
 from skws.jobs.clock import StoppableClock
-from skws.results.encoded import parsed
-from skws.results.model import Result, ResultTuple
+from skws.results.model import Result, ResultTuple, parsed
 from skws.spark.streaming.messages import RECORDS, Worked
 from skws.spark.streaming.output_committer import AHEAD, OutputCommitter
 from skws.spark.streaming.output_log import Output

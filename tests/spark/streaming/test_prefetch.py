@@ -13,7 +13,7 @@ from skws.data.batch import Chunk, RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.data.record import BadRecord, Item, Record
 from skws.sources.feed import Batch, Offset
-from skws.spark.streaming.prefetch import Prefetch
+from skws.spark.streaming.reader import Prefetch
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 from tests.strategies import seeds

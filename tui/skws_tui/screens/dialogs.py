@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from skws.sinks.text import visible
 from skws_tui.keys import GOING
-from skws_tui.widgets.line_input import LineInput
+from skws_tui.widgets.search_box import LineInput
 
 HELP: Final = """\
 [b]Results[/b]

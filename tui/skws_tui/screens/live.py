@@ -2,22 +2,150 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from rich.cells import cell_len
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.keys import format_key, key_to_character
 from textual.screen import Screen
 from textual.widget import Widget
 
+from skws.sinks.text import visible
 from skws_tui.fence import ViewChanged
-from skws_tui.services.drawing import Palette
+from skws_tui.services.drawing import Palette, day_or_time
+from skws_tui.services.view import View
 from skws_tui.themes import palette
-from skws_tui.widgets.key_line import KeyLine
-from skws_tui.widgets.line_input import FilterBox
-from skws_tui.widgets.status_line import StatusLine
+from skws_tui.widgets.search_box import FilterBox
 
 if TYPE_CHECKING:
     from skws_tui.app import SkwsApp
+    from skws_tui.services.job import LiveJob
+
+_PINNED: Final = ("help", "quit")
+"""Actions that are always shown, at the end."""
+_KEYS: Final = {"enter": "⏎", "tab": "⇥", "escape": "esc", "space": "space", "slash": "/"}
+_GAP: Final = "  "
+
+
+class KeyLine(Widget):
+    """A key for each action that is to be shown and has one; the mouse may click it."""
+
+    DEFAULT_CSS = "KeyLine { height: 1; padding: 0 1; color: $text-muted; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: list[tuple[int, int, ActiveBinding]] = []
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
+
+    def render(self) -> Text:
+        hints = sorted(self._hints(), key=_declared)
+        last = [hint for name in _PINNED for hint in hints if hint[1].binding.action == name]
+        first = [hint for hint in hints if hint not in last]
+        room = self.size.width - sum(_width(*hint) for hint in last)
+        line, self._places = Text(no_wrap=True), []
+        for key, active in first:
+            width = _width(key, active)
+            if width <= room:
+                room -= width
+                self._append(line, key, active)
+        for key, active in last:
+            self._append(line, key, active)
+        return line
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, active in self._places:
+            if start <= event.x < end:
+                self.app.call_later(self.app.run_action, active.binding.action, active.node)
+
+    def _append(self, line: Text, key: str, active: ActiveBinding) -> None:
+        start = line.cell_len + 1
+        line.append(key, "bold").append(f" {active.binding.description}{_GAP}")
+        self._places.append((start, line.cell_len, active))
+
+    def _hints(self) -> Iterator[tuple[str, ActiveBinding]]:
+        """The shortest key of each action that the focused widget does not take as text."""
+        keys: dict[str, tuple[str, ActiveBinding]] = {}
+        for key, active in self.screen.active_bindings.items():
+            binding = active.binding
+            if not active.enabled or self._typed(key):
+                continue
+            shown = binding.key_display or _shown(key)
+            known = keys.get(binding.action)
+            if binding.show and (known is None or len(shown) < len(known[0])):
+                keys[binding.action] = shown, active
+        yield from keys.values()
+
+    def _typed(self, key: str) -> bool:
+        focused = self.screen.focused
+        return focused is not None and focused.check_consume_key(key, key_to_character(key))
+
+
+def _declared(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
+    """Where a binding stands: in its widget before its screen before the app, there as they are declared."""
+    node, binding = hint[1].node, hint[1].binding
+    names = [one.action if isinstance(one, Binding) else one[1] for one in type(node).BINDINGS]
+    floor = 2 if isinstance(node, App) else 1 if isinstance(node, Screen) else 0
+    return floor, names.index(binding.action) if binding.action in names else -1
+
+
+def _shown(key: str) -> str:
+    if key in _KEYS:
+        return _KEYS[key]
+    return f"^{key.removeprefix('ctrl+')}" if key.startswith("ctrl+") else format_key(key)
+
+
+def _width(key: str, active: ActiveBinding) -> int:
+    return cell_len(f"{key} {active.binding.description}{_GAP}")
+
+
+_MARKS: Final = {"starting": "◌", "running": "●", "paused": "‖", "ended": "■"}
+
+
+class StatusLine(Widget):
+    """State, event time, rate, standing queries; speed, bad and late records where there are any."""
+
+    DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; }"
+
+    def __init__(self, title: str, view: View, job: LiveJob | None) -> None:
+        super().__init__()
+        self._title = title
+        self._view = view
+        self._job = job
+
+    def render(self) -> Text:
+        line = Text.assemble(("skws", "bold"), f"  {visible(self._view.schema.name)}", no_wrap=True)
+        line.append(f" › {self._title}" if self._title else "")
+        state = Text("   ".join(self._state()))
+        line.append(" " * max(self.size.width - line.cell_len - state.cell_len, 3))
+        return line.append_text(state)
+
+    def _state(self) -> list[str]:
+        view, metrics = self._view, self._view.metrics
+        if self._job is None:
+            return ["no source"]
+        if view.failure:
+            return ["✗ failed: l shows the log"]
+        if metrics is None:
+            return ["◌ starting the engine" + (f" {view.waited:.0f} s" if view.waited >= 1 else "")]
+        status = self._job.control.status()
+        all_read = metrics.state == "ended" and not status.ended  # what was read is still searched
+        parts = [f"{_MARKS[metrics.state]} {'all read' if all_read else metrics.state}"]
+        speed = status.speed
+        if speed != 1:
+            parts.append(f"×{speed:g}")
+        if metrics.event_time is not None:
+            parts.append(day_or_time(int(metrics.event_time)))
+        if not all_read:
+            parts.append(f"{metrics.rate:,.0f} tuples/s")
+        parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]
+        one = "1 query" if len(view.queries) == 1 else f"{len(view.queries):,} queries"
+        return [*parts, one]
 
 
 class LiveScreen(Screen[None]):

@@ -14,8 +14,8 @@ from textual.widgets import Static
 
 from skws.sinks.text import visible
 from skws_tui.screens.live import FilteredScreen
-from skws_tui.services.events import LogLine
-from skws_tui.widgets.line_input import FilterBox
+from skws_tui.services.view import LogLine
+from skws_tui.widgets.search_box import FilterBox
 
 _STYLES = {"info": "", "warning": "yellow", "error": "red bold"}
 

@@ -20,19 +20,18 @@ from skws.explain.branch import Branch, Role
 from skws.explain.explanation import explain
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.queries.sql.report import to_text
+from skws.queries.sql import to_text
 from skws.sinks.text import visible
 from skws_bounds.verdict import check
 from skws_mesh.networks import node_text
-from skws_schema.errors import SkwsError
+from skws_schema.errors import SkwsError, counted
 from skws_schema.model import Schema
-from skws_schema.plural import counted
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.typed import TypedQuery, parse_typed
 from skws_tui.services.view import View
-from skws_tui.widgets.line_input import FilterBox
+from skws_tui.widgets.search_box import FilterBox
 
 _NETWORKS: Final = 60
 _MOST_OPERATORS: Final = 60_000

@@ -16,10 +16,9 @@ from textual.content import Content
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from skws.durable.files import replaced
+from skws.durable import replaced
 from skws.sinks.text import visible
-from skws_schema.errors import Problem, SkwsError
-from skws_schema.plural import counted
+from skws_schema.errors import Problem, SkwsError, counted
 from skws_tui.fence import Failed
 from skws_tui.screens.dialogs import ConfirmScreen
 from skws_tui.screens.live import LiveScreen

@@ -20,8 +20,7 @@ from textual.worker import Worker
 from skws.data.values import MalformedError, timestamp
 from skws.results.model import LiveResult
 from skws.sinks.text import visible
-from skws_schema.errors import SkwsError
-from skws_schema.plural import counted
+from skws_schema.errors import SkwsError, counted
 from skws_tui.fence import Failed, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
@@ -29,11 +28,10 @@ from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.typed import parse_typed, text_of
-from skws_tui.widgets.line_input import FilterBox
 from skws_tui.widgets.query_bar import QueryBar
 from skws_tui.widgets.result_list import ResultList
 from skws_tui.widgets.result_pane import WIDE, ResultPane, why_empty
-from skws_tui.widgets.search_box import QueryBox, SearchBox
+from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_tui.widgets.time_line import TimeLine
 from skws_tui.widgets.window_lines import WindowLines
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from skws.keywords.highlight import highlight
-from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.match import EXCLUDED, Matcher, highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import completable

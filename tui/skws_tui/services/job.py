@@ -21,22 +21,20 @@ from skws.data.time_buckets import TimeBuckets
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host
 from skws.jobs.log import Level, Log
-from skws.results.encoded import parsed
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult, Result, parsed
 from skws.sinks.base import Run
 from skws.spec.query import KEYWORDS, WINDOWED
-from skws_schema.errors import SkwsError, UsageError
-from skws_schema.plural import counted
-from skws_tui.services.events import EventQueue, LogLine
+from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
+from skws_tui.services.view import EventQueue, LogLine
 from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:  # they load behind the first picture
     from skws.data.batch import RecordBatch
     from skws.keywords.plan import Plan
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
     from skws_tui.services.live_rows import LiveRows
 
 _METRICS_EVERY: Final = 250_000  # microseconds

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from traceback import format_exception
@@ -14,10 +15,15 @@ from typing import Final
 
 import msgspec
 
-from skws.durable.files import explained, replaced
+from skws.durable import explained, replaced
+from skws.results.model import LiveResult, Result
+from skws.sinks.destination import destination
+from skws.sinks.formats import Writer, plain_encoder
 from skws.sinks.text import visible
-from skws_schema.errors import SchemaError, SkwsError, nearest
+from skws.spec.enums import OutputFormat
+from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 from skws_schema.yaml.located import locate
+from skws_tui.services.request import UiRequest
 
 _HISTORY: Final = 200
 _VERSION: Final = 1
@@ -182,3 +188,44 @@ class Faults:
     def too_many(self) -> bool:
         """True if they come so fast that nothing else is done."""
         return len(self._times) == _MOST and self._times[-1] - self._times[0] < _AGAIN
+
+
+FORMATS: Final = {
+    ".jsonl": OutputFormat.JSONL,
+    ".csv": OutputFormat.CSV,
+    ".parquet": OutputFormat.PARQUET,
+}
+
+
+def file_to_write(name: str, request: UiRequest) -> Path:
+    """The path of a file name. Raises UsageError for a file that a browser may not write."""
+    if not request.served:
+        return Path(name).expanduser()
+    if request.exports is None:
+        raise UsageError("exports from a browser are off: start skws tui --serve with --export-to DIR")
+    path = request.exports / name
+    if name != path.name or path.parent != request.exports or "\0" in name:
+        raise UsageError(f"{name}: expected the name of a file, which is put in {request.exports}")
+    if path.is_symlink():
+        raise UsageError(f"{name}: is a link; expected another name")
+    return path
+
+
+def export(results: Sequence[LiveResult], path: Path) -> None:
+    """Write results in the order given, in the format of the file name's ending.
+
+    Raises UsageError for another ending, and for results of patterns in other formats than JSON; OutputError.
+    """
+    if path.suffix not in FORMATS:
+        raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; expected the name of a file")
+    networks = [result for result in results if isinstance(result, Result)]
+    if len(networks) < len(results) and path.suffix != ".jsonl":
+        raise UsageError(f"{path}: results of patterns are exported as .jsonl")
+    scored = any(result.score is not None for result in networks)
+    with destination(path, BytesIO()) as opened:
+        writer = Writer(plain_encoder(FORMATS[path.suffix], ranked=scored), opened)
+        for result in results:
+            writer.write(result)
+        writer.finish()

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible, visible_lines
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 from skws_tui.services.drawing import Columns, Drawer
 from skws_tui.services.results import ListedResult, Selection
 from skws_tui.services.typed import text_of

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 from textual.widgets import Static
 
-from skws.queries.windowed.window_span import LABEL, timeline
+from skws.queries.windowed.stream_windows import LABEL, timeline
 from skws.sinks.text import fitted, instant
-from skws_schema.plural import counted
+from skws_schema.errors import counted
 from skws_tui.services.drawing import Palette
 from skws_tui.services.view import View
 from skws_windows.window import MICROSECOND, ExpressionWindow
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.window_span import WindowSpan
+    from skws.queries.windowed.stream_windows import WindowSpan
 
 _ROWS: Final = 5
 

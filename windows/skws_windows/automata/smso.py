@@ -5,15 +5,25 @@ variables ``b`` and ``e`` are a window's first and last position, and every
 quantifier ranges over positions up to e. In this guarded fragment the records
 up to e decide whether a window ends there. ``smso_automata`` turns formulas
 into window expressions (Lemma 6).
+
+A letter is a minterm of the formula's guards together with a bit for each free
+variable: whether the position is the variable's, or in the variable's set
+(Definition 5, the extension of an alphabet by boolean variables).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import and_
 from typing import Final, TypeAlias
 
+from skws_schema.memory import StepBudget
+from skws_windows.automata.closure import Finite, closed, explored, minterm, trimmed
+from skws_windows.automata.k_sla import Transition, automaton
 from skws_windows.guards import guard as g
+from skws_windows.guards.satisfiability import Satisfiability
+from skws_windows.language.expression import Pair, WindowExpression
 
 BEGIN: Final = "b"
 END: Final = "e"
@@ -114,3 +124,252 @@ def guards_of(formula: Formula) -> list[g.Guard]:
         case Negation(inner) | SomePosition(_, inner) | SomeSet(_, inner):
             return guards_of(inner)
     return []
+
+
+Bits: TypeAlias = tuple[bool, ...]
+
+MOST_ENTRIES: Final = 10_000_000
+"""Entries of the tables of all automata of a formula: some seconds."""
+_PER_TRANSITION: Final = 10
+"""Entries that take as long as one transition of a pair."""
+MOST_LETTERS: Final = 256
+"""Combinations of a formula's guards; each takes z3 some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracked:
+    """An automaton over letters with bits: letter * 2^n + bits, the first variable's the lowest."""
+
+    variables: tuple[str, ...]
+    automaton: Finite
+
+
+class _Construction:
+    """Automata of formulas over one set of guards; ``signs`` are the letters."""
+
+    def __init__(self, guards: Sequence[g.Guard], signs: Sequence[Bits], budget: StepBudget) -> None:
+        self._guards = list(guards)
+        self._signs = list(signs)
+        self._budget = budget
+
+    def of(self, formula: Formula) -> _Tracked:  # noqa: PLR0911 - a case each
+        """The words with bits that satisfy a formula, of those with one bit for every position variable."""
+        match formula:
+            case Satisfies(guard, x):
+                place = self._guards.index(guard)
+                return self._automaton((x,), lambda seen, signs, bits: seen or (bits[0] and signs[place]))
+            case Member(positions, x):
+                return self._automaton((positions, x), lambda seen, _, bits: seen or (bits[0] and bits[1]))
+            case Before(x, y):
+                return self._before(x, y)
+            case Negation(inner):
+                found = self.of(inner)
+                return _Tracked(found.variables, found.automaton.complement())
+            case Conjunction(left, right):
+                return self.both(self.of(left), self.of(right))
+            case SomePosition(x, inner):
+                return self._projected(self.both(self.of(inner), self.once(x)), x)
+            case SomeSet(positions, inner):
+                return self._projected(self.of(inner), positions)
+
+    def once(self, variable: str) -> _Tracked:
+        """The words in which a variable's bit is set exactly once."""
+        return self._counted((variable,), lambda count, bits: min(count + bits[0], 2), {1})
+
+    def both(self, left: _Tracked, right: _Tracked) -> _Tracked:
+        variables = tuple(sorted({*left.variables, *right.variables}))
+        a, b = self.widened(left, variables), self.widened(right, variables)
+        return _Tracked(variables, a.automaton.product(b.automaton, and_, self._budget))
+
+    def widened(self, given: _Tracked, variables: tuple[str, ...]) -> _Tracked:
+        """The same language with bits for more variables, whose values do not matter."""
+        places = [variables.index(name) for name in given.variables]
+        size, less = len(variables), len(given.variables)
+
+        def narrowed(letter: int) -> int:
+            bits = sum((letter >> place & 1) << i for i, place in enumerate(places))
+            return (letter >> size << less) + bits
+
+        self._budget.spend(len(given.automaton.table) * len(self._signs) << size)
+        letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
+        table = tuple(tuple(row[letter] for letter in letters) for row in given.automaton.table)
+        return _Tracked(variables, Finite(given.automaton.initial, table, given.automaton.final))
+
+    def _projected(self, given: _Tracked, variable: str) -> _Tracked:
+        """The words that are accepted with some bits for a variable (by the subset construction)."""
+        if variable not in given.variables:
+            return given
+        place = given.variables.index(variable)
+        rest = tuple(name for name in given.variables if name != variable)
+        table = given.automaton.table
+
+        def step(states: frozenset[int], letter: int) -> frozenset[int]:
+            low = letter & ((1 << place) - 1)
+            clear = ((letter >> place) << (place + 1)) + low
+            return frozenset(table[s][clear + (bit << place)] for s in states for bit in (0, 1))
+
+        start = frozenset([given.automaton.initial])
+        final = given.automaton.final
+        found = explored(start, step, lambda s: bool(s & final), len(self._signs) << len(rest), self._budget)
+        return _Tracked(rest, found.minimised(self._budget))
+
+    def _automaton(
+        self, variables: tuple[str, ...], seen: Callable[[bool, tuple[bool, ...], Bits], bool]
+    ) -> _Tracked:
+        """A language that one bit of memory decides."""
+        size = len(variables)
+        ordered = tuple(sorted(variables))
+        places = [ordered.index(name) for name in variables]
+
+        def step(state: int, letter: int) -> int:
+            bits = tuple(bool(letter >> place & 1) for place in places)
+            return int(seen(bool(state), self._signs[letter >> size], bits))
+
+        return _Tracked(ordered, explored(0, step, bool, len(self._signs) << size, self._budget))
+
+    def _counted(
+        self, variables: tuple[str, ...], count: Callable[[int, Bits], int], final: set[int]
+    ) -> _Tracked:
+        size = len(variables)
+
+        def step(state: int, letter: int) -> int:
+            return count(state, tuple(bool(letter >> i & 1) for i in range(size)))
+
+        return _Tracked(
+            variables, explored(0, step, lambda s: s in final, len(self._signs) << size, self._budget)
+        )
+
+    def _before(self, x: str, y: str) -> _Tracked:
+        """The words in which x comes before y."""
+        ordered = tuple(sorted((x, y)))
+        first = ordered.index(x)
+
+        def count(state: int, bits: Bits) -> int:
+            if state == 0 and bits[first] and not bits[1 - first]:
+                return 1
+            return 2 if state == 1 and bits[1 - first] else state
+
+        if x == y:
+            return self._counted((x,), lambda state, _: state, set())
+        return self._counted(ordered, count, {2})
+
+
+def window_expression(formula: Formula, k: int, theory: Satisfiability) -> WindowExpression:
+    """The window expression of a formula with free variables ``b`` and ``e`` (Lemma 5).
+
+    The automaton of the formula on words that end at e is split at the letter
+    that carries the bit of b: a pair for each state before it. Raises
+    ValueError for other free variables, or a guard that looks back too far;
+    TooManyCellsError for more combinations of guards than MOST_LETTERS; and
+    OverBudgetError: every quantifier may make the automaton exponentially
+    larger.
+    """
+    guards = guards_of(formula)
+    if any(g.lookback(guard) > k for guard in guards):
+        raise ValueError(f"a guard looks back more than {k} records")
+    signs = [cell.signs for cell in theory.cells_up_to(MOST_LETTERS, guards)]
+    with StepBudget(MOST_ENTRIES, "compiling the formula") as budget:
+        made = _Construction(guards, signs, budget)
+        found = made.of(formula)
+        if not set(found.variables) <= {BEGIN, END}:
+            raise ValueError(f"free variables {', '.join(found.variables)}; expected {BEGIN} and {END}")
+        for variable in (BEGIN, END):
+            found = made.both(found, made.once(variable))
+        pairs = _Splits(found.automaton, _Letters(guards, signs), k, budget).pairs()
+    return WindowExpression(tuple(pairs))
+
+
+class _Letters:
+    """The letters of a formula, each the truth of all its guards; sets of letters are bit masks."""
+
+    def __init__(self, guards: Sequence[g.Guard], signs: Sequence[Bits]) -> None:
+        self._guards = guards
+        self._signs = signs
+        self._all = (1 << len(signs)) - 1
+        self._holding = [sum(1 << n for n, sign in enumerate(signs) if sign[i]) for i in range(len(guards))]
+        self._known: dict[int, g.Guard] = {}
+
+    def __len__(self) -> int:
+        return len(self._signs)
+
+    def guard(self, wanted: int) -> g.Guard:
+        """A guard that holds for the letters of a set and for no other, of as few atoms as is soon found."""
+        if wanted not in self._known:
+            parts, left = [], wanted
+            while left:
+                part, covered = self._implicant((left & -left).bit_length() - 1, wanted)
+                parts.append(part)
+                left &= ~covered
+            self._known[wanted] = g.disjunction(parts)
+        return self._known[wanted]
+
+    def _implicant(self, letter: int, wanted: int) -> tuple[g.Guard, int]:
+        """A letter's minterm without the guards that can be spared, and the letters for which that holds."""
+        signs = self._signs[letter]
+        kept = list(range(len(signs)))
+        for place in range(len(signs)):
+            fewer = [other for other in kept if other != place]
+            if not self._having(fewer, signs) & ~wanted:
+                kept = fewer
+        part = minterm([self._guards[i] for i in kept], [signs[i] for i in kept])
+        return part, self._having(kept, signs)
+
+    def _having(self, places: Sequence[int], signs: Bits) -> int:
+        """The letters in which some guards hold, or do not, as in ``signs``."""
+        found = self._all
+        for i in places:
+            found &= self._holding[i] if signs[i] else ~self._holding[i]
+        return found
+
+
+class _Splits:
+    """The pairs of a formula's automaton over letters with the bits of b and e, the lowest that of b."""
+
+    def __init__(self, whole: Finite, letters: _Letters, k: int, budget: StepBudget) -> None:
+        self._whole = whole
+        self._letters = letters
+        self._k = k
+        self._budget = budget
+        self._none, self._begin, self._end, self._both = map(self._masks, range(4))
+        # The same for all pairs: letters without b or e, and a new final state to which e leads.
+        self._last = len(whole.table)
+        self._steps = self._arcs(self._none)
+        self._ends = self._ending(self._end)
+
+    def pairs(self) -> list[Pair]:
+        """One for each state before b from which a window can begin; one without windows if none can."""
+        # Only what letters without b or e lead to can come before a window.
+        edges = ((p, q) for p, found in enumerate(self._none) for q in found)
+        found = (self._pair(state) for state in sorted(closed([self._whole.initial], edges)))
+        kept = [pair for pair in found if pair.before.final and pair.window.final]
+        return kept or [self._pair(self._whole.initial)]
+
+    def _pair(self, state: int) -> Pair:
+        """The letters that lead to a state without b or e, and those that lead on, b first and e last."""
+        size, first = self._last, self._last + 1
+        self._budget.spend(_PER_TRANSITION * (len(self._steps) + len(self._ends)))
+        before = automaton(self._k, size, self._whole.initial, [state], self._steps)
+        transitions = [*self._steps, *self._ends]
+        transitions += [(first, self._letters.guard(mask), q) for q, mask in self._begin[state].items()]
+        transitions += [(first, guard, q) for p, guard, q in self._ending(self._both) if p == state]
+        return Pair(trimmed(before), trimmed(automaton(self._k, size + 2, first, [self._last], transitions)))
+
+    def _masks(self, bits: int) -> list[dict[int, int]]:
+        """For each state the states that letters with some bits lead to, and by which letters."""
+        found = []
+        for row in self._whole.table:
+            masks: dict[int, int] = {}
+            for letter in range(len(self._letters)):
+                target = row[letter * 4 + bits]
+                masks[target] = masks.get(target, 0) | 1 << letter
+            found.append(masks)
+        return found
+
+    def _arcs(self, masks: list[dict[int, int]]) -> list[Transition]:
+        return [(p, self._letters.guard(m), q) for p, found in enumerate(masks) for q, m in found.items()]
+
+    def _ending(self, masks: list[dict[int, int]]) -> list[Transition]:
+        """Transitions to the new final state by the letters that lead to a final state."""
+        final = self._whole.final
+        ending = [sum(mask for q, mask in found.items() if q in final) for found in masks]
+        return [(p, self._letters.guard(mask), self._last) for p, mask in enumerate(ending)]

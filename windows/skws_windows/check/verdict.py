@@ -17,8 +17,7 @@ from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import AttributeType, Value
 from skws_windows.automata.closure import Branching, branching, clean, finite, trimmed
 from skws_windows.automata.k_sla import LookbackAutomaton
-from skws_windows.check.overlap import Pattern, find_pattern
-from skws_windows.check.types import Edge, TypeGraph, type_graphs
+from skws_windows.check.overlap import Edge, Pattern, TypeGraph, find_pattern, type_graphs
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from skws_schema.errors import UsageError, nearest
 from skws_schema.memory import OverBudgetError
 from skws_windows.automata import smso as m
-from skws_windows.automata.smso_automata import MOST_ENTRIES, MOST_LETTERS, window_expression
+from skws_windows.automata.smso import MOST_ENTRIES, MOST_LETTERS, window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError

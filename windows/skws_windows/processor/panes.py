@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Value
-from skws_windows.guards.columns import Column
+from skws_windows.guards.letters import Column
 
 
 @dataclass(frozen=True, slots=True)

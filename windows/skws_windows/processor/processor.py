@@ -17,8 +17,7 @@ import numpy as np
 from skws_schema.model import Value
 from skws_windows.automata.closure import trimmed
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
-from skws_windows.guards.columns import Column, Ints, RowSource, Source
-from skws_windows.guards.letters import Columns, Letters
+from skws_windows.guards.letters import Column, Columns, Ints, Letters, RowSource, Source
 from skws_windows.language.expression import Pair, WindowExpression
 from skws_windows.processor.macrostates import Configurations
 from skws_windows.processor.panes import Aggregate, panes

@@ -1,1 +1,0 @@
-"""Files that outlive their process: grown by whole pieces or replaced as a whole, private, with checksums."""

@@ -1,1 +1,0 @@
-"""A search of replay files by several processes of one machine. Docs: ``docs/architecture/live.md``."""

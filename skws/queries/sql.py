@@ -1,0 +1,297 @@
+"""Bounded queries in SQL: synopses over the stream, a state of constant size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from skws.data.record import Record
+from skws.index import with_sources
+from skws.queries.evaluator import Counts, OrderedBatch, SynopsesEvaluator
+from skws.queries.operator import SynopsesKind
+from skws.queries.partitioning import Part
+from skws.results.model import JsonRow, Op, ResultTuple, dumped
+from skws.spec.query import Query, Stream
+from skws_bounds.maxref import Failure
+from skws_bounds.normal_form import Atom, Domain, Place, Union
+from skws_bounds.repairs import WINDOW, Repair
+from skws_bounds.repairs import repairs as repairs_of
+from skws_bounds.run import Output, Run
+from skws_bounds.sql import parse_sql
+from skws_bounds.verdict import Verdict, check
+from skws_schema.errors import BadRecordsError, UsageError
+from skws_schema.evolution import nameable
+from skws_schema.instants import iso
+from skws_schema.model import Row
+from skws_windows.window import MICROSECOND
+
+_HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}
+_REASONS = {
+    (True, False): "duplicates are kept, and all conditions of Theorem 1 hold",
+    (True, True): "duplicates are eliminated, and all conditions of Theorem 2 hold",
+    (False, False): "duplicates are kept, and Theorem 1 needs all of its conditions",
+    (False, True): "duplicates are eliminated, so all output has to be remembered",
+    (None, False): "duplicates are kept, and not all orders could be checked",
+    (None, True): "duplicates are eliminated; Theorem 2 does not apply, so it is not decided",
+}
+
+
+def to_json(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> dict[str, Any]:
+    """The verdict as ``skws bounds check --format json`` prints it; consumers depend on it."""
+    return {
+        "bounded": verdict.bounded,
+        "projection": verdict.projection,
+        "failed": [_failed(union.text, failure) for failure in verdict.failures],
+        "repairs": [*map(str, repairs), WINDOW] if verdict.failures else [],
+        "certain": verdict.certain,
+    }
+
+
+def to_text(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> str:
+    return "".join(f"{line}\n" for line in _lines(union, verdict, repairs))
+
+
+def _failed(text: str, failure: Failure) -> dict[str, Any]:
+    return {
+        "condition": failure.condition,
+        "atoms": [_located(text, atom) for atom in failure.atoms]
+        + [_column(text, p) for p in failure.columns],
+        "streams": list(failure.streams),
+        "attributes": list(map(str, failure.attributes)),
+        "message": failure.message,
+    }
+
+
+def _located(text: str, atom: Atom) -> dict[str, Any]:
+    if atom.place is None:
+        return {"text": str(atom), "line": None, "column": None}
+    line, column = _place(text, atom.place.start)
+    return {"text": str(atom), "line": line, "column": column}
+
+
+def _column(text: str, place: Place) -> dict[str, Any]:
+    """A projected column, where no atom is responsible."""
+    line, column = _place(text, place.start)
+    return {"text": text[place.start : place.end], "line": line, "column": column}
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _lines(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> Iterator[str]:
+    yield f"{_HEADINGS[verdict.bounded]}: {_REASONS[verdict.bounded, verdict.distinct]}"
+    yield from reasons(union, verdict)
+    if verdict.bounded is False and not verdict.certain:
+        yield "  the theorem is about synopses of one form; others might do: skws bounds run --force-synopses"
+    if verdict.failures:
+        yield from offers(repairs)
+
+
+def reasons(union: Union, verdict: Verdict) -> Iterator[str]:
+    """The conditions that fail, each with the responsible atoms and their places."""
+    for failure in verdict.failures:
+        yield f"  {failure.condition}: {failure.message}"
+        for atom in failure.atoms:
+            yield f"    {_written(union.text, atom)}"
+        for place in failure.columns:
+            column = _column(union.text, place)
+            yield f"    line {column['line']}, column {column['column']}: {column['text']}"
+
+
+def offers(repairs: Sequence[Repair]) -> Iterator[str]:
+    """Changes that would make a query bounded."""
+    yield "any of these would make it bounded:" if repairs else "no small change makes it bounded, but:"
+    yield from (f"  - {repair}" for repair in repairs)
+    yield f"  - {WINDOW}"
+
+
+def _written(text: str, atom: Atom) -> str:
+    if atom.place is None:
+        return str(atom)
+    line, column = _place(text, atom.place.start)
+    return f"line {line}, column {column}: {atom}"
+
+
+def refuse_unbounded_union(union: Union, what: str = "this query") -> None:
+    """Raises UsageError with the conditions that fail, the atoms responsible and the smallest repairs."""
+    verdict = check(union)
+    if not verdict.bounded:
+        raise UsageError("\n".join(_refusal(union, verdict, what)))
+
+
+def _refusal(union: Union, verdict: Verdict, what: str) -> Iterator[str]:
+    needs = "needs" if verdict.bounded is False and verdict.certain else "may need"
+    yield f"{what} {needs} unbounded memory:"
+    yield from reasons(union, verdict)
+    yield from offers(repairs_of(union, verdict))
+
+
+class Added(NamedTuple):
+    """A row added by the tuples of one time: microseconds, values, and the number of times."""
+
+    time: int
+    values: Output
+    times: int
+
+
+def shown_row(union: Union, values: Output) -> JsonRow:
+    """A row by names of columns; time stamps are ISO 8601 in UTC."""
+    query = union.queries[0]
+    shown = (
+        iso(value) if term.domain is Domain.TIMESTAMP and value is not None else value
+        for term, value in zip(query.output, values, strict=True)
+    )
+    return dict(zip(query.names, shown, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SqlResult:
+    """A row added ``count`` times by the tuples of one time, ``start``, in seconds; it stands for a tuple."""
+
+    query: str
+    id: str
+    start: float
+    count: int
+    tuples: tuple[ResultTuple, ...]
+    op: Op = "+"
+    end: None = None
+    snapshot: bool = False
+
+    @classmethod
+    def of(cls, query: str, start: float, row: JsonRow, count: int) -> SqlResult:
+        """Equal rows of one time are one result."""
+        text = orjson.dumps([query, start, row])
+        tuple_id = blake2b(text, digest_size=12).hexdigest()
+        return cls(query, tuple_id, start, count, _row(tuple_id, row))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form as plain objects."""
+        (shown,) = self.tuples
+        return {
+            "op": self.op,
+            "query": self.query,
+            "id": self.id,
+            "start": self.start,
+            "end": self.end,
+            "count": self.count,
+            "tuples": [{"relation": shown.relation, "id": shown.id, "keywords": [], "row": shown.row}],
+        }
+
+    def to_json(self) -> bytes:
+        return dumped(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, shown: dict[str, Any]) -> SqlResult:
+        """Inverse of ``to_dict``."""
+        tuples = _row(shown["id"], shown["tuples"][0]["row"])
+        return cls(shown["query"], shown["id"], shown["start"], shown["count"], tuples)
+
+
+def _row(id: str, row: JsonRow) -> tuple[ResultTuple, ...]:  # noqa: A002 - of the result
+    return (ResultTuple.given("row", id, (), row),)
+
+
+FORCE: Final = "force"
+"""An option: run the query even if the paper's form of synopses is not bounded for it."""
+
+
+class SqlKind(SynopsesKind):
+    """Bounded queries in SQL."""
+
+    def check(self, query: Query, stream: Stream) -> str:
+        """Raises SqlError; UsageError if the query is not bounded."""
+        union = _read(query, stream)
+        if FORCE not in query.options:
+            refuse_unbounded_union(union)
+        Run(union, stream.schema, {})
+        return ""
+
+    def reads(self, query: Query, stream: Stream) -> Iterable[str]:
+        return {s.relation for q in _read(query, stream).queries for s in q.streams}
+
+    def evaluator(self, query: Query, stream: Stream, part: Part) -> SqlEvaluator:  # noqa: ARG002
+        return SqlEvaluator(query, stream)
+
+
+class SqlEvaluator(SynopsesEvaluator):
+    """Answers one query."""
+
+    def __init__(self, query: Query, stream: Stream) -> None:
+        self._name = query.name
+        self._schema = stream.schema
+        self._union = _read(query, stream)
+        self._used = {s.relation for q in self._union.queries for s in q.streams}
+        self._tables: dict[str, list[Row]] = defaultdict(list)
+        for record in with_sources(stream.schema, ()):
+            self._tables[self._schema.relations[record.relation].name].append(record.row)
+        self._run = Run(self._union, stream.schema, self._tables)
+        self._finite = stream.finite
+        self._most = 0
+        self._now: int | None = None
+        self._rows: dict[str, list[Row]] = {}
+
+    def load_tables(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._tables[self._schema.relations[record.relation].name].append(record.row)
+        self._run = Run(self._union, self._schema, self._tables)
+
+    def take(self, arrived: OrderedBatch) -> Iterator[SqlResult]:
+        """Raises BadRecordsError for a deletion from a stream of the query, UsageError from a replay."""
+        for record in arrived.batch.records():
+            if record.delete and self._finite:
+                raise UsageError(
+                    "the replay deletes tuples; a query in constant memory takes insertions only"
+                )
+            name = self._schema.relations[record.relation].name
+            if name not in self._used:
+                continue
+            if record.delete:
+                raise BadRecordsError(
+                    f"a record deletes a tuple of {name}; query {self._name!r} runs in constant memory, and "
+                    "takes insertions only"
+                )
+            if record.time != self._now:
+                yield from self.end()
+                self._now = record.time
+            self._rows.setdefault(name, []).append(record.row)
+
+    @property
+    def waits(self) -> bool:
+        return self._now is not None
+
+    def end(self) -> Iterator[SqlResult]:
+        if self._now is None:
+            return
+        rows, self._rows = self._rows, {}
+        for values, count in self._run.step(self._now, rows):
+            row = shown_row(self._union, values)
+            yield SqlResult.of(self._name, self._now / MICROSECOND, row, count)
+        self._most = max(self._most, self._entries)
+        self._now = None
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(kept=self._most)
+
+    @property
+    def _entries(self) -> int:
+        return self._run.entries
+
+    def _state(self) -> Any:
+        return [self._now, self._rows, self._run.snapshot()]
+
+    def _go_on(self, state: Any) -> None:
+        self._now, rows, run = state
+        self._rows = {name: list(map(tuple, arrived)) for name, arrived in rows.items()}
+        self._run.restore(run)
+
+
+def _read(query: Query, stream: Stream) -> Union:
+    return parse_sql(query.text, nameable(stream.schema))

@@ -1,1 +1,0 @@
-"""Queries in SQL that need constant memory only: their evaluation, and verdicts for users."""

@@ -28,7 +28,7 @@ from skws_tui.screens.search import SearchScreen
 from skws_tui.services.job import LiveJob, expect_short_pauses
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.view import EventQueue
-from skws_tui.widgets.result_list import ResultList
+from skws_tui.widgets.result_pane import ResultList
 
 QUERY = "tarantino travolta"
 _KEYS = ("j", "j", "j", "k", "g", "j", "pagedown", "k")

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
-from skws_windows.automata.closure import trimmed
-from skws_windows.automata.k_sla import LookbackAutomaton, automaton
+from skws_windows.automata.k_sla import LookbackAutomaton, automaton, trimmed
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.language.expression import Limits, Selection, WindowExpression

@@ -19,7 +19,7 @@ from bench.peers.environment import python_of
 from bench.peers.outcome import difference, of_peer, of_skws
 from bench.peers.task import Comparison
 from bench.point import FINISHED, OVER_LIMIT
-from skws.sinks.destination import OutputError
+from skws.sinks.base import OutputError
 from skws_schema.errors import SkwsError
 
 SKWS = "skws"

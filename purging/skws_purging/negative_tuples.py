@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic
 
+from skws_purging.lifespans import StreamTuple
 from skws_purging.policy import Op, purge_upwards
-from skws_purging.tuples import StreamTuple
 
 
 class NegativeTuples(Generic[Op]):

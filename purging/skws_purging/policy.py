@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, Self, TypeVar
 
-from skws_purging.tuples import Members, StreamTuple
+from skws_purging.lifespans import Members, StreamTuple
 
 
 class OutputBuffer(Protocol):

@@ -18,7 +18,7 @@ from skws.jobs.log import Log, LogFormat
 from skws.queries.sql import SqlResult
 from skws.replay_search import Search
 from skws.results.model import dumped
-from skws.sinks.destination import destination
+from skws.sinks.base import destination
 from skws.sinks.text import escaped
 from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import Job

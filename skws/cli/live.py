@@ -16,8 +16,7 @@ from skws.jobs.unanswered import Unanswered
 from skws.queries.kinds import checked
 from skws.queries.kinds import notes as notes_of
 from skws.sinks.addresses import open_sinks
-from skws.sinks.base import Sink
-from skws.sinks.destination import OutputClosedError
+from skws.sinks.base import OutputClosedError, Sink
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query

@@ -24,7 +24,7 @@ from skws.cli.options import Command
 from skws.cli.terminal import StepsLine, tell
 from skws.extras import missing_extra
 from skws.memory import DEFAULT, use
-from skws.sinks.destination import OutputClosedError
+from skws.sinks.base import OutputClosedError
 from skws.sinks.text import visible
 from skws_schema import memory
 from skws_schema.errors import SchemaError, SkwsError, UsageError

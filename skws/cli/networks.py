@@ -16,7 +16,7 @@ from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
-from skws.sinks.destination import destination
+from skws.sinks.base import destination
 from skws.sinks.text import escaped, visible
 from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws_mesh.networks import CandidateNetwork

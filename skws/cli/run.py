@@ -17,7 +17,7 @@ from skws.progress import unreported
 from skws.queries.diagnosis import why_nothing
 from skws.replay_search import Search
 from skws.results.model import LiveResult, Result
-from skws.sinks.destination import destination
+from skws.sinks.base import destination
 from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, ClassVar, Final
 
 from skws.progress import Progress
-from skws.sinks.destination import destination
+from skws.sinks.base import destination
 from skws.sinks.text import visible, visible_lines
 from skws.spec.enums import OnError
 from skws_schema.memory import StepBudget

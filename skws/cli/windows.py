@@ -14,7 +14,7 @@ from skws.cli.given import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
 from skws.memory import expect_long_lived_objects
-from skws.sinks.destination import destination
+from skws.sinks.base import destination
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query

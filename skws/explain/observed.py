@@ -16,7 +16,7 @@ from skws_mesh.networks import Prefix, node_text, prefix_of
 from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.meshes import DemandDrivenMesh
 from skws_mesh.paper.operator import JoinOperator, Producer, tree_gen
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, before_arrival
 

@@ -35,8 +35,8 @@ from skws.jobs.control import Command
 from skws.queries.operator import LoggedBatch
 from skws.sources.feed import Offset
 from skws.spec.query import Query
+from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart
-from skws_purging.tuples import ALWAYS
 
 
 @dataclass(frozen=True, slots=True)

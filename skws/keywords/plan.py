@@ -12,8 +12,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.query import KeywordQuery
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
 from skws.spec.query import RankingChoice
-from skws_mesh.cngen import CNGen
-from skws_mesh.count import TooManyKindsError, count_networks
+from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.tree import NodeOrder
 from skws_schema.errors import UsageError, nearest

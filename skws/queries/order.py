@@ -17,7 +17,7 @@ from skws.data.record import OnLate, Record, unheard
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.spec.query import Stream
 from skws_mesh.columnar.columns import Flags, Ints
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_windows.window import TICKS_PER_ARRIVAL, before_arrival
 
 PASSED_OVER: Final = -1

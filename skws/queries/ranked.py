@@ -28,7 +28,7 @@ from skws.spec.query import (
     Stream,
     TopChoice,
 )
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import (

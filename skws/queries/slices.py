@@ -28,7 +28,7 @@ from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning
 from skws.queries.session import Session, bounded_session
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, PATTERN, TOP, Query, Stream
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
 
 SMALL: Final = 20_000

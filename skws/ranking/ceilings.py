@@ -9,12 +9,12 @@ import numpy as np
 
 from skws.ranking.corpus import fans
 from skws.ranking.rankings import Floats, Product, log_of_fans
-from skws.results.score import Rank
+from skws.results.model import Rank
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, cells, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND
 
 _SURE: Final = 1 + 1e-9  # they are computed in another order than scores

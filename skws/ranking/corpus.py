@@ -15,7 +15,7 @@ from skws.keywords.table import ChunkMemory, hopeless
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER
 

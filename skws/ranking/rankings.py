@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from skws.results.score import FRESHNESS, Part
+from skws.results.model import FRESHNESS, Part
 from skws.spec.query import DEFAULT
 from skws_schema.errors import UsageError, nearest
 

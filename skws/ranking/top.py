@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from skws.results.model import Place, Result
 from skws.spec.query import TopChoice
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND

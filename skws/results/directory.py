@@ -15,7 +15,7 @@ from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, written
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import Row, Schema
 
 _NONE: Final = -1

@@ -26,7 +26,7 @@ from msgspec import Struct
 from msgspec.json import Encoder
 
 from skws.results.model import JsonRow
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.instants import iso
 from skws_schema.model import AttributeType, Relation, Row, Schema, Value
 from skws_windows.window import MICROSECOND
@@ -35,7 +35,7 @@ _JSON = Encoder()  # a line for each name: texts with line ends have them escape
 
 
 class Named(Struct, eq=False, gc=False):
-    """A tuple by its name (``skws_purging.tuples``); without a key, or with a NULL in it, its row.
+    """A tuple by its name (``skws_purging.lifespans``); without a key, or with a NULL in it, its row.
 
     ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
     asked for.

@@ -27,7 +27,8 @@ from skws.keywords.parse import parse_query
 from skws.keywords.suggest import why_missing
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
-from skws.serve.bodies import (
+from skws.serve.events import Event, Position
+from skws.serve.guard import (
     MOST_ANSWER,
     CompleteBody,
     Fault,
@@ -36,9 +37,8 @@ from skws.serve.bodies import (
     SavedName,
     SearchBody,
     StrictRoute,
+    error_body,
 )
-from skws.serve.events import Event, Position
-from skws.serve.guard import error_body
 from skws.serve.job import NotReadyError, ServedJob, marked
 from skws.serve.measures import Measures
 from skws.serve.page import add_page

@@ -10,8 +10,7 @@ from typing import IO, Any, Final, Generic, TypeVar
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result, parsed
-from skws.sinks.base import NONE, BatchSink, Marks, Run
-from skws.sinks.destination import Destination, destination
+from skws.sinks.base import NONE, BatchSink, Destination, Marks, Run, destination
 from skws.sinks.display import MatchTable, MatchTree, NetworkTable, NetworkTree
 from skws.sinks.encoders import CsvEncoder, Encoder, JsonLinesEncoder
 from skws.sinks.text import visible

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from skws.results.model import LiveResult, Result
-from skws.results.score import Part, Score
+from skws.results.model import LiveResult, Part, Result, Score
 from skws_schema.drawing import branches
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path)
 def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(
     skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skws_mesh.count.MOST_STEPS", 10)
+    monkeypatch.setattr("skws_mesh.cngen.MOST_STEPS", 10)
     command = ("networks", "nolan", "caine", "-s", ternary, "-f", "count")
     assert skws(*command).out.splitlines()[-1] == "total: 1120"
     monkeypatch.setattr("skws.keywords.plan.MOST", 100)

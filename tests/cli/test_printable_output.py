@@ -12,7 +12,7 @@ import pytest
 
 from skws.jobs.metrics import Metrics, QueryMetrics, RelationMetrics
 from skws.jobs.prometheus import text as prometheus_text
-from skws.sinks.destination import Destination
+from skws.sinks.base import Destination
 from skws.sinks.text import UNSAFE, escaped, visible, visible_lines
 from skws.spec.enums import OutputFormat
 from tests.commands import Skws, on_a_terminal, process

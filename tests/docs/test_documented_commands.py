@@ -59,7 +59,7 @@ def test_documented_commands_run(
     _lay_out(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     # Pages show what a terminal does.
-    monkeypatch.setattr("skws.sinks.destination.Destination.width", 120)
+    monkeypatch.setattr("skws.sinks.base.Destination.width", 120)
     *others, last = block.commands
     output = "".join(_output(command, 0, tmp_path, capsys) for command in others)
     output += _output(last, block.code, tmp_path, capsys)

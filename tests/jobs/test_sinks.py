@@ -20,8 +20,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from skws.jobs.fanout import SinkFanout
-from skws.results.model import LiveResult, Result, ResultTuple
-from skws.results.score import Part, Score
+from skws.results.model import LiveResult, Part, Result, ResultTuple, Score
 from skws.sinks import webhook
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError

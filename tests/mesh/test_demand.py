@@ -14,8 +14,8 @@ from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.meshes import DemandDrivenMesh
 from skws_mesh.paper.operator import Demand, Event, JoinOperator, State
+from skws_purging.lifespans import ALWAYS, Members, StreamTuple
 from skws_purging.policy import LazyPurging
-from skws_purging.tuples import ALWAYS, Members, StreamTuple
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import FOREVER, TimeWindow
 from tests.strategies import examples

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.load import Load
-from skws_mesh import count
-from skws_mesh.cngen import CNGen, ExpandedNode, expanded_nodes, subsets
-from skws_mesh.count import TooManyKindsError, count_networks
+from skws_mesh import cngen
+from skws_mesh.cngen import CNGen, ExpandedNode, TooManyKindsError, count_networks, expanded_nodes, subsets
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import NodeOrder, Tree
@@ -210,7 +209,7 @@ def test_counts_more_than_could_be_made() -> None:
 
 
 def test_gives_up_where_nodes_differ_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(cngen, "MOST_STEPS", 1_000)
     schema = Load(relations=30).schema()
     with pytest.raises(TooManyKindsError):
         count_networks(CNGen(schema, 8, 5, [1 << n % 8 for n in range(30)]))

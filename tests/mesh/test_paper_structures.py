@@ -15,7 +15,7 @@ from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.operator import Buffer, JoinOperator, Producer, tree_gen
 from skws_mesh.tree import NodeOrder, Tree
-from skws_purging.tuples import StreamTuple, end_of
+from skws_purging.lifespans import StreamTuple, end_of
 from skws_schema.model import Schema
 from skws_windows.window import TimeWindow, Window
 from tests.mesh.test_networks import TERNARY, schema_of

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from skws_patterns.automata.pcea import PCEA, State, Transition
-from skws_patterns.automata.predicates import Equality, Key, key
 from skws_patterns.evaluation import evaluator
+from skws_patterns.pcea import PCEA, Equality, Key, State, Transition, key
 from skws_schema.model import Row
 
 Valuation: TypeAlias = dict[str, frozenset[int]]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skws_patterns.automata.pcea import PCEA, Source, Transition
-from skws_patterns.automata.predicates import Equality, Unary
+from skws_patterns.pcea import PCEA, Equality, Source, Transition, Unary
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 
 R, S, T = 0, 1, 2

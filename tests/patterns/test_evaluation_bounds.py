@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_patterns.automata.pcea import PCEA, Source, Transition
-from skws_patterns.automata.predicates import Equality, Unary
 from skws_patterns.evaluation.evaluator import Evaluator, Node, count, insert, valuations
+from skws_patterns.pcea import PCEA, Equality, Source, Transition, Unary
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

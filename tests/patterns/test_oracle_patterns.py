@@ -10,14 +10,13 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from skws.queries.patterns.explain import AutomatonDrawing
-from skws_patterns.automata.pcea import PCEA, Source, State, Transition
-from skws_patterns.automata.predicates import Equality, Unary
+from skws_patterns.evaluation.columnar import column_plan
 from skws_patterns.evaluation.evaluator import Evaluator, Valuation
-from skws_patterns.evaluation.runs import column_plan
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
 from skws_patterns.language.parse import Pattern, parse_pattern
 from skws_patterns.language.progress import Layout, NotExpressibleError
 from skws_patterns.language.resolve import Resolved, resolve
+from skws_patterns.pcea import PCEA, Equality, Source, State, Transition, Unary
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow

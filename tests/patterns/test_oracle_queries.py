@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_patterns.automata.pcea import PCEA
 from skws_patterns.evaluation.evaluator import Evaluator, Valuation
+from skws_patterns.pcea import PCEA
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import ConjunctiveQuery, is_hierarchical, parse_conjunctive_query
 from skws_schema.model import Row

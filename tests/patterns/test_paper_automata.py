@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skws_patterns.automata.pcea import PCEA, Transition
-from skws_patterns.automata.predicates import Unary
 from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.pcea import PCEA, Transition, Unary
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_windows.window import CountWindow, Unbounded, Window

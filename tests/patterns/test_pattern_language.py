@@ -6,11 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from skws_patterns.automata.pcea import PCEA
-from skws_patterns.automata.predicates import Contains
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Agreement, Filter, Keyword, former_spellings, parse_pattern
+from skws_patterns.pcea import PCEA, Contains
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema

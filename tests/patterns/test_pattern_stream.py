@@ -15,9 +15,9 @@ from skws.data.record import Record
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import PatternQuery, read_query
-from skws_patterns.automata.predicates import RootKey
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Pattern
+from skws_patterns.pcea import RootKey
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import ConjunctiveQuery, root_of_query
 from skws_schema.errors import PatternError

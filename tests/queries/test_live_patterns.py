@@ -24,7 +24,7 @@ from skws.queries.results import read_result
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.query import PATTERN, Query, Stream
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import PatternError, UsageError
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.patterns.test_pattern_stream import SCHEMA

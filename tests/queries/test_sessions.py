@@ -21,8 +21,7 @@ from skws.queries.session import Session
 from skws.queries.sql import SqlResult
 from skws.queries.windowed.kind import WindowedQueries
 from skws.queries.windowed.pattern import WindowedPatterns
-from skws.results.model import LiveResult, Place, Result, ResultTuple, parsed
-from skws.results.score import Score
+from skws.results.model import LiveResult, Place, Result, ResultTuple, Score, parsed
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, TOP, Query, Stream

@@ -15,7 +15,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.model import Result, ResultTuple
 from skws.spec.query import RankingChoice
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Oracle, instants
 from tests.strategies import WORDS, Case, cases, examples

@@ -12,8 +12,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.ranking.top import Top, event_time, group_namer, unknown
-from skws.results.model import Result, ResultTuple
-from skws.results.score import Part, Score
+from skws.results.model import Part, Result, ResultTuple, Score
 from skws.spec.query import RankingChoice, TopChoice
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window

@@ -418,7 +418,7 @@ _mutant(
 _mutant(
     "handed-over-twice",
     "a micro-batch that Spark repeats is put into the outbox again",
-    (f"{_SPARK}.output_committer:OutputCommitter.put", "if output.number == self._outbox.last:", "if False:"),
+    (f"{_SPARK}.output_merger:OutputCommitter.put", "if output.number == self._outbox.last:", "if False:"),
     host="spark",
 )
 _mutant(
@@ -615,7 +615,7 @@ _mutant(
 _mutant(
     "parquet-error-hidden",
     "a failed removal hides why a Parquet file could not be written, and ends with a traceback",
-    (f"{_SINKS}.destination:_whole", "with suppress(OSError):", "if True:"),
+    (f"{_SINKS}.base:_whole", "with suppress(OSError):", "if True:"),
 )
 _mutant(
     "parquet-name-not-synced",

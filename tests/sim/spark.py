@@ -33,9 +33,8 @@ from skws.spark.streaming import processor, reader, run_directory, shard_server
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, planned
 from skws.spark.streaming.messages import Chunk, Failed
-from skws.spark.streaming.output_committer import OutputCommitter
 from skws.spark.streaming.output_log import Output, OutputLog, in_order
-from skws.spark.streaming.output_merger import OutputMerger
+from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
 from skws.spark.streaming.reader import FeedReader, Polled, Reading, beginning
 from skws.spark.streaming.run_directory import ReplayControl, RunDirectory

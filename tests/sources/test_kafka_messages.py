@@ -11,7 +11,7 @@ import pytest
 from skws.data.record import BadRecord, Record
 from skws.formats.dead_letters import place
 from skws.sources.kafka.address import Form
-from skws.sources.kafka.messages import TopicReader
+from skws.sources.kafka.reader import TopicReader
 from skws_schema.errors import SourceError
 from tests.sources.following import SCHEMA
 

@@ -15,7 +15,7 @@ from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.networks import NetworksScreen
 from skws_tui.screens.schema import SchemaScreen
 from skws_tui.services.user_files import load_session
-from skws_tui.widgets.result_list import ResultList
+from skws_tui.widgets.result_pane import ResultList
 from skws_tui.widgets.search_box import QueryBox
 from tests.tui.ui import QUERY, movies, opened, scenario, until, with_job
 

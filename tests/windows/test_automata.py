@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.memory import OverBudgetError
-from skws_windows.automata import closure
+from skws_windows.automata import k_sla
 from skws_windows.automata import regular as r
-from skws_windows.automata.closure import (
+from skws_windows.automata.k_sla import (
     clean,
     complement,
     determinised,
@@ -107,7 +107,7 @@ def test_unsatisfiable_guards_are_cleaned_away() -> None:
 
 
 def test_too_many_macrostates_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closure, "MOST_TRANSITIONS", 200)
+    monkeypatch.setattr(k_sla, "MOST_TRANSITIONS", 200)
     high = r.Letter(g.Compare("<", g.Constant(1), g.Field("x")))
     few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeated(r.ANY, n, n)) for n in (3, 12))
     assert determinised(to_automaton(few, 0), THEORY).states < 50

@@ -14,8 +14,7 @@ from skws_windows.automata import smso as m
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Selection, WindowExpression
-from skws_windows.language.formula import formula_expression, parse_formula
-from skws_windows.language.parse import parse_expression, parse_pairs
+from skws_windows.language.parse import formula_expression, parse_expression, parse_formula, parse_pairs
 from skws_windows.processor.processor import Processor
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, words

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_windows.automata.closure import minterm
+from skws_windows.automata.k_sla import minterm
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
 from skws_windows.guards.letters import Columns, Letters, RowSource

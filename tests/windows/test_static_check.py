@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skws_schema.memory import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
-from skws_windows.automata.closure import Finite, finite
+from skws_windows.automata.k_sla import Finite, finite
 from skws_windows.check import overlap
 from skws_windows.check import verdict as static_check
 from skws_windows.check.verdict import Bound, Verdict, check, compiled

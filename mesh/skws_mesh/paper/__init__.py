@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from skws_mesh.cngen import CNGen
-from skws_mesh.count import TooManyKindsError, count_networks
+from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.meshes import DemandDrivenMesh, Forest, FullMesh, PartialMesh

@@ -12,10 +12,9 @@ from typing import TypeAlias
 from skws_mesh.cngen import CNGen
 from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, compatibility, tree_gen
 from skws_mesh.tree import Tree
-from skws_purging.lifespans import ExpiryQueue
+from skws_purging.lifespans import ALWAYS, ExpiryQueue, Members, StreamTuple, end_of
 from skws_purging.negative_tuples import NegativeTuples
 from skws_purging.policy import PurgePolicy
-from skws_purging.tuples import ALWAYS, Members, StreamTuple, end_of
 from skws_schema.graph import edges
 from skws_windows.window import FOREVER, Window
 

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 from skws_mesh.cngen import CNGen
 from skws_mesh.sequence import FREE, KeywordSequence
 from skws_mesh.tree import DEPTH, Tree
-from skws_purging.tuples import Members, StreamTuple, compatible, end_of
+from skws_purging.lifespans import Members, StreamTuple, compatible, end_of
 from skws_schema.graph import Edge
 from skws_schema.model import Key, Row, key_getter
 from skws_windows.window import FOREVER

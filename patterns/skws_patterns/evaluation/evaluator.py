@@ -31,8 +31,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from skws_patterns.automata.pcea import PCEA, State, Transition
-from skws_patterns.automata.predicates import Columns, Unary
+from skws_patterns.pcea import PCEA, Columns, State, Transition, Unary
 from skws_schema.model import Key, Row, key_getter
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, by_position
 

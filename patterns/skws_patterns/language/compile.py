@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final, TypeAlias
 
-from skws_patterns.automata.pcea import PCEA
-from skws_patterns.automata.predicates import RootKey, root_key
 from skws_patterns.language.expression import (
     EMPTY,
     Alternation,
@@ -53,6 +51,7 @@ from skws_patterns.language.progress import (
     TooManyTransitionsError,
 )
 from skws_patterns.language.resolve import Resolved, TextMatch, resolve
+from skws_patterns.pcea import PCEA, RootKey, root_key
 from skws_schema.errors import PatternError
 from skws_schema.memory import OverBudgetError
 from skws_schema.model import Schema

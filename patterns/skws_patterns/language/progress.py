@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from skws_patterns.automata.pcea import PCEA, Source, Transition
-from skws_patterns.automata.predicates import Columns, Equality
 from skws_patterns.language.expression import Derivatives, Expression, Letter, Read, letters
 from skws_patterns.language.resolve import Reading, Resolved
+from skws_patterns.pcea import PCEA, Columns, Equality, Source, Transition
 from skws_schema.memory import StepBudget
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from skws_patterns.automata.predicates import Compared, Contains, Same, Test, Unary, typed
 from skws_patterns.language.expression import Letter, letters
 from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference, Span
+from skws_patterns.pcea import Compared, Contains, Same, Test, Unary, typed
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Attribute, Row, Schema
 

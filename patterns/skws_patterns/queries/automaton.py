@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final
 
-from skws_patterns.automata.pcea import PCEA, Source, Transition
-from skws_patterns.automata.predicates import Columns, Compared, Equality, Same, Test, Unary
+from skws_patterns.pcea import PCEA, Columns, Compared, Equality, Same, Source, Test, Transition, Unary
 from skws_patterns.queries.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
 from skws_schema.comparison import Op
 from skws_schema.errors import PatternError

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias, cast
 
 from lark import Token, Tree
 
-from skws_patterns.automata.predicates import RootKey, root_key, typed
 from skws_patterns.grammar import constant_value, parse, span
+from skws_patterns.pcea import RootKey, root_key, typed
 from skws_schema.errors import PatternError, nearest
 from skws_schema.model import Attribute, Relation, Schema, Value
 

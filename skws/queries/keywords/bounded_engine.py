@@ -27,7 +27,7 @@ from skws.queries.keywords.memory_guard import FORCE, lasting, lasts_by_key, mem
 from skws.results.model import Result
 from skws_bounds.names import Promises
 from skws_mesh.columnar.columns import distinct
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Relation, Row, Schema, Value
 from skws_windows.window import Unbounded, Window

@@ -31,8 +31,7 @@ from skws.results.model import Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
-from skws_purging.lifespans import static_tuples
-from skws_purging.tuples import StreamTuple
+from skws_purging.lifespans import StreamTuple, static_tuples
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.memory import Held, memory_checked, register

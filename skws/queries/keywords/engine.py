@@ -22,8 +22,7 @@ from skws.results.names import TupleNames
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh
-from skws_purging.lifespans import Lifespans, static_tuples
-from skws_purging.tuples import ALWAYS, Members, StreamTuple
+from skws_purging.lifespans import ALWAYS, Lifespans, Members, StreamTuple, static_tuples
 from skws_schema.errors import counted
 from skws_schema.memory import Held, check, memory_checked, register
 from skws_schema.model import Row

@@ -32,12 +32,12 @@ from skws.index.table import Joined, TableIndex
 from skws.keywords.match import Matcher
 from skws.keywords.plan import Plan
 from skws.queries.keywords.meshes import Meshes
-from skws.ranking.judging import Scorer
+from skws.ranking.scoring import Scorer
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials, Table
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.graph import edges
 from skws_schema.model import Schema
 

@@ -18,8 +18,7 @@ from skws.data.blocks import Block
 from skws.data.record import Record
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
-from skws_purging.lifespans import Front, Lifespans
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.lifespans import ALWAYS, Front, Lifespans, StreamTuple
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, ArrivalWindow, ExpressionWindow, Unbounded, Window
 

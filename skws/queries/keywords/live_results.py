@@ -11,7 +11,7 @@ from skws.queries.keywords.result_emitter import Event, Output, ResultEmitter
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials, PartialStore
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import FOREVER
 

@@ -32,7 +32,7 @@ from skws.queries.keywords.meshes import (
 )
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
-from skws.ranking.judging import Scorer
+from skws.ranking.scoring import Scorer
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
@@ -45,8 +45,8 @@ from skws_mesh.columnar.operators import OperatorUse
 from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.tree import Tree
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
-from skws_purging.tuples import ALWAYS, StreamTuple
 from skws_schema.errors import counted
 from skws_schema.graph import edges
 from skws_schema.memory import Held

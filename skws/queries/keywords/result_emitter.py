@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from skws.keywords.plan import Plan
 from skws.keywords.query import KeywordQuery
 from skws.queries.keywords.lifespan_resolver import natural_ends
-from skws.ranking.judging import Scorer
+from skws.ranking.scoring import Scorer
 from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
@@ -25,7 +25,7 @@ from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.tree import Tree
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.memory import check
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND, Window, by_position

@@ -22,8 +22,8 @@ from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.ranking.ceilings import Ceilings
-from skws.ranking.judging import Scorer
 from skws.ranking.rankings import Floats
+from skws.ranking.scoring import Scorer
 from skws.ranking.top import Candidate, candidate
 from skws.results.directory import TupleDirectory
 from skws.results.model import Place, Result

@@ -34,9 +34,8 @@ from skws.queries.sql import reasons
 from skws.spec.query import ALLOWED, Query, Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check
-from skws_patterns.evaluation.columnar import ColumnarEvaluator, Found, TooManyRunsError, Tuples
+from skws_patterns.evaluation.columnar import ColumnarEvaluator, Found, TooManyRunsError, Tuples, column_plan
 from skws_patterns.evaluation.evaluator import Valuation
-from skws_patterns.evaluation.runs import column_plan
 from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.evolution import nameable

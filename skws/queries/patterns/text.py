@@ -10,10 +10,9 @@ from typing import Final
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import Alternative, Condition
-from skws_patterns.automata.pcea import PCEA
-from skws_patterns.automata.predicates import RootKey
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
 from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
+from skws_patterns.pcea import PCEA, RootKey
 from skws_patterns.queries.automaton import automaton_of
 from skws_patterns.queries.hcq import (
     ConjunctiveQuery,

@@ -20,8 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from skws.data.blocks import RowBlock
 from skws.index.table import TableIndex
 from skws.index.values import join_values
-from skws.queries.snapshot.bounds import Bounds, Weights
-from skws.queries.snapshot.keyword_rows import KeywordRows
+from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows, Weights
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.tree import NodeOrder, Tree

@@ -17,18 +17,16 @@ from skws.keywords.plan import Plan
 from skws.keywords.suggest import meant_for, why_missing
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
-from skws.queries.snapshot.bounds import Bounds
-from skws.queries.snapshot.keyword_rows import KeywordRows
+from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
 from skws.results.assemble import Assembler
-from skws.results.model import Place, Result
+from skws.results.model import Place, Result, Score
 from skws.results.names import TupleNames
-from skws.results.score import Score
 from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws.spec.query import RankingChoice
 from skws_mesh.tree import Tree
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 from skws_schema.model import sourced
 from skws_windows.window import FOREVER
 

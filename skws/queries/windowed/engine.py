@@ -28,7 +28,7 @@ from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.windowed.members import ClosedWindows, Contents, Holding, Members, with_successors
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
 from skws.ranking.corpus import NAME, Keywords, Place, reached, text_lengths
-from skws.ranking.judging import Judged, Ranked, Scorer, TextCounts
+from skws.ranking.scoring import Judged, Ranked, Scorer, TextCounts
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
@@ -36,8 +36,7 @@ from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.tree import Tree
-from skws_purging.lifespans import static_tuples
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS, static_tuples
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
 from skws_windows.processor.spans import Closed

@@ -18,8 +18,7 @@ from skws.queries.keywords.lifespan_resolver import TupleBatch
 from skws.queries.keywords.operator import KeywordOperator
 from skws_mesh.columnar.columns import Flags, Ints, TupleColumns, distinct
 from skws_mesh.columnar.store import NO_MEMBER
-from skws_purging.lifespans import GroupKey, identity
-from skws_purging.tuples import ALWAYS, StreamTuple
+from skws_purging.lifespans import ALWAYS, GroupKey, StreamTuple, identity
 from skws_schema.model import Row, Schema
 from skws_windows.processor.spans import ANY, Closed, Spans, Tracker, keyless
 from skws_windows.window import FOREVER

@@ -21,8 +21,7 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.expression import Selection, WindowExpression
-from skws_windows.language.formula import formula_expression
-from skws_windows.language.parse import former_spellings, parse_expression, parse_pairs
+from skws_windows.language.parse import former_spellings, formula_expression, parse_expression, parse_pairs
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.processor import Processor

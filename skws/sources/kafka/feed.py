@@ -13,11 +13,11 @@ from skws.data.record import Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition
-from skws.sources.kafka.messages import TopicReader
 from skws.sources.kafka.reader import (
     GapError,
     Message,
     PartitionReader,
+    TopicReader,
     Topics,
     find_topics,
     in_order,

@@ -19,9 +19,8 @@ from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection
 
 from skws.sources.feed import Clock, Offset, parse_offset, readable
 from skws.sources.postgres.address import Address
-from skws.sources.postgres.pgoutput import Change, decode
+from skws.sources.postgres.pgoutput import Change, ReplicationMessages, decode
 from skws.sources.postgres.publication import publication_of
-from skws.sources.postgres.replication import ReplicationMessages
 from skws.sources.postgres.spool import client_of
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError

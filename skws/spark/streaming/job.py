@@ -54,7 +54,7 @@ from skws_schema.model import sourced
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
-    from skws.spark.streaming.output_committer import OutputCommitter
+    from skws.spark.streaming.output_merger import OutputCommitter
     from skws.spark.streaming.reader import FeedReader
 
 NAME: Final = "skws_live"

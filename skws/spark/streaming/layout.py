@@ -30,8 +30,7 @@ from skws.sources.feed import Offset
 from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
 from skws.spec.query import Query, Stream
-from skws_purging.lifespans import Front
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS, Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Row
 from skws_windows.window import Window

@@ -30,7 +30,7 @@ from skws.queries.partitioning import Part
 from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query import Query
-from skws_purging.tuples import ALWAYS
+from skws_purging.lifespans import ALWAYS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle

@@ -30,8 +30,7 @@ from skws.spark.session import Ahead, interrupts_deferred, live_master, start_se
 from skws.spark.streaming.command_log import CommandLog
 from skws.spark.streaming.job import ShardedJob
 from skws.spark.streaming.layout import Wanted
-from skws.spark.streaming.output_committer import OutputCommitter
-from skws.spark.streaming.output_merger import OutputMerger
+from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.run_directory import ReplayControl, RunDirectory
 from skws.spec.job import Job
 from skws.spec.query import Query

@@ -14,7 +14,7 @@ from skws.data.batch import Rows
 from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock, integers_of
 from skws.data.texts import Texts
 from skws.results.directory import FollowedTuples
-from skws_purging.tuples import StreamTuple
+from skws_purging.lifespans import StreamTuple
 from skws_schema.model import Row
 
 values = st.one_of(st.integers(-5, 5), st.none(), st.sampled_from([2**63 - 1, -(2**63)]))

@@ -15,9 +15,8 @@ from skws.data.record import Record
 from skws.jobs.clock import StoppableClock
 from skws.results.model import Result, ResultTuple, parsed
 from skws.spark.streaming.messages import RECORDS, Worked
-from skws.spark.streaming.output_committer import AHEAD, OutputCommitter
 from skws.spark.streaming.output_log import Output
-from skws.spark.streaming.output_merger import records_of, results_of
+from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, records_of, results_of
 from skws.spark.streaming.shard_server import blobs_of
 from tests.spark.streaming.committers import committer
 

@@ -16,8 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from skws.keywords.match import Span
-from skws.results.model import LiveResult, Result, TupleShown
-from skws.results.score import Score
+from skws.results.model import LiveResult, Result, Score, TupleShown
 from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
 from skws_schema.errors import counted
 from skws_schema.model import AttributeType, Relation, Schema

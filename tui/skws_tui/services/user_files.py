@@ -17,7 +17,7 @@ import msgspec
 
 from skws.durable import explained, replaced
 from skws.results.model import LiveResult, Result
-from skws.sinks.destination import destination
+from skws.sinks.base import destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.sinks.text import visible
 from skws.spec.enums import OutputFormat

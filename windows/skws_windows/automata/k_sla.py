@@ -1,19 +1,27 @@
-"""k-lookback symbolic automata, k-SLA (window paper, Definition 2).
+"""k-lookback symbolic automata, k-SLA, and their closure (window paper, Definition 2, Lemmas 1 to 4).
 
 A run on a word of length n >= k has n - k + 1 states, one before each position
 from k on and one at the end; so the words of length k are accepted exactly if
 the initial state is final.
+
+Complements are taken with respect to the words of length at least k.
+
+Over a finite alphabet, letters are the numbered minterms of guards. There may
+be exponentially many subsets, so every construction of a deterministic
+automaton takes a budget, in table entries.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+from skws_schema.memory import StepBudget
 from skws_windows.guards import guard as g
+from skws_windows.guards.satisfiability import Satisfiability
 
 Transition: TypeAlias = tuple[int, g.Guard, int]
 
@@ -66,3 +74,247 @@ def automaton(
     joined = ((p, g.disjunction(guards), q) for (p, q), guards in together.items())
     kept = tuple(sorted((t for t in joined if t[1] != g.BOTTOM), key=lambda t: (t[0], t[2])))
     return LookbackAutomaton(k, states, initial, frozenset(final), kept)
+
+
+MOST_TRANSITIONS: Final = 20_000
+"""Of a deterministic automaton; each takes z3 some milliseconds."""
+
+
+def clean(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+    """The same automaton without transitions whose guard no records satisfy."""
+    kept = [t for t in given.transitions if theory.possible(t[1])]
+    return automaton(given.k, given.states, given.initial, given.final, kept)
+
+
+def trimmed(given: LookbackAutomaton) -> LookbackAutomaton:
+    """Only the states on a path from the initial to a final state, and the initial state itself.
+
+    Exact for a clean automaton with k = 0. Otherwise a state may remain that no word leads to.
+    """
+    forward = closed([given.initial], ((p, q) for p, _, q in given.transitions))
+    backward = closed(given.final, ((q, p) for p, _, q in given.transitions))
+    kept = sorted((forward & backward) | {given.initial})
+    number = {state: i for i, state in enumerate(kept)}
+    moved = [(number[p], guard, number[q]) for p, guard, q in given.transitions if {p, q} <= number.keys()]
+    return automaton(
+        given.k, len(kept), number[given.initial], [number[f] for f in given.final if f in number], moved
+    )
+
+
+def determinised(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+    """An equivalent deterministic automaton (Lemma 1), complete: every state has a guard for every block.
+
+    Raises OverBudgetError: macrostates may be exponentially many.
+    """
+    start = frozenset([given.initial])
+    numbers = {start: 0}
+    pending, transitions = [start], list[Transition]()
+    with StepBudget(MOST_TRANSITIONS, "making an automaton deterministic") as budget:
+        while pending:
+            subset = pending.pop()
+            for guard, target in _steps(given, subset, theory):
+                budget.spend()
+                if target not in numbers:
+                    numbers[target] = len(numbers)
+                    pending.append(target)
+                transitions.append((numbers[subset], guard, numbers[target]))
+    final = [number for subset, number in numbers.items() if subset & given.final]
+    return automaton(given.k, len(numbers), 0, final, transitions)
+
+
+def _steps(
+    given: LookbackAutomaton, subset: frozenset[int], theory: Satisfiability
+) -> Iterable[tuple[g.Guard, frozenset[int]]]:
+    """The minterms of the guards that leave a macrostate, each with the macrostate it leads to."""
+    outgoing = [(guard, q) for p in sorted(subset) for guard, q in given.outgoing.get(p, ())]
+    guards = list(dict.fromkeys(guard for guard, _ in outgoing))
+    for cell in theory.cells(guards):
+        held = {guard for guard, sign in zip(guards, cell.signs, strict=True) if sign}
+        yield minterm(guards, cell.signs), frozenset(q for guard, q in outgoing if guard in held)
+
+
+def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
+    """The guard that says that exactly the guards with a true sign hold."""
+    pairs = zip(guards, signs, strict=True)
+    return g.conjunction(guard if sign else g.negation(guard) for guard, sign in pairs)
+
+
+def complement(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+    """The words of length at least k that are not accepted (Lemma 2). Raises OverBudgetError."""
+    whole = determinised(given, theory)
+    final = set(range(whole.states)) - whole.final
+    return automaton(whole.k, whole.states, whole.initial, final, whole.transitions)
+
+
+def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
+    """Intersection (Lemma 3): pairs of states, guards conjoined."""
+    _same(left, right)
+    size = right.states
+    transitions = [
+        (p * size + r, g.conjunction([first, second]), q * size + s)
+        for p, first, q in left.transitions
+        for r, second, s in right.transitions
+    ]
+    final = [f * size + h for f in left.final for h in right.final]
+    initial = left.initial * size + right.initial
+    return trimmed(automaton(left.k, left.states * size, initial, final, transitions))
+
+
+def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
+    """Union: both automata side by side, and a new initial state with the transitions of both."""
+    _same(left, right)
+    shift, new = left.states, left.states + right.states
+    beside = _beside(left, right)
+    beginning = [(new, guard, q) for guard, q in left.outgoing.get(left.initial, ())]
+    beginning += [(new, guard, q + shift) for guard, q in right.outgoing.get(right.initial, ())]
+    final = {*left.final, *(f + shift for f in right.final)}
+    if left.accepts_identity or right.accepts_identity:
+        final.add(new)
+    return trimmed(automaton(left.k, new + 1, new, final, [*beside, *beginning]))
+
+
+def _beside(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transition]:
+    moved = [(p + left.states, guard, q + left.states) for p, guard, q in right.transitions]
+    return [*left.transitions, *moved]
+
+
+def _same(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
+    if left.k != right.k:
+        raise ValueError(f"automata with lookback {left.k} and {right.k} do not go together")
+
+
+def closed(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
+    """The nodes that can be reached from ``start``."""
+    following: dict[int, list[int]] = {}
+    for p, q in edges:
+        following.setdefault(p, []).append(q)
+    found = set(start)
+    pending = list(found)
+    while pending:
+        for state in following.get(pending.pop(), ()):
+            if state not in found:
+                found.add(state)
+                pending.append(state)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Finite:
+    """A complete deterministic automaton: ``table[state][letter]`` is the next state."""
+
+    initial: int
+    table: tuple[tuple[int, ...], ...]
+    final: frozenset[int]
+
+    @property
+    def letters(self) -> int:
+        return len(self.table[0])
+
+    def complement(self) -> Finite:
+        return Finite(self.initial, self.table, frozenset(range(len(self.table))) - self.final)
+
+    def product(self, other: Finite, both: Callable[[bool, bool], bool], budget: StepBudget) -> Finite:
+        """The minimal product; a pair is final where ``both`` is true of its two states."""
+
+        def step(pair: tuple[int, int], letter: int) -> tuple[int, int]:
+            return self.table[pair[0]][letter], other.table[pair[1]][letter]
+
+        def final(pair: tuple[int, int]) -> bool:
+            return both(pair[0] in self.final, pair[1] in other.final)
+
+        return explored((self.initial, other.initial), step, final, self.letters, budget).minimised(budget)
+
+    def minimised(self, budget: StepBudget) -> Finite:
+        """The minimal automaton of the language (Moore), with states in breadth-first order.
+
+        Raises OverBudgetError.
+        """
+        classes = [int(state in self.final) for state in range(len(self.table))]
+        count = len(set(classes))
+        while True:
+            budget.spend(len(self.table) * self.letters)
+            signatures: dict[tuple[int, ...], int] = {}
+            finer = [
+                signatures.setdefault((classes[state], *(classes[q] for q in row)), len(signatures))
+                for state, row in enumerate(self.table)
+            ]
+            if len(signatures) == count:
+                break
+            classes, count = finer, len(signatures)
+        representative = {cls: state for state, cls in reversed(list(enumerate(classes)))}
+
+        def step(cls: int, letter: int) -> int:
+            return classes[self.table[representative[cls]][letter]]
+
+        initial = classes[self.initial]
+        return explored(initial, step, lambda c: representative[c] in self.final, self.letters, budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """A nondeterministic automaton: ``table[state][letter]`` are the next states."""
+
+    initial: int
+    table: tuple[tuple[tuple[int, ...], ...], ...]
+    final: frozenset[int]
+
+    @classmethod
+    def of(cls, given: Finite) -> Branching:
+        """A deterministic automaton as a nondeterministic one."""
+        return cls(given.initial, tuple(tuple((q,) for q in row) for row in given.table), given.final)
+
+
+State = TypeVar("State", bound=Hashable)
+
+
+def explored(
+    initial: State,
+    step: Callable[[State, int], State],
+    final: Callable[[State], bool],
+    letters: int,
+    budget: StepBudget,
+) -> Finite:
+    """The reachable part of the automaton that ``step`` defines. Raises OverBudgetError."""
+    numbers = {initial: 0}
+    order, rows = [initial], []
+    for state in order:
+        budget.spend(letters)
+        row = []
+        for letter in range(letters):
+            target = step(state, letter)
+            if target not in numbers:
+                numbers[target] = len(numbers)
+                order.append(target)
+            row.append(numbers[target])
+        rows.append(tuple(row))
+    return Finite(0, tuple(rows), frozenset(numbers[s] for s in order if final(s)))
+
+
+def finite(
+    given: LookbackAutomaton,
+    guards: Sequence[g.Guard],
+    letters: Sequence[tuple[bool, ...]],
+    budget: StepBudget,
+) -> Finite:
+    """An automaton over letters, each the truth values of ``guards``; deterministic and minimal.
+
+    Raises OverBudgetError.
+    """
+    table = branching(given, guards, letters).table
+
+    def step(subset: frozenset[int], letter: int) -> frozenset[int]:
+        return frozenset(q for p in subset for q in table[p][letter])
+
+    start = frozenset([given.initial])
+    found = explored(start, step, lambda s: bool(s & given.final), len(letters), budget)
+    return found.minimised(budget)
+
+
+def branching(
+    given: LookbackAutomaton, guards: Sequence[g.Guard], letters: Sequence[tuple[bool, ...]]
+) -> Branching:
+    """An automaton over letters, with the states it is given with."""
+    place = {guard: i for i, guard in enumerate(guards)}
+    arcs = [[(place[guard], q) for guard, q in given.outgoing.get(p, ())] for p in range(given.states)]
+    table = (tuple(tuple(q for at, q in own if signs[at]) for signs in letters) for own in arcs)
+    return Branching(given.initial, tuple(table), given.final)

@@ -45,7 +45,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from skws_schema.memory import StepBudget
 from skws_schema.model import AttributeType
-from skws_windows.automata.closure import Branching
+from skws_windows.automata.k_sla import Branching
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME, Alphabet
 from skws_windows.guards.satisfiability import Satisfiability

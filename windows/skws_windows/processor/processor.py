@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skws_schema.model import Value
-from skws_windows.automata.closure import trimmed
+from skws_windows.automata.k_sla import trimmed
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
 from skws_windows.guards.letters import Column, Columns, Ints, Letters, RowSource, Source
 from skws_windows.language.expression import Pair, WindowExpression

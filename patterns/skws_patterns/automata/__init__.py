@@ -1,1 +1,0 @@
-"""Automata over streams of tuples: PCEA."""

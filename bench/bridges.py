@@ -13,8 +13,7 @@ from time import process_time
 
 from bench.child import plan_of
 from bench.load import HEAVY, KEYWORDS, START, Load
-from skws.data.batch import batched
-from skws.data.record import Record
+from skws.data.batch import Record, batched
 from skws.memory import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws_mesh.columnar import operators

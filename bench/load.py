@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 
 KEYWORDS = ("kilo", "lima", "mike", "november", "oscar")

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.formats import plan, read_split
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 

@@ -37,7 +37,7 @@ from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Piece, read_pieces
+from skws.formats.splits import Piece, read_pieces
 from skws.queries.kinds import window_of
 from skws.queries.partitioning import Partitioning
 from skws.queries.slice_tasks import SliceRanges, blocks_of

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.durable import CACHE, cache_folder
 from skws.index.cache import TABLES, open_tables
 from skws.keywords.parse import parse_query

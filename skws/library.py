@@ -20,8 +20,7 @@ import numpy as np
 import yaml
 from msgspec import Struct, structs
 
-from skws.data.batch import NO_RECORDS, RecordBatch, together
-from skws.data.record import Record
+from skws.data.batch import NO_RECORDS, Record, RecordBatch, together
 from skws.extras import missing_extra
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.sampling import sample

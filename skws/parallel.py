@@ -36,7 +36,7 @@ from skws.data.packing import packed, unpacked
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split, Spool
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
+from skws.formats.splits import Holds, Piece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, share
 from skws.queries.kinds import window_of
 from skws.queries.partitioning import plan_keys

@@ -13,8 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import NO_RECORDS, RecordBatch, records_of
-from skws.data.record import Record
+from skws.data.batch import NO_RECORDS, Record, RecordBatch, records_of
 from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
 from skws.keywords.keyword_matching import ordered_by_first

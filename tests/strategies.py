@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Row, Schema
 
 WORDS = ("alpha", "beta", "gamma")

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.bounded.load import SECOND, Meter
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from skws_schema.comparison import Op
 from skws_schema.model import AttributeType, Value
+from skws_schema.values import Op
 
 
 class Domain(StrEnum):

@@ -16,7 +16,7 @@ from skws_bounds.maxref import Failure, equalities, references
 from skws_bounds.modified import Modified
 from skws_bounds.normal_form import Atom, Attr
 from skws_bounds.theorem1 import unbounded_equality
-from skws_schema.comparison import Op
+from skws_schema.values import Op
 
 
 def output_is_bounded(query: Modified) -> Iterator[Failure]:

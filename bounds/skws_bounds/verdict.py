@@ -21,8 +21,8 @@ from skws_bounds.lto import Criterion, compared, forests, pair_orders
 from skws_bounds.maxref import Failure, Inequality, unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Query, Term, Union
-from skws_schema.comparison import Op
 from skws_schema.memory import OverBudgetError, StepBudget
+from skws_schema.values import Op
 
 Joins = tuple[Inequality, ...]
 Order = tuple[Atom, ...]

@@ -23,9 +23,8 @@ from functools import cached_property
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from skws_schema.comparison import COMPARED, Op
-from skws_schema.instants import instant
 from skws_schema.model import Attribute, AttributeType, Row, Value
+from skws_schema.values import COMPARED, Op, instant
 
 Columns: TypeAlias = tuple[int, ...]
 Key: TypeAlias = tuple[Value, ...]

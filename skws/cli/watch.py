@@ -12,7 +12,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.data import engine_of, live_data, with_schema
+from skws.cli.given import engine_of, live_data, with_schema
 from skws.cli.live import FollowedFile, run_watch
 from skws.cli.terminal import tell
 from skws.jobs.alerts import read_alerts

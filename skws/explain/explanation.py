@@ -8,9 +8,20 @@ from functools import lru_cache
 from typing import Final
 
 from skws.explain.branch import Branch, Role
-from skws.explain.cluster import MOST_OPERATORS, ClusterCount, MeshCount, cluster_branch, count_mesh, sharing
+from skws.explain.branches import (
+    MOST_OPERATORS,
+    ClusterCount,
+    MeshCount,
+    carriers_branch,
+    cluster_branch,
+    count_mesh,
+    keys_branch,
+    memory_branch,
+    partitioning_branch,
+    query_branch,
+    sharing,
+)
 from skws.explain.observed import Observed
-from skws.explain.query import carriers_branch, keys_branch, memory_branch, partitioning_branch, query_branch
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.keywords.meshes import MANY, why_not_shared
 from skws.spec.enums import EvaluatorName

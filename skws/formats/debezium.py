@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.data.values import MalformedError, Micros, shown, within_calendar
 from skws.formats.rows import RowReader, no_relation, notes, readers, refuse_deletion
 from skws_schema.model import AttributeType, Schema

@@ -25,9 +25,8 @@ import msgspec
 import numpy as np
 import orjson
 
-from skws.data.batch import Chunk, Ints, RecordBatch, Rows
+from skws.data.batch import BadRecord, Chunk, Ints, Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, packed_integers
-from skws.data.record import BadRecord, Record
 from skws.data.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 from skws.formats.debezium import ChangeReader, changed_table, is_change
 from skws.formats.files import (
@@ -50,7 +49,7 @@ PEEK_LINES: Final = 1000
 _OWN: Final = frozenset({"time", "op"})
 
 
-class Holds(Enum):
+class LinesHold(Enum):
     """The content of a file of JSON lines."""
 
     ROWS = auto()
@@ -58,17 +57,17 @@ class Holds(Enum):
     CHANGES = auto()
 
 
-def json_holds(path: Path, schema: Schema, relation: int | None) -> Holds | None:
+def json_holds(path: Path, schema: Schema, relation: int | None) -> LinesHold | None:
     """The content of a file of JSON lines, None if its first lines hold no object.
 
     The first record that the schema knows decides, so that a bad line before it does
     not mislead; if there is none, the first object decides. ``relation``: the one
     whose bare rows it may hold. Raises SourceError.
     """
-    guess: Holds | None = None
+    guess: LinesHold | None = None
     for item in _objects(path):
         if _is_row(item, schema, relation):
-            return Holds.ROWS
+            return LinesHold.ROWS
         holds, name = _shape(item)
         if isinstance(name, str) and name in schema.index:
             return holds
@@ -92,11 +91,11 @@ def _is_row(item: dict[str, Any], schema: Schema, relation: int | None) -> bool:
     return item.keys() <= columns | _OWN and not columns.isdisjoint(item)
 
 
-def _shape(item: dict[str, Any]) -> tuple[Holds, Any]:
+def _shape(item: dict[str, Any]) -> tuple[LinesHold, Any]:
     """The form of an object, and the relation that it names if it is complete."""
     if "relation" in item and ("row" in item or item.keys() <= FIELDS):
-        return Holds.RECORDS, item["relation"] if type(item.get("row")) is dict else None
-    return (Holds.CHANGES, changed_table(item)) if is_change(item) else (Holds.ROWS, None)
+        return LinesHold.RECORDS, item["relation"] if type(item.get("row")) is dict else None
+    return (LinesHold.CHANGES, changed_table(item)) if is_change(item) else (LinesHold.ROWS, None)
 
 
 def _parsed(line: bytes) -> Any:
@@ -194,7 +193,7 @@ class LineReader:
         """Whether the file holds change events: only then tombstones are ignored."""
         if self._of_changes is None:
             holds = json_holds(self._split.path, self._schema, self._split.relation)
-            self._of_changes = holds is Holds.CHANGES
+            self._of_changes = holds is LinesHold.CHANGES
         return self._of_changes
 
     def _bad(self, line: bytes, offset: int, number: int, reason: str) -> BadRecord:

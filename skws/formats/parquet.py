@@ -27,9 +27,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skws.data.arrow import STORED, integers
-from skws.data.batch import Chunk, Ints, Placed, RecordBatch, Rows, merged
+from skws.data.batch import BadRecord, Chunk, Ints, Placed, Record, RecordBatch, Rows, merged
 from skws.data.blocks import ArrowBlock
-from skws.data.record import BadRecord, Record
 from skws.data.values import (
     EARLIEST,
     LATEST,

@@ -14,9 +14,18 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from skws.data.batch import BATCH, MEMORY_RECORDS, NO_RECORDS, RecordBatch, merged, records_of, together
+from skws.data.batch import (
+    BATCH,
+    MEMORY_RECORDS,
+    NO_RECORDS,
+    BadRecord,
+    Record,
+    RecordBatch,
+    merged,
+    records_of,
+    together,
+)
 from skws.data.packing import packed, unpacked
-from skws.data.record import BadRecord, Record
 from skws.data.values import LATEST
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, Spool, ignore

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.data.values import (
     LARGEST,
     SMALLEST,

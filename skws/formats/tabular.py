@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.origins import Origins, column_of, lenient, within

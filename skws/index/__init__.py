@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import Schema, sourced
 
 

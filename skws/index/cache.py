@@ -24,13 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws import __version__
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.durable import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.splits import plan, read_split
-from skws.index.file import IndexFile, mark_of, packed, save
-from skws.index.postings import Gathered
+from skws.index.postings import Gathered, IndexFile, mark_of, packed, save
 from skws.index.table import PART, TableIndex, TableRows, all_relations, arrow_schema, write_rows
 from skws.index.values import join_values, row_identities
 from skws.progress import Progress, ReportProgress, unreported

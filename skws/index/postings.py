@@ -1,32 +1,132 @@
-"""Postings: words to chunks of text, chunks to rows, in memory-mapped arrays.
+"""The memory-mapped file of an index, and its postings: words to chunks of text, chunks to rows.
 
 A chunk is the text between white space. Each distinct one is analysed once,
 when the index is built, by the analysis of all engines.
+
+An index is built in a folder, a file for each part, and then packed into one
+file, whose end lists the parts.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import reduce
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.arrow import flags, integers
-from skws.index.file import IndexFile, save, written
 from skws.keywords.analysis import tokens
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard, WordAlternative
 from skws.keywords.words import has_form, parts, within
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_schema.model import Analyzer
+
+_MAGIC: Final = b"skws index 1\n"
+_ALIGNED: Final = 64  # bytes, as Arrow has it
+_NUMBER: Final = 8  # bytes
+
+
+def save(folder: Path, name: str, values: npt.NDArray[Any]) -> None:
+    """Write an array whole."""
+    np.save(folder / f"{name}.npy", values)
+
+
+def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """A new array of zeros on disk, to be filled in any order."""
+    if not size:  # nothing can be mapped
+        save(folder, name, np.empty(0, dtype=kind))
+        return np.empty(0, dtype=kind)
+    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=(size,))
+
+
+@contextmanager
+def packed(path: Path, mark: str = "") -> Iterator[Path]:
+    """A folder for the parts of an index; the file appears, whole, when the ``with`` ends well.
+
+    ``mark``: the state of the data that it is made from. Raises OSError.
+    """
+    folder = path.with_name(f".{path.name}.new")
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    folder.mkdir()
+    try:
+        yield folder
+        whole = folder / "whole"
+        _pack(folder, whole, mark)
+        whole.replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pack(folder: Path, path: Path, mark: str) -> None:
+    parts: dict[str, tuple[int, int, str, list[int]]] = {}
+    with path.open("wb") as whole:
+        whole.write(_MAGIC)
+        for file in sorted(each for each in folder.rglob("*") if each.is_file() and each != path):
+            whole.write(bytes(-whole.tell() % _ALIGNED))
+            begin = whole.tell()
+            with file.open("rb") as part:
+                kind, shape = _array(part) if file.suffix == ".npy" else ("", [])
+                shutil.copyfileobj(part, whole, 1 << 20)
+            name = str(file.relative_to(folder).with_suffix(""))
+            parts[name] = begin, whole.tell() - begin, kind, shape
+            file.unlink()  # so that little is on disk twice
+        listed = orjson.dumps({"mark": mark, "parts": parts})
+        whole.write(listed + len(listed).to_bytes(_NUMBER, "little"))
+
+
+def _array(part: BinaryIO) -> tuple[str, list[int]]:
+    """The type and shape of an array; its data comes next."""
+    assert np.lib.format.read_magic(part) == (1, 0)  # noqa: S101 - numpy's for plain types
+    shape, _, kind = np.lib.format.read_array_header_1_0(part)
+    return kind.str, list(shape)
+
+
+def mark_of(path: Path) -> str | None:
+    """The state of the data that an index was made from; None for other files. Raises OSError."""
+    with path.open("rb") as whole:
+        if whole.read(len(_MAGIC)) != _MAGIC:
+            return None
+    with suppress(ValueError):  # it is damaged
+        return IndexFile(path).mark
+    return None
+
+
+class IndexFile:
+    """The parts of an index by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as whole:
+            self._bytes = mmap(whole.fileno(), 0, access=ACCESS_READ)
+        end = len(self._bytes) - _NUMBER
+        begin = end - int.from_bytes(self._bytes[end:], "little")
+        listed = orjson.loads(self._bytes[begin:end])
+        self.mark: str = listed["mark"]
+        self._parts: dict[str, tuple[int, int, str, list[int]]] = listed["parts"]
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        begin, _, kind, shape = self._parts[name]
+        size = int(np.prod(shape))
+        return np.frombuffer(self._bytes, np.dtype(kind), size, begin if size else 0).reshape(shape)
+
+    def data(self, name: str) -> pa.Buffer:
+        """The bytes of a part that is no array."""
+        begin, length, *_ = self._parts[name]
+        return pa.py_buffer(self._bytes).slice(begin, length)
+
 
 Pairs = npt.NDArray[np.uint64]
 """A chunk's number, then a row's."""
@@ -73,15 +173,15 @@ class Gathered:
     def close(self) -> None:
         self._pairs.close()
 
-    def save(self, folder: Path, piece: int = _PIECE) -> None:
-        """Write the postings by a counting sort; ``piece``: the bytes of occurrences in memory at a time."""
+    def save(self, folder: Path) -> None:
+        """Write the postings by a counting sort."""
         first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
         save(folder, "chunk_first", first)
         rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
         free = first[:-1].copy()
         self._pairs.seek(0)
-        while some := self._pairs.read(piece):
-            pairs = np.sort(np.frombuffer(some, dtype=np.uint64))
+        while piece := self._pairs.read(_PIECE):
+            pairs = np.sort(np.frombuffer(piece, dtype=np.uint64))
             chunks, counts = np.unique((pairs >> _ROW_BITS).view(np.int64), return_counts=True)
             rows[ranges(free[chunks], counts)] = pairs & _ROW
             free[chunks] += counts

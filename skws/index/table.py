@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from skws.data.arrow import STORED, of_integers
 from skws.data.blocks import ArrowBlock
-from skws.index.file import IndexFile
-from skws.index.postings import Postings
+from skws.index.postings import IndexFile, Postings
 from skws.index.values import join_values
 from skws.keywords.conditions import satisfying
 from skws.keywords.match import Matcher

@@ -15,8 +15,7 @@ from skws.jobs.control import Command
 from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
-from skws.queries.kinds import KINDS
-from skws.queries.results import moment
+from skws.queries.kinds import KINDS, moment
 from skws.results.model import LiveResult, Result, parsed
 from skws.sinks.addresses import parse_sink
 from skws.spec.query import (

@@ -27,7 +27,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.durable import (
     PRIVATE,
     GrowingFile,

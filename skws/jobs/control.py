@@ -32,8 +32,7 @@ from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import SourceError
 
 if TYPE_CHECKING:  # what a host is made of loads with it
-    from skws.data.batch import RecordBatch
-    from skws.data.record import Record
+    from skws.data.batch import Record, RecordBatch
     from skws.data.time_buckets import TimeBuckets
     from skws.jobs.metrics import Metrics
     from skws.queries.windowed.stream_windows import WindowSpan

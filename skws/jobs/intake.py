@@ -8,8 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Final, TypeVar
 
-from skws.data.batch import NOTHING
-from skws.data.record import BadRecord, Item
+from skws.data.batch import NOTHING, BadRecord, Item
 from skws.formats.dead_letters import BadRecordLog, dead_letter, malformed
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log

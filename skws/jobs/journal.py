@@ -17,8 +17,7 @@ from typing import Final
 
 import orjson
 
-from skws.data.batch import NO_RECORDS, RecordBatch
-from skws.data.record import Record
+from skws.data.batch import NO_RECORDS, Record, RecordBatch
 from skws.durable import (
     PRIVATE,
     GrowingFile,

@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from skws.data.batch import NOTHING, Chunk
-from skws.data.record import Item, Record
+from skws.data.batch import NOTHING, Chunk, Item, Record
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
 from skws.jobs.checkpoint import Checkpoint

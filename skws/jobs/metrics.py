@@ -12,8 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 import orjson
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.durable import replaced
 from skws.queries.evaluator import Load
 from skws.results.model import LiveResult

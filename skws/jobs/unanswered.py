@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.jobs.control import Host
 from skws.jobs.log import Log
 from skws.keywords.suggest import Vocabulary

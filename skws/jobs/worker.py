@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.durable import damaged
 from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint

@@ -15,9 +15,9 @@ from skws.data.blocks import Block
 from skws.data.values import TEXT_CONVERSIONS, MalformedError, integer_of_int, number_of_text, refusal
 from skws.keywords.query import Condition, Interval, Scope
 from skws.keywords.scope import Compared
-from skws_schema.comparison import Op
 from skws_schema.errors import QueryError
 from skws_schema.model import AttributeType, Row, Schema, Value
+from skws_schema.values import Op
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _DAY: Final = timedelta(days=1) // timedelta(microseconds=1)

@@ -15,9 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, Rows
+from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
-from skws.data.record import Record
 from skws.keywords.analysis import chunks, stems
 from skws.keywords.conditions import satisfying
 from skws.keywords.match import EXCLUDED, Matcher

@@ -15,10 +15,10 @@ from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slo
 from skws.keywords.scope import Compared, compared, left_out, resolve
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
-from skws_schema.comparison import Op
 from skws_schema.errors import QueryError
 from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Schema
+from skws_schema.values import Op
 
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""

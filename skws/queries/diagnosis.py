@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.formats import Replay, read_split
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from skws.data.batch import Ints, RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Ints, Record, RecordBatch
 from skws.results.model import LiveResult
 from skws_windows.window import Window
 

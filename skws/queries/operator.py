@@ -12,8 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.order import Order, passed_over

@@ -12,8 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, together
-from skws.data.record import OnLate, Record, unheard
+from skws.data.batch import OnLate, Record, RecordBatch, together, unheard
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.spec.query import Stream
 from skws_mesh.columnar.columns import Flags, Ints

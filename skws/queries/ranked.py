@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch

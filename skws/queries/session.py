@@ -8,14 +8,12 @@ from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from skws.data.batch import NO_RECORDS, RecordBatch, whole_instants
-from skws.data.record import OnLate, Record, unheard
+from skws.data.batch import NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.queries.evaluator import Counts, Load
-from skws.queries.kinds import kind_of
+from skws.queries.kinds import in_order_of_time, kind_of
 from skws.queries.operator import SHARED, Operator, Past, StreamState, changed
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
-from skws.queries.results import in_order_of_time
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query, Stream
 from skws_mesh.columnar.operators import OperatorUse

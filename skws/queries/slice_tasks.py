@@ -23,16 +23,15 @@ from typing import Final, Protocol, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.batch import RecordBatch
-from skws.data.record import BadRecord
+from skws.data.batch import BadRecord, RecordBatch
 from skws.formats import BadRecordLog
 from skws.formats.files import Split
 from skws.formats.jsonl import chunk_reader, reads_columns
 from skws.formats.jsonl_order import TimedBlock
-from skws.formats.pieces import Holds, Piece
+from skws.formats.splits import Holds, Piece
 from skws.memory import expect_long_lived_objects
 from skws.queries.evaluator import Counts
-from skws.queries.results import encoded, moment, written
+from skws.queries.kinds import encoded, moment, written
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, summed
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, TOP, Query, Stream

@@ -19,9 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, Placed, RecordBatch, merged
-from skws.data.record import Record
-from skws.formats.pieces import Holds, Piece
+from skws.data.batch import NO_RECORDS, Placed, Record, RecordBatch, merged
+from skws.formats.splits import Holds, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.order import insertions
 from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.index import with_sources
 from skws.queries.evaluator import Counts, OrderedBatch, SynopsesEvaluator
 from skws.queries.operator import SynopsesKind
@@ -26,8 +26,8 @@ from skws_bounds.sql import parse_sql
 from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.evolution import nameable
-from skws_schema.instants import iso
 from skws_schema.model import Row
+from skws_schema.values import iso
 from skws_windows.window import MICROSECOND
 
 _HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}

@@ -424,7 +424,7 @@ _COUNT: Final = b'"count":'
 
 
 class EncodedResult:
-    """A ``LiveResult``. ``line``: as ``skws.queries.results.written`` gives it; ``parse`` is its inverse."""
+    """A ``LiveResult``. ``line``: as ``skws.queries.kinds.written`` gives it; ``parse`` is its inverse."""
 
     __slots__ = ("_parse", "_parsed", "line")
 

@@ -17,8 +17,7 @@ from select import POLLIN, poll
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from skws.data.batch import Chunk
-from skws.data.record import Item
+from skws.data.batch import Chunk, Item
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.model import Schema
 

@@ -20,8 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Chunk, Ints, RecordBatch, together
-from skws.data.record import BadRecord, Item
+from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, BadRecord, Chunk, Ints, Item, RecordBatch, together
 from skws.data.time_buckets import TimeBuckets
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.replay import Replay

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from skws.data.batch import NOTHING, Chunk
-from skws.data.record import Item
+from skws.data.batch import NOTHING, Chunk, Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema

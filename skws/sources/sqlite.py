@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from skws.data.batch import NOTHING, Chunk
-from skws.data.record import Item, Record
+from skws.data.batch import NOTHING, Chunk, Item, Record
 from skws.formats.rows import typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file

@@ -10,8 +10,7 @@ from io import BytesIO
 from itertools import chain
 from typing import IO, Final
 
-from skws.data.batch import NOTHING, Chunk
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
 from skws.durable import explained
 from skws.formats.jsonl import StreamedLines
 from skws.sources.feed import Batch, Feed, Offset, Source, readable

@@ -41,7 +41,7 @@ from skws.data.batch import RecordBatch
 from skws.data.packing import compressed, expanded, packed, unpacked
 from skws.formats.files import Split
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
-from skws.formats.pieces import Holds, Piece, read_pieces, unpack_bad
+from skws.formats.splits import Holds, Piece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, freeze_loaded_objects
 from skws.queries.slice_tasks import (
     Blocks,

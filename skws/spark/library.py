@@ -31,7 +31,7 @@ from skws.data.packing import unpacked
 from skws.formats.dead_letters import malformed
 from skws.formats.frames import frame_chunks, has_time
 from skws.formats.jsonl import TextReader
-from skws.formats.pieces import Holds, Packer, Piece
+from skws.formats.splits import Holds, Packer, Piece
 from skws.library import (
     Queries,
     SchemaLike,

@@ -21,7 +21,7 @@ from bench.peers.children import skws_engine
 from bench.peers.networks import Step, network_sql, node_table, shared_steps
 from bench.peers.outcome import difference, of_peer, of_skws
 from bench.peers.task import Comparison
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws_schema.model import Row

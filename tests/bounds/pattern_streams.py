@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
 from skws_bounds.run import Output

@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.bounded_engine import BoundedEngine

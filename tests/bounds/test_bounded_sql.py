@@ -15,9 +15,9 @@ from skws_bounds.repairs import repairs
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
 from skws_bounds.verdict import check
-from skws_schema.comparison import Op
 from skws_schema.errors import SqlError, UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_schema.values import Op
 from tests.bounds.bounds_queries import STREAMS, sql, stream
 
 TYPED = Schema(

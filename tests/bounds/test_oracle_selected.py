@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.queries.patterns.selected import Selected, SelectedRun, selected
 from skws_bounds.run import Output
 from skws_bounds.verdict import check

@@ -18,10 +18,10 @@ from skws_bounds.modified import Modified, conjunctions
 from skws_bounds.normal_form import Atom, Attr, Domain, Term
 from skws_bounds.run import Run
 from skws_bounds.verdict import check, lasting
-from skws_schema.comparison import Op
 from skws_schema.errors import UsageError
 from skws_schema.memory import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_schema.values import Op
 from tests.bounds.bounds_queries import (
     SECOND,
     STREAMS,

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import check
 from skws.queries.session import Session
 from skws.queries.sql import SqlResult

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.results import read_result
+from skws.queries.kinds import read_result
 from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple
 from skws.sinks.display import fair_share

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import Attribute, AttributeType, Schema, Value
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, plan, read_split
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from tests.formats.samples import MOVIE, PLAYS, items
 
 SEEN = 1_700_000_000_123_456

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import skws.formats.jsonl
 import skws.formats.jsonl_order
-from skws.data.batch import Chunk
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.jsonl import ChunkReader
 from skws.formats.jsonl_order import in_order

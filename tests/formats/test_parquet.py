@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, parquet
 from skws.formats.parquet import columns
 from skws.spec.enums import OnError

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.formats import plan
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, Relation, Schema

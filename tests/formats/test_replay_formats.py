@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, plan, read_split
 from skws.spec.enums import OnError
 from tests.formats.samples import (

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record, RecordBatch
 from skws.formats import BadRecordLog, replay
 from skws.formats.dead_letters import DeadLetterError, dead_letter
 from skws.formats.replay import sorted_batches

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skws.data.batch import Chunk
+from skws.data.batch import BadRecord, Chunk, Record
 from skws.data.packing import unpacked
-from skws.data.record import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.debezium import ChangeReader
 from skws.formats.frames import frame_chunks
 from skws.formats.jsonl import TextReader
-from skws.formats.pieces import Holds, read_pieces, unpack_bad
+from skws.formats.splits import Holds, read_pieces, unpack_bad
 from skws.spec.enums import OnError
 from skws_schema.model import Schema, Unknown
 from skws_schema.yaml.load import parse_schema

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Item, Record
 from skws.formats import BadRecordLog, OnError, Replay
 from skws_schema.errors import SourceError
 from skws_schema.model import AttributeType, Value

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
 from skws.index.cache import make_parts
-from skws.index.file import IndexFile, packed
+from skws.index.postings import IndexFile, packed
 from skws.index.table import all_relations
 from skws.keywords.analysis import stem, stop_words
 from skws.keywords.keyword_matching import JointMatcher

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from skws.data.blocks import RowBlock
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
-from skws_schema.comparison import COMPARED
 from skws_schema.errors import QueryError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
+from skws_schema.values import COMPARED
 from tests.strategies import examples
 
 KINDS: Final = ("text", "string", "integer", "number", "boolean", "timestamp")

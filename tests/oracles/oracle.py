@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.results.model import Result
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.plan import Plan
 from skws_schema.model import Schema, Value
 from skws_windows.guards.alphabet import Alphabet, StreamRecord

@@ -21,11 +21,11 @@ import skws.formats.jsonl_order
 import skws.parallel
 import skws.queries.slice_tasks
 import skws.replay_search
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.formats import Replay
-from skws.formats.pieces import Holds, Piece
+from skws.formats.splits import Holds, Piece
 from skws.parallel import overlap
-from skws.queries.results import moment
+from skws.queries.kinds import moment
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError

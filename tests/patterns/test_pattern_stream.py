@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import PatternQuery, read_query

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.evaluator import OrderedBatch
 from skws.queries.patterns import kind as replays
 from skws.queries.patterns.kind import ReplayedPattern

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import Join, Relation, Row, Schema
 from tests.strategies import COLUMNS
 

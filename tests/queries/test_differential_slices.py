@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch, merged
+from skws.data.batch import Record, RecordBatch, merged
 from skws.data.packing import unpacked
-from skws.data.record import Record
-from skws.formats.pieces import Holds, Packer, Piece
+from skws.formats.splits import Holds, Packer, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, plan_slices

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, key_partitioning, plan_keys
 from skws.queries.session import Session
 from skws.results.model import LiveResult

@@ -12,15 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
-from skws.queries.kinds import check
+from skws.data.batch import Record, RecordBatch
+from skws.queries.kinds import check, read_result
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
-from skws.queries.results import read_result
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.query import PATTERN, Query, Stream

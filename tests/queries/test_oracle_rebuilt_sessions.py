@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.operator import LoggedBatch
 from skws.queries.session import Session
 from skws.results.model import LiveResult

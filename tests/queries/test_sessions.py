@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.jobs.alerts import Limiter, Rate
+from skws.queries.kinds import encoded, moment, written
 from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.patterns.result import PatternResult, PatternTuple
-from skws.queries.results import encoded, moment, written
 from skws.queries.session import Session
 from skws.queries.sql import SqlResult
 from skws.queries.windowed.kind import WindowedQueries

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.formats import BadRecordLog, Replay
 from skws.queries.evaluator import Counts
 from skws.queries.windowed.plan import WindowPlan

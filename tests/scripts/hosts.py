@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from skws.data.batch import NOTHING, Chunk, RecordBatch
-from skws.data.record import Item, Record
+from skws.data.batch import NOTHING, Chunk, Item, Record, RecordBatch
 from skws.jobs.control import Command
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing import StandingQueries

@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 import orjson
 import yaml
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.explain.branch import to_text
 from skws.explain.explanation import explain
 from skws.formats.files import END, Format, Split

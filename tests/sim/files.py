@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.jobs.control import RunControl
 from skws.sources.feed import Source
 from skws_schema.model import Row, Schema

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.data.values import EARLIEST
 from skws.jobs.journal import Entry
 from skws.keywords.match import Matcher
@@ -26,8 +26,8 @@ from skws.queries.order import PASSED_OVER
 from skws.results.model import LiveResult, Result, parsed
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
-from skws_schema.instants import iso
 from skws_schema.model import Row, Schema
+from skws_schema.values import iso
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 from tests.oracles.oracle import Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape

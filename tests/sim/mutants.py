@@ -336,17 +336,17 @@ _mutant(
     "shared-publication",
     "a second run over a database drops the publication of the first",
     (
-        f"{_POSTGRES}.publication:publication_of",
+        f"{_POSTGRES}.slot:publication_of",
         "return address.slot\n    return",
         "return _SHARED\n    return",
     ),
-    (f"{_POSTGRES}.publication:publication_of", "!= _OURS else address.slot", "!= _OURS else _SHARED"),
+    (f"{_POSTGRES}.slot:publication_of", "!= _OURS else address.slot", "!= _OURS else _SHARED"),
     (
-        f"{_POSTGRES}.publication:ensure_publication",
+        f"{_POSTGRES}.slot:ensure_publication",
         "elif comments[name] == _OWN and name",
         "elif False and name",
     ),
-    (f"{_POSTGRES}.publication:drop_publication", "if not readers:", "if True:"),
+    (f"{_POSTGRES}.slot:drop_publication", "if not readers:", "if True:"),
     source="postgres",
     host="local",
 )

@@ -23,7 +23,7 @@ from psycopg2 import sql
 from psycopg2.errors import LockNotAvailable
 from psycopg2.extras import LogicalReplicationConnection
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.jobs.control import RunControl
 from skws.sources.feed import Source
 from skws.sources.postgres import slot as slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 
 SCHEMA: Final = Schema(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker

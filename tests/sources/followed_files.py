@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from skws.data.record import BadRecord, Item
+from skws.data.batch import BadRecord, Item
 from skws.sources.feed import Offset
 from skws.sources.files.feed import FilesFeed
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

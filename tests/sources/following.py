@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Item, Record
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource

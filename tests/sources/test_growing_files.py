@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Chunk
+from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.blocks import ColumnBlock
-from skws.data.record import BadRecord, Item, Record
 from skws.formats import plan, read_split
 from skws.sources.files.feed import FilesFeed
 from skws.sources.postgres.catalog import MatchedTables, Table

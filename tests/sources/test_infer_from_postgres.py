@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws

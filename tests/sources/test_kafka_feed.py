@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Item, Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
 from skws.sources.kafka.reader import PartitionReader

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from skws.data.record import BadRecord, Record
+from skws.data.batch import BadRecord, Record
 from skws.formats.dead_letters import place
 from skws.sources.kafka.address import Form
 from skws.sources.kafka.reader import TopicReader

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-from skws.data.record import Item, Record
+from skws.data.batch import Item, Record
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource

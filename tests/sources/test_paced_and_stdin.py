@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from skws.data.record import BadRecord
+from skws.data.batch import BadRecord
 from skws.sources import replays
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinFeed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.record import BadRecord
+from skws.data.batch import BadRecord
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine

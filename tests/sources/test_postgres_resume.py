@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.record import Item
+from skws.data.batch import Item
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.slot import SlotStream

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from skws.data.record import Item
+from skws.data.batch import Item
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource

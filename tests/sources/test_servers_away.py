@@ -10,8 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from skws.data.batch import NOTHING, Chunk
-from skws.data.record import Item
+from skws.data.batch import NOTHING, Chunk, Item
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.sources.postgres.address import Address
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry

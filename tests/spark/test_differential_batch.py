@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from skws.formats import BadRecordLog, Replay
 from skws.formats.jsonl_order import timed_blocks
-from skws.queries.results import moment, read_result
+from skws.queries.kinds import moment, read_result
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
 from skws.results.model import Result, parsed

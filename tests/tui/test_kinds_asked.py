@@ -26,7 +26,7 @@ from skws_tui.services.typed import TypedQuery, as_query, parse_typed
 from skws_tui.services.user_files import export
 from skws_tui.services.view import EventQueue, JobEvents, View
 from skws_tui.themes import palette
-from skws_tui.widgets.window_lines import draw_windows
+from skws_tui.widgets.query_bar import draw_windows
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario
 

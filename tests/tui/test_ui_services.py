@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query

@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.jobs.standing import check_change
 from skws.queries.patterns.result import PatternResult
 from skws.queries.session import Session

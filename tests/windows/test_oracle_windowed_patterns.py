@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.text import PatternQuery
 from skws.queries.windowed.pattern import WindowedPattern

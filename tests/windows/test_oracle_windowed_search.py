@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.session import Session

@@ -9,8 +9,7 @@ from operator import attrgetter
 
 import pytest
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.jobs.control import Command
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

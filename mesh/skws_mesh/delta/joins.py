@@ -21,8 +21,7 @@ from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.neighbours import Partners
 from skws_mesh.delta.networks import PathNetworks, TreeNetworks
-from skws_mesh.delta.path_joins import PathJoins, Paths
-from skws_mesh.delta.trees import NO_NODE, Candidates, TreeJoins, Trees
+from skws_mesh.delta.results import NO_NODE, Candidates, PathJoins, Paths, TreeJoins, Trees
 from skws_mesh.delta.walks import AskedWalks
 from skws_mesh.delta.word_index import WordPairs, WordSets
 from skws_mesh.tree import Tree

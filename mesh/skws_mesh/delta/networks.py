@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from skws_mesh.columnar.columns import Ints, cells, distinct
-from skws_mesh.delta.trees import Trees
+from skws_mesh.delta.results import Trees
 from skws_mesh.tree import Tree
 from skws_schema.graph import edges
 from skws_schema.model import Schema

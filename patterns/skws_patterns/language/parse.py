@@ -23,9 +23,9 @@ from skws_patterns.language.expression import (
     sequence,
     size,
 )
-from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Relation, Schema, Value
+from skws_schema.values import Op
 from skws_windows.language.grammar import unquoted
 from skws_windows.window import Window, parse_window
 

@@ -22,9 +22,9 @@ from typing import Final
 
 from skws_patterns.pcea import PCEA, Columns, Compared, Equality, Same, Source, Test, Transition, Unary
 from skws_patterns.queries.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
-from skws_schema.comparison import Op
 from skws_schema.errors import PatternError
 from skws_schema.memory import OverBudgetError, StepBudget
+from skws_schema.values import Op
 
 # There are exponentially many sets of atoms, and so many states.
 MOST_OF_ONE_RELATION: Final = 10

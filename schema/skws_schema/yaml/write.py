@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
-from skws_schema.instants import iso
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema, Unknown
+from skws_schema.values import iso
 from skws_schema.yaml.located import SCALARS, TAG_PREFIX
 
 WIDTH = 100

@@ -19,8 +19,7 @@ from operator import attrgetter
 import numpy as np
 import orjson
 
-from skws.data.batch import RecordBatch, together
-from skws.data.record import OnLate, Record, unheard
+from skws.data.batch import OnLate, Record, RecordBatch, together, unheard
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.memory_guard import FORCE, lasting, lasts_by_key, memory_of, refuse_unbounded

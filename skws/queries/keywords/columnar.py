@@ -14,15 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import BATCH, RecordBatch, whole_instants
-from skws.data.record import OnLate, Record, unheard
+from skws.data.batch import BATCH, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.lifespan_resolver import LifespanResolver, TupleBatch, natural_ends, of_tuples
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
-from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
+from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.order import StreamOrder
@@ -50,8 +49,7 @@ class ColumnarEngine(MeshEngine):
 
     ``lateness``, in microseconds: records may come that much after later ones;
     ``on_late`` is called for those that come later still. ``accepts_root``:
-    False for the rows of root tuples whose results are left out. ``sizes``:
-    from which on it works in another way.
+    False for the rows of root tuples whose results are left out.
     """
 
     def __init__(
@@ -62,7 +60,6 @@ class ColumnarEngine(MeshEngine):
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
-        sizes: Sizes = USUAL_SIZES,
     ) -> None:
         self.schema = schema
         self.window = window
@@ -70,7 +67,6 @@ class ColumnarEngine(MeshEngine):
         self.lateness = lateness
         self.counts = Counts()
         self._accepts_root = accepts_root
-        self._sizes = sizes
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
@@ -290,7 +286,7 @@ class ColumnarEngine(MeshEngine):
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
         return KeywordOperator(
-            schema, self._lifespans, Scoring, self._accepts_root, self._renumber, self._mark, self._sizes
+            schema, self._lifespans, Scoring, self._accepts_root, self._renumber, self._mark
         )
 
     def _renumber(self, horizon: int, slots: Ints) -> None:

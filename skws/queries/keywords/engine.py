@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count, groupby
 from operator import attrgetter
 
-from skws.data.record import OnLate, Record, unheard
+from skws.data.batch import OnLate, Record, unheard
 from skws.index import with_sources
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
@@ -160,7 +159,7 @@ class KeywordQueries(Operator):
 
     def _new(self) -> ColumnarEngine:
         state, stream = self._state, self._state.stream
-        kind: type[ColumnarEngine] = ColumnarEngine
+        kind = ColumnarEngine
         if stream.bounded:
             from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
 

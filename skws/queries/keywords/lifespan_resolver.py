@@ -13,9 +13,8 @@ from itertools import groupby
 import numpy as np
 import orjson
 
-from skws.data.batch import RecordBatch, Rows
+from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
-from skws.data.record import Record
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 from skws_purging.lifespans import ALWAYS, Front, Lifespans, StreamTuple

@@ -24,9 +24,9 @@ from skws_bounds.normal_form import Atom, Attr, Domain, Kind, Query, Stream, Uni
 from skws_bounds.repairs import WINDOW
 from skws_bounds.verdict import Verdict, check
 from skws_mesh.networks import CandidateNetwork
-from skws_schema.comparison import Op
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Attribute, Relation, Schema
+from skws_schema.values import Op
 from skws_windows.window import Unbounded
 
 WHOLE: Final = "(whole tuple)"

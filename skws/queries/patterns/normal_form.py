@@ -34,9 +34,9 @@ from skws_patterns.language.resolve import resolve as checked
 from skws_patterns.pcea import typed
 from skws_patterns.queries.hcq import ConjunctiveQuery, Variable, parse_conjunctive_query
 from skws_patterns.queries.hcq import Constant as Value
-from skws_schema.comparison import Op
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.model import Schema
+from skws_schema.values import Op
 from skws_windows.window import Window
 
 POSITION: Final = "position"

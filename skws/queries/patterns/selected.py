@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.index import with_sources
 from skws.queries.evaluator import OrderedBatch, SynopsesEvaluator
 from skws.queries.keywords.memory_guard import WHOLE, end_of, ends, whole_tuples

@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 from msgspec.structs import replace
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import meant_for, why_missing

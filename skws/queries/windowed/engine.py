@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, Rows
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch, Rows
 from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load

@@ -12,8 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import orjson
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of

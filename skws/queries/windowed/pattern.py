@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import orjson
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.queries.evaluator import Load, OrderedBatch
 from skws.queries.operator import Operator, StreamState
 from skws.queries.patterns.result import PatternResult

@@ -10,8 +10,7 @@ from typing import IO, Final
 
 import orjson
 
-from skws.data.batch import NOTHING, Chunk
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split

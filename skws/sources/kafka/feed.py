@@ -8,8 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from skws.data.batch import Chunk
-from skws.data.record import Item
+from skws.data.batch import Chunk, Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition

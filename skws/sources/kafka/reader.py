@@ -24,7 +24,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Item, Record
 from skws.data.values import EARLIEST, MalformedError, shown
 from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.files import not_json

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import orjson
 
-from skws.data.record import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Item, Record
 from skws.data.values import MalformedError
 from skws.formats.rows import RowReader
 from skws.sources.postgres.catalog import MatchedTables, advice, identifies

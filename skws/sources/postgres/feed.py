@@ -15,14 +15,22 @@ from typing import Final
 import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 
-from skws.data.batch import Chunk
-from skws.data.record import Item
+from skws.data.batch import Chunk, Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.publication import drop_publication, ensure_publication, extend_publication
-from skws.sources.postgres.slot import Position, SlotState, SlotStream, create_slot, drop_slot, slot_state
+from skws.sources.postgres.slot import (
+    Position,
+    SlotState,
+    SlotStream,
+    create_slot,
+    drop_publication,
+    drop_slot,
+    ensure_publication,
+    extend_publication,
+    slot_state,
+)
 from skws.sources.postgres.spool import Spool, check_files, copy_tables, lines_end, lock_tables
 from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema

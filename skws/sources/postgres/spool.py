@@ -34,8 +34,7 @@ from psycopg2.errors import LockNotAvailable
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
-from skws.data.batch import Ints
-from skws.data.record import BadRecord, Item
+from skws.data.batch import BadRecord, Ints, Item
 from skws.data.values import EARLIEST, timestamp
 from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
 from skws.formats import Format, Split, read_split

@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame
 
 from skws.data.batch import RecordBatch, merged, together
 from skws.data.packing import expanded, packed, unpacked
-from skws.formats.pieces import Holds, Piece
+from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
 from skws.library import called, names_by_text
+from skws.queries.kinds import read_result
 from skws.queries.partitioning import Part
-from skws.queries.results import read_result
 from skws.results.frames import COLUMNS, result_table
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import BatchHeader, MicroBatch

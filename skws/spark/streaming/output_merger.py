@@ -25,7 +25,7 @@ from skws.jobs.control import Command, JobListener
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
-from skws.queries.results import encoded, moment
+from skws.queries.kinds import encoded, moment
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import RECORDS, BatchHeader
 from skws.spark.streaming.output_log import Output

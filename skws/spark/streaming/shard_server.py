@@ -35,18 +35,17 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import Record, RecordBatch
 from skws.data.packing import compressed, unpacked
-from skws.data.record import Record
 from skws.formats.dead_letters import Late, late_letters, late_notice
 from skws.jobs.control import Command
 from skws.jobs.intake import Intake
 from skws.jobs.standing import StandingQueries
 from skws.memory import expect_long_lived_objects, use
+from skws.queries.kinds import written
 from skws.queries.operator import LoggedBatch
 from skws.queries.order import passed_over
 from skws.queries.partitioning import Part
-from skws.queries.results import written
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spark.streaming import shard_stats

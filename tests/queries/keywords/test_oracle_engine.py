@@ -9,8 +9,7 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import EXCLUDED
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.index.cache import make_parts
-from skws.index.file import IndexFile, packed
+from skws.index.postings import IndexFile, packed
 from skws.index.table import all_relations
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 import orjson
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
-from skws.data.record import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.results.model import LiveResult

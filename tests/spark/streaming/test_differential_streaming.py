@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.spark.streaming.layout import keys_for, spark_hash
 from skws.spec.job import Job
 from skws_windows.window import CountWindow, TimeWindow, Window

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.spark.local_java import LIGHT_JAVA
 from skws_schema.yaml.write import to_yaml
 from tests.formats.replays import write_replay

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skws.data.batch import RecordBatch, Rows
+from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock
 from skws.data.packing import packed, rejoined, unpacked
-from skws.data.record import Record
 from skws.data.texts import Texts
 from skws.jobs.control import Command
 from skws.spark.streaming.messages import BatchHeader, MicroBatch

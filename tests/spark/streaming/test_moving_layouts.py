@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.jobs.control import Command, ControlFolder
 from skws.queries.partitioning import Partitioning
 from skws.results.model import LiveResult

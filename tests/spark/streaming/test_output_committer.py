@@ -9,9 +9,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
-from skws.data.record import Record
 from skws.jobs.clock import StoppableClock
 from skws.results.model import Result, ResultTuple, parsed
 from skws.spark.streaming.messages import RECORDS, Worked

@@ -9,9 +9,8 @@ from threading import Event, Lock
 
 import pytest
 
-from skws.data.batch import Chunk, RecordBatch
+from skws.data.batch import BadRecord, Chunk, Item, Record, RecordBatch
 from skws.data.packing import packed, unpacked
-from skws.data.record import BadRecord, Item, Record
 from skws.sources.feed import Batch, Offset
 from skws.spark.streaming.reader import Prefetch
 from skws_schema.errors import SourceError

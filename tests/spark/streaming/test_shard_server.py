@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.messages import Worked

@@ -12,8 +12,7 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from skws.data.batch import RecordBatch
-from skws.data.record import Record
+from skws.data.batch import Record, RecordBatch
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker

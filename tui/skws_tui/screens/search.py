@@ -28,11 +28,10 @@ from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
 from skws_tui.services.off_thread import OffThread
 from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.typed import parse_typed, text_of
-from skws_tui.widgets.query_bar import QueryBar
+from skws_tui.widgets.query_bar import QueryBar, WindowLines
 from skws_tui.widgets.result_pane import WIDE, ResultList, ResultPane, why_empty
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_tui.widgets.time_line import TimeLine
-from skws_tui.widgets.window_lines import WindowLines
 
 if TYPE_CHECKING:  # it loads behind the first picture
     from skws_tui.services.live_rows import LiveRows

@@ -16,7 +16,7 @@ from operator import attrgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.data.time_buckets import TimeBuckets
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host

@@ -12,7 +12,7 @@ from itertools import count
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
-from skws.data.record import Record
+from skws.data.batch import Record
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
 from skws.queries.diagnosis import Sample

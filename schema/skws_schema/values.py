@@ -1,9 +1,10 @@
-"""Comparisons of two values, as patterns, window expressions and bounded queries write them."""
+"""Values: how they are compared, and instants with their texts in ISO 8601."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -39,3 +40,17 @@ COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     Op.DIFFERENT: operator.ne,
 }
 """Whether a comparison holds between two values; element by element between arrays."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(text: str) -> int:
+    """Microseconds since the epoch of a time, in UTC if it names no zone. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def iso(time: int) -> str:
+    """Microseconds since the epoch as ``2026-01-01T00:00:00Z``."""
+    return (_EPOCH + timedelta(microseconds=time)).isoformat().replace("+00:00", "Z")

@@ -224,7 +224,7 @@ def kept(path: Path, of: str) -> Any:
     return orjson.loads(text)
 
 
-def damaged(path: Path, where: str = "") -> StateError:
+def damaged(path: Path | str, where: str = "") -> StateError:
     """The error that ``path`` does not hold what was written."""
     return StateError(f"{path}: damaged{where}: the run cannot go on from it ({_ADVICE})")
 

@@ -522,6 +522,9 @@ class LocalSimulation:
         path = f"{CHECKPOINT}/sinks/{blake2b(name.encode(), digest_size=8).hexdigest()}.json"
         return _number(self.world.disk.content(path))
 
+    def _repeat(self) -> None:
+        """What a host does again that was not done when the process before ended."""
+
     def _save(self) -> Callable[[], None]:
         """A call that undoes what processes do outside the disk."""
         return self.upstream.save()
@@ -544,6 +547,7 @@ class LocalSimulation:
         self.damaged = True
         try:
             self._open()
+            self._repeat()
             assert self.watch is not None
             self.expected.check(last=self.watch._written, flushed=self.watch._committed)
         except SkwsError as error:

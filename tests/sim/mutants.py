@@ -706,7 +706,14 @@ _mutant(
 _mutant(
     "commands-not-checked",
     "shards are divided anew though a damaged entry took the last commands with it",
-    ("skws.spark.streaming.run_directory:RunDirectory.check_commands", 'offset["commands"]', "0"),
+    (f"{_SPARK}.run_directory:RunDirectory.expect_commands", 'max(planned["commands"]', "max(0"),
+    host="spark",
+)
+_mutant(
+    "planned-commands-cut",
+    "a damaged command that Spark has planned is cut off, and another takes its place",
+    (f"{_SPARK}.run_directory:RunDirectory.expect_commands", 'max(planned["commands"]', "max(0"),
+    (f"{_SPARK}.run_directory:commands_between", "start + length < end", "False"),
     host="spark",
 )
 _mutant(

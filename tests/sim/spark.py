@@ -53,7 +53,7 @@ Key = tuple[str, str]
 Blobs = dict[Key, tuple[bytes, bytes]]
 _TRIES: Final = 4  # of a task
 _SEGMENT_BYTES: Final = 600
-_LAYOUTS: Final = (1, 2, 3)
+_LAYOUTS: Final = (1, 2, 3, 3)
 _MOST_CHUNKS: Final = 18
 
 
@@ -283,6 +283,7 @@ class Driver:
         gauges = self.gauges = Gauges(job, control.clock.now())
         inbox = Inbox(self._log, control)
         self._merger = OutputMerger(job, self._log, gauges, self._done)
+        place.expect_commands(self._planned())
         self._command_log = CommandLog(job, place, inbox, checked(job))
         run = Run(
             **place.checkpoint.kept_run(),
@@ -304,18 +305,18 @@ class Driver:
 
     def step(self) -> None:
         """Micro-batch, delivery, commands, commit."""
-        held = ReplayControl(self.control.pace.paused, self.control.pace.rate)
-        if held != self._held:
-            held.put(self.place.folder)
-            self._held = held
-        self._command_log.take(self._make_ready)
-        self._batch()
+        self.go_on()
         assert self._committer is not None
         if self._committer.last % 3 == 0:  # Spark runs ahead of the thread that delivers
             self._batch()
             self._committer.commit_if_due()
         self._committer.deliver_rest()
         self._committer.commit_if_due()
+
+    def go_on(self) -> None:
+        """Commands, and a micro-batch; what comes of it waits."""
+        self._command_log.take(self._make_ready)
+        self._batch()
 
     def commit(self) -> None:
         assert self._committer is not None
@@ -338,8 +339,12 @@ class Driver:
                 self._place.checkpoint.close()
 
     def _batch(self) -> None:
-        """A query whose tasks fail is started again."""
+        """One of Spark's, at first the one that was not done; a query whose tasks fail is started again."""
         assert self._committer is not None
+        held = ReplayControl(self.control.pace.paused, self.control.pace.rate)
+        if held != self._held:
+            held.put(self.place.folder)
+            self._held = held
         while True:
             assert self.spark is not None
             try:
@@ -368,6 +373,16 @@ class Driver:
         self._start()
         return True
 
+    def _planned(self) -> dict[str, Any] | None:
+        """As ``ShardedJob.planned``."""
+        generations, previous = self._simulation.generations, self.layout.previous
+        kept = generations.get(self.layout.generation, Generation())
+        if not kept.offsets and previous is not None:
+            kept, last = generations[previous.generation], self.layout.before - previous.before - 1
+        else:
+            last = max(kept.offsets, default=-1)
+        return kept.offsets[last][1] if last >= 0 else None
+
     def _moved(self) -> None:
         """If there is another layout, a micro-batch whose results nobody has is planned anew."""
         assert self._committer is not None
@@ -387,7 +402,6 @@ class Driver:
             old, batches = generations[previous.generation], layout.before - previous.before
             assert batches - 1 in old.done  # else Spark returns no state
             first = old.offsets[batches - 1][1]
-            place.check_commands(first)
             state = old.states[batches - 1]
             kept.states.setdefault(-1, moved(state, previous, layout, place.request.stream.lateness))
         self._simulation.starts += 1
@@ -501,6 +515,10 @@ class SparkSimulation(LocalSimulation):
 
     def _journaled(self, files: dict[str, bytes]) -> int:
         return len(self.model.batches)  # Spark's own checkpoint lasts
+
+    def _repeat(self) -> None:
+        assert isinstance(self.watch, Driver)
+        self.watch.go_on()
 
     def _save(self) -> Callable[[], None]:
         kept, restore, generation = deepcopy(self.generations), super()._save(), self.generation

@@ -185,6 +185,15 @@ _REGRESSIONS: Final = {
         ),
         host="spark",
     ),
+    # The draws flip bits of a command that Spark has planned, behind which another comes; the shards stay.
+    "planned-commands-cut": Regression(
+        (86, 104, 113),
+        lambda draw: (
+            *(_RECORDS, _work(), _STOP, _work(1), _STOP, _work(2), Action("add", 1), _MORE),
+            *(_failing("kill", 1, at="state", steps=3), Action("add", 3), Action("flip", draw=draw)),
+        ),
+        host="spark",
+    ),
     # A window expression is answered by one shard and then by another.
     "state-of-another-shard": Regression(
         (2, 3),

@@ -20,18 +20,20 @@ from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+import orjson
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from skws.durable import missing
+from skws.durable import damaged, missing
 from skws.index.cache import pinned
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing import StandingQueries
 from skws.queries.partitioning import Part
+from skws.sources.feed import Offset
 from skws.spark.faults import (
     PassingError,
     SparkFailedError,
@@ -42,7 +44,7 @@ from skws.spark.faults import (
     without_java,
 )
 from skws.spark.session import live_master, stopped
-from skws.spark.streaming.layout import Layout, Wanted, last_offset, moved
+from skws.spark.streaming.layout import Layout, Wanted, moved
 from skws.spark.streaming.output_log import Output, in_order
 from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
@@ -179,7 +181,35 @@ def check_state(spark: SparkSession, state: str, last: int) -> None:
     # It keeps the offsets of the last ten, and counts from 0.
     path, files = _files(spark, f"{state}/offsets/{last - 1}")
     if not files.exists(path):
-        raise missing(path.toString().removeprefix("file:"))
+        raise missing(_name(path))
+
+
+def last_planned(spark: SparkSession, state: str) -> int | None:
+    """The last batch in Spark's checkpoint, done or not; it counts from 0. None before the first."""
+    path, files = _files(spark, f"{state}/offsets")
+    if not files.exists(path):
+        return None
+    names = (status.getPath().getName() for status in files.listStatus(path))
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def planned_offset(spark: SparkSession, state: str, batch: int) -> Offset:
+    """Where the source stands behind a batch, by Spark's checkpoint at ``state``. Raises StateError."""
+    check_state(spark, state, batch + 1)
+    path, files = _files(spark, f"{state}/offsets/{batch}")
+    file = files.open(path)
+    try:
+        found: Offset = orjson.loads(bytes(file.readAllBytes()).splitlines()[-1])
+    except (IndexError, orjson.JSONDecodeError):
+        raise damaged(_name(path)) from None
+    finally:
+        file.close()
+    return found
+
+
+def _name(path: Any) -> str:
+    name: str = path.toString()
+    return name.removeprefix("file:")
 
 
 def _files(spark: SparkSession, url: str) -> tuple[Any, Any]:
@@ -211,14 +241,26 @@ class ShardedJob:
     def restarts(self) -> int:
         return 0 if self._query is None else self._query.restarts
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: Wanted, spark: SparkSession) -> None:
         """The settings, once they are known: a run that begins has another layout then. Raises UsageError."""
         self._wanted = wanted
+        self._spark = spark
         self._expect(self._place.layout or self._first())
 
-    def open(self, spark: SparkSession, committer: OutputCommitter, done: Callable[[], int]) -> None:
+    def planned(self) -> Offset | None:
+        """Where the source stands behind all that Spark has planned; None before that. Raises StateError."""
+        if self._place.checkpoint.fresh:
+            return None
+        layout, previous = self.layout, self.layout.previous
+        state = self._state(layout.generation)
+        last = last_planned(self._spark, state)
+        if last is None and previous is not None:  # this one begins where that one was done
+            state, last = self._state(previous.generation), layout.before - previous.before - 1
+        return None if last is None else planned_offset(self._spark, state, last)
+
+    def open(self, committer: OutputCommitter, done: Callable[[], int]) -> None:
         """``committer`` takes what micro-batches come to; ``done`` counts those that are through."""
-        self._spark = spark
+        spark = self._spark
         self._committer = committer
         self._query = RestartingQuery(
             self._start, done, lambda: workers_unheard(spark), self._clock, self._log
@@ -315,11 +357,9 @@ class ShardedJob:
         first, initial, kept = beginning(place.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
-            old, batches = self._state(previous.generation), layout.before - previous.before
-            check_state(spark, old, batches)
-            first = last_offset(session, old, batches - 1)
-            place.check_commands(first)
-            initial = moved(session, old, batches - 1, previous, layout, place.request.stream.lateness)
+            old, last_done = self._state(previous.generation), layout.before - previous.before - 1
+            first = planned_offset(spark, old, last_done)
+            initial = moved(session, old, last_done, previous, layout, place.request.stream.lateness)
             kept = {layout.generation, previous.generation}
         for generation in set(range(layout.generation)) - kept:
             path, files = _files(spark, self._state(generation))

@@ -26,7 +26,6 @@ from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.operator import SHARED
 from skws.queries.order import insertions
 from skws.queries.partitioning import KeyPartitioning, Part, Partitioning, plan_keys
-from skws.sources.feed import Offset
 from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
 from skws.spec.query import Query, Stream
@@ -176,13 +175,6 @@ _SCHEMA: Final = pa.schema(
 )
 Blob = tuple[int, Kind, str, bytes, bytes]
 """Of the state of a shard, by its group: its kind and name, head and body."""
-
-
-def last_offset(spark: SparkSession, state: str, batch: int) -> Offset:
-    """Where the source stood behind a batch, by Spark's checkpoint; batches count from 0."""
-    *_, text = spark.read.text(f"{state}/offsets/{batch}", wholetext=True).collect()[0].value.splitlines()
-    found: Offset = orjson.loads(text)
-    return found
 
 
 def moved(

@@ -96,9 +96,11 @@ class RunDirectory:
         kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
 
-    def check_commands(self, offset: Offset) -> None:
-        """Raises StateError unless all commands up to an offset of Spark's read are there."""
-        commands_between(self.folder / COMMANDS, self.checkpoint.id, offset["commands"], None)
+    def expect_commands(self, planned: Offset | None) -> None:
+        """Spark reads those up to an offset that it has ``planned`` again, so none of them may be cut off."""
+        if planned is not None and planned["commands"]:
+            least = self.checkpoint.least
+            least[COMMANDS.name] = max(planned["commands"], least.get(COMMANDS.name, 0))
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
@@ -107,7 +109,7 @@ class RunDirectory:
 def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
     """The commands of a register from one offset of its file to another, and the last offset.
 
-    ``end`` None: as far as they are written. Raises StateError, also if the offsets lie behind what is there.
+    ``end`` None: as far as they are written. Raises StateError, also if not all up to the offsets are there.
     """
     size = path.stat().st_size if path.exists() else 0
     if size < max(start, end or 0):
@@ -118,6 +120,8 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
         file.seek(start)
         data = file.read(-1 if end is None else end - start)
     texts, length = all_frames(data, name_of(run, path), start)
+    if end is not None and start + length < end:
+        raise damaged(path, f" behind byte {start + length:,}")
     commands = (Command.of(one) for text in texts for one in orjson.loads(text)["commands"])
     return tuple(commands), start + length
 

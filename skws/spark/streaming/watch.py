@@ -175,7 +175,7 @@ class SparkWatch:
         )
         stack.callback(job.close)
         spark = self._session(stack)
-        job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)))
+        job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)), spark)
         begin, report = partial(place.first_offset, job.layout), partial(self._log.warning, "source")
         if retry(begin, self.clock, self.control.wait, report) is None:
             return
@@ -183,10 +183,11 @@ class SparkWatch:
             stack.callback(leave_nothing, self._source, self._log)
         if self._onlooker is not None:
             self._onlooker.load_tables(list(place.checkpoint.tables()))
+        place.expect_commands(job.planned())
         command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)
         self._gauges.schema = command_log.stream.schema
         committer = self._open_sinks(stack, place)
-        job.open(spark, committer, lambda: self._gauges.batches)
+        job.open(committer, lambda: self._gauges.batches)
         stack.callback(job.stop)
         over = partial(self._over, job, committer)
         ready = partial(job.make_ready, over=over)

@@ -12,7 +12,7 @@ import pytest
 from skws.jobs.control import Command
 from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.output_log import Output
-from skws.spark.streaming.run_directory import commands_between
+from skws.spark.streaming.run_directory import COMMANDS, RunDirectory, commands_between
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request
@@ -171,6 +171,35 @@ def test_any_damage_to_the_commands_is_refused(tmp_path: Path) -> None:
             continue
         with pytest.raises(StateError, match=r"commands\.jsonl: (damaged|missing)"):
             registered(path, dict(least))
+
+
+def test_damage_to_commands_that_spark_has_planned_is_refused(tmp_path: Path) -> None:
+    """Before the checkpoint has the length of their file; behind them it is the end of a killed process."""
+    asked = request("in.jsonl", checkpoint=tmp_path)
+    with RunDirectory(asked) as place:
+        place.checkpoint.begin((), {})
+        path = place.folder / COMMANDS
+        path.parent.mkdir()
+    ends = []
+    for number, name in enumerate(("ada", "lamp", "chair")):
+        Register(asked, path, place.checkpoint.id).take([add(name)], number)
+        ends.append(path.stat().st_size)
+    data = path.read_bytes()
+    for planned in (None, *ends):
+        for at in range(0, len(data), 20):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            with RunDirectory(asked) as place:
+                place.expect_commands(None if planned is None else {"commands": planned})
+                given = path, place.checkpoint.id, place.checkpoint.least
+                if at < (planned or 0):
+                    whole = max((end for end in ends if end <= at), default=0)
+                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged behind byte {whole}: "):
+                        Register(asked, *given)
+                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged behind byte {whole}: "):
+                        commands_between(path, place.checkpoint.id, 0, planned)
+                else:
+                    Register(asked, *given).take([add("bob")], 9)
+                    assert names(Register(asked, *given))[-1] == "bob"
 
 
 @pytest.mark.parametrize("offsets", [(0, 1000), (1000, None), (1000, 2000)])

@@ -278,6 +278,34 @@ def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) ->
         assert database.ask("SELECT pubname FROM pg_publication") == []
 
 
+def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> None:
+    """A process is killed before it commits, and the next one has commands to write in that one's place."""
+    source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    append(source, customer(1, 1), order(2, 1))
+    folder = ControlFolder(tmp_path / "control")
+    asked = request(source, checkpoint=checkpoint, control=folder.folder)
+    with running(asked) as run:
+        run.results(1)
+        committed = (checkpoint / "committed.json").read_bytes()
+        folder.send(Command("add", "more", "lamp"))
+        run.until(lambda: bool(folder.answers()))
+    (checkpoint / "committed.json").write_bytes(committed)
+    commands = checkpoint / "commands" / "commands.jsonl"
+    data = commands.read_bytes()
+    commands.write_bytes(data[:-9] + b"?" + data[-8:])
+    more = replace(asked, queries={**asked.queries, "chair": "chair", "green": "green"})
+    for _ in range(2):
+        with (
+            pytest.raises(StateError, match=r"commands\.jsonl: damaged behind byte"),
+            running(more) as run,
+        ):
+            run.results(1)
+    commands.write_bytes(data)
+    with running(more) as run:
+        append(source, order(3, 1, "green lamp"))
+        run.until(lambda: {result.query for result in run.sink.results} >= {"green", "lamp", QUERY})
+
+
 def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     source, checkpoint, kept = tmp_path / "in.jsonl", tmp_path / "checkpoint", tmp_path / "kept"
     append(source, customer(1, 1), order(2, 1))

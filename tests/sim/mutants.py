@@ -717,6 +717,12 @@ _mutant(
     host="spark",
 )
 _mutant(
+    "checkpoint-name-not-synced",
+    "what a killed process renamed in the checkpoint is not sure to last",
+    ("skws.jobs.checkpoint:Checkpoint.__init__", "synced(folder)", "pass"),
+    host="spark",
+)
+_mutant(
     "past-sent-twice",
     "a new query takes the records before it twice when the task that sent them has failed",
     (

@@ -194,6 +194,15 @@ _REGRESSIONS: Final = {
         ),
         host="spark",
     ),
+    # A process is killed behind the rename that gave the run another layout, and the next one loses power.
+    "checkpoint-name-not-synced": Regression(
+        (4, 5, 6),
+        lambda at: (
+            *(_RECORDS, _work(), _STOP, _failing("kill", at, at="sync", steps=1), _MORE),
+            *(_failing("power", 2, at="rename"), _work()),
+        ),
+        host="spark",
+    ),
     # A window expression is answered by one shard and then by another.
     "state-of-another-shard": Regression(
         (2, 3),

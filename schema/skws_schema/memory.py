@@ -193,6 +193,7 @@ Watch: TypeAlias = "Callable[[StepBudget | None], None]"
 _STEPS: Final = 1_024
 """Steps between two reports."""
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_most_steps: ContextVar[int] = ContextVar("most_steps", default=sys.maxsize)
 
 
 class OverBudgetError(Exception):
@@ -206,7 +207,7 @@ class StepBudget:
     """
 
     def __init__(self, limit: int, stage: str) -> None:
-        self.limit = limit
+        self.limit = min(limit, _most_steps.get())
         self.stage = stage
         self.spent = 0
         self._watch = _watch.get()
@@ -232,6 +233,16 @@ class StepBudget:
     ) -> None:
         if self._watch is not None and self._reported:
             self._watch(None)
+
+
+@contextmanager
+def within_steps(most: int) -> Iterator[None]:
+    """No analysis that begins inside, in this thread, takes more than so many steps."""
+    token = _most_steps.set(min(most, _most_steps.get()))
+    try:
+        yield
+    finally:
+        _most_steps.reset(token)
 
 
 @contextmanager

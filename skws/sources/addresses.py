@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Final, Protocol
 
+from skws.data.batch import MEMORY_RECORDS
 from skws.extensions import SOURCES, extension
 from skws.extras import installed
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
@@ -154,8 +155,15 @@ def _replay(text: str, clock: Clock) -> Source:
     path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
     if not path:
         raise UsageError("replay: expected replay:PATH, or replay:PATH?speed=10")
-    given = parameters(query, ("speed",), "replay: has")
-    return ReplaySource(Path(path), _speed(given.get("speed", "1")), clock)
+    given = parameters(query, ("speed", "memory"), "replay: has")
+    speed, memory = _speed(given.get("speed", "1")), _records(given.get("memory", str(MEMORY_RECORDS)))
+    return ReplaySource(Path(path), speed, clock, memory)
+
+
+def _records(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"memory={text}: expected a number of records")
+    return int(text)
 
 
 def _speed(text: str) -> float:

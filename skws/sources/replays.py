@@ -37,8 +37,6 @@ from skws.spec.enums import OnError
 from skws_schema.model import Schema
 
 _LATEST: Final = (1 << 62) - 1  # later than any time of a record
-_PART_BYTES: Final = 1 << 20
-"""Of files in order of time: so much is read in vain at most to seek an instant."""
 _SOUGHT: Final = 16_384
 """Records of a batch on the way to an instant."""
 
@@ -124,13 +122,19 @@ class _Scan:
 
 
 class ReplayFeed(Feed):
-    """The records of replay files in order of time; ``speed`` seconds of them a second, None: all at once."""
+    """The records of replay files in order of time; ``speed`` seconds of them a second, None: all at once.
 
-    def __init__(self, path: Path, schema: Schema, speed: float | None, clock: Clock) -> None:
+    ``memory_records``: of more, none are kept in memory, but read a second time.
+    """
+
+    def __init__(
+        self, path: Path, schema: Schema, speed: float | None, clock: Clock, memory_records: int
+    ) -> None:
         self._path = path
         self._position = _Position()
         self._speed = speed
         self._clock = clock
+        self._memory_records = memory_records
         self._bad: list[BadRecord] = []
         self._records = Timeline(iter(()))
         # The time of the first record and when it came out: the other records follow from these.
@@ -253,12 +257,12 @@ class ReplayFeed(Feed):
                 times.add(batch.time)
                 if len(batch):
                     start = min(start, batch.time.item(0))
-                if count <= MEMORY_RECORDS:
+                if count <= self._memory_records:
                     kept.append(batch)
             starts.append(start)
         # A part without records is as late as the next one.
         starts = list(accumulate(reversed(starts), min))[::-1]
-        return _Scan(log.all, kept if count <= MEMORY_RECORDS else None, times, starts)
+        return _Scan(log.all, kept if count <= self._memory_records else None, times, starts)
 
 
 @dataclass(frozen=True)
@@ -268,6 +272,7 @@ class ReplaySource(Source):
     path: Path
     speed: float | None = None
     clock: Clock = field(default_factory=SystemClock)
+    memory_records: int = MEMORY_RECORDS
 
     @property
     def name(self) -> str:
@@ -278,7 +283,7 @@ class ReplaySource(Source):
         return True
 
     def open(self, schema: Schema) -> Feed:
-        return ReplayFeed(self.path, schema, self.speed, self.clock)
+        return ReplayFeed(self.path, schema, self.speed, self.clock, self.memory_records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
 import pytest
 
-from skws_bounds import repairs as changes
-from skws_bounds import run as runs
-from skws_bounds import verdict as verdicts
 from skws_bounds.normal_form import Constant, Domain, Kind, Union
 from skws_bounds.repairs import repairs
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.errors import SqlError, UsageError
+from skws_schema.memory import within_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_schema.values import Op
 from tests.bounds.bounds_queries import STREAMS, sql, stream
@@ -118,9 +117,9 @@ SCHEMA: Final = Schema("wide", (stream("s", "i", *NAMES), stream("t", "j", *NAME
 
 
 @pytest.fixture
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (verdicts, runs, changes):
-        monkeypatch.setattr(module, "MOST_STEPS", 3_000)
+def few_steps() -> Iterator[None]:
+    with within_steps(3_000):
+        yield
 
 
 def of_sql(where: list[str], *, output: str = "s.a0", streams: str = "s, t") -> Union:
@@ -153,10 +152,10 @@ def test_a_long_list_splits_into_few_conjunctions() -> None:
     assert check(union).bounded is True
 
 
-def test_queries_of_a_union_share_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_of_a_union_share_the_steps() -> None:
     one = f"SELECT s.a0 FROM s WHERE {' AND '.join(f's.a{i} <> s.a{i + 1}' for i in range(3))}"
     union = parse_sql(" UNION ALL ".join([one] * 8), SCHEMA)
     assert check(union).bounded is True
-    monkeypatch.setattr(verdicts, "MOST_STEPS", 300)
-    assert check(parse_sql(one, SCHEMA)).bounded is True
-    assert check(union).bounded is None
+    with within_steps(300):
+        assert check(parse_sql(one, SCHEMA)).bounded is True
+        assert check(union).bounded is None

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -21,7 +20,6 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
 from skws.sinks.base import Run
-from skws.sources import replays
 from skws.spec.enums import OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -93,12 +91,12 @@ class Alive:
 class Replayed:
     """A job over a replay on a clock by hand, one second of the replay a second."""
 
-    def __init__(self, folder: Path, replay: Path) -> None:
+    def __init__(self, folder: Path, replay: Path, *, kept: bool = True) -> None:
         self.sink, self.clock = Alive(), HandClock()
         job = Job(
             {},
             load_schema(folder / "shop.yaml"),
-            f"replay:{replay}?speed=1",
+            f"replay:{replay}?speed=1&memory={1_000 * kept}",
             force_unbounded=True,
             on_error=OnError.SKIP,
         )
@@ -165,15 +163,10 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
     moves: list[Move] = data.draw(
         st.lists(st.integers(-5, 70) | st.sampled_from(["next", "previous"]), min_size=1, max_size=4)
     )
-    with (
-        TemporaryDirectory() as name,
-        mock.patch.object(replays, "MEMORY_RECORDS", 1_000 if kept else 0),
-        mock.patch.object(replays, "_PART_BYTES", 200),
-        mock.patch.object(replays, "_SOUGHT", 7),
-    ):
+    with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "shop.yaml").write_text(SCHEMA.format(window=window))
-        run = Replayed(folder, written(folder / "whole.jsonl", records))
+        run = Replayed(folder, written(folder / "whole.jsonl", records), kept=kept)
         times = sorted({time for time, *_ in records})
         for move in moves:
             now = (run.watch.event_time or 0) // SECOND
@@ -224,15 +217,10 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
     changed = SCHEMA.replace(*CHANGES[change]).format(window=window)
     adding = change in {"a relation more", "a relation described otherwise"}
     moves = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
-    with (
-        TemporaryDirectory() as name,
-        mock.patch.object(replays, "MEMORY_RECORDS", 1_000 if kept else 0),
-        mock.patch.object(replays, "_PART_BYTES", 200),
-        mock.patch.object(replays, "_SOUGHT", 7),
-    ):
+    with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "shop.yaml").write_text(SCHEMA.format(window=window))
-        run = Replayed(folder, written(folder / "whole.jsonl", records))
+        run = Replayed(folder, written(folder / "whole.jsonl", records), kept=kept)
         run.pass_time(data.draw(st.integers(0, 30)))
         run.change_schema(changed)
         if change == "a relation less":
@@ -260,12 +248,11 @@ def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_wou
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("move", [5 * SECOND, "next"])
 def test_a_move_on_right_after_a_change_reads_by_the_new_schema(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: Move, *, kept: bool
+    tmp_path: Path, move: Move, *, kept: bool
 ) -> None:
-    monkeypatch.setattr(replays, "MEMORY_RECORDS", 1_000 if kept else 0)
     (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none"))
     records = [(0, "item", 1, "lamp", False), (5, "tag", 1, "red", False), (9, "visit", 1, "red", False)]
-    run = Replayed(tmp_path, written(tmp_path / "whole.jsonl", records))
+    run = Replayed(tmp_path, written(tmp_path / "whole.jsonl", records), kept=kept)
     run.pass_time(1)
     run.change_schema(SCHEMA.replace(*CHANGES["a relation more"]).format(window="none"))
     run.move(move)
@@ -281,8 +268,9 @@ def test_buckets_lose_no_event_however_long_the_time(times: list[int], most: int
         buckets.add(times[start : start + 7])
     assert (buckets.first, buckets.last) == (min(times), max(times))
     assert sum(buckets.columns(20, min(times), max(times))) == len(times)
-    assert len(buckets._buckets[1]) <= most
-    width = buckets._buckets[0]
+    width = 1
+    while max(times) // width - min(times) // width >= most:
+        width *= 2
     for time in times:
         last = max((other for other in times if other // width < time // width), default=min(times))
         assert buckets.before(time) == max(last // width * width, min(times))

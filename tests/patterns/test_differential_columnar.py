@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws_patterns.evaluation import columnar as batch
 from skws_patterns.evaluation.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
 from skws_patterns.evaluation.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
@@ -141,22 +140,20 @@ def test_keys_that_have_gone_are_forgotten() -> None:
     evaluator = ColumnarEvaluator(plan, window)
     found = sum(len(evaluator.take(tuples)) for tuples in cut(stream, ticks, [500] * 40))
     assert found == 10_000
-    assert len(evaluator._kept.numbers) < 3_000
+    assert evaluator.keys < 3_000
     assert len(list(evaluator.live())) <= 11
 
 
-@pytest.mark.parametrize("limit", ["MOST_RESULTS", "MOST_PARTIAL"])
-def test_too_many_runs_are_not_formed(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+@pytest.mark.parametrize(("pairs", "ends"), [(60, 400), (100, 0)], ids=["results", "partial"])
+def test_too_many_runs_are_not_formed(pairs: int, ends: int) -> None:
     """What came before is still there to go on with."""
-    monkeypatch.setattr(batch, limit, 3)
-    monkeypatch.setattr(batch, "_FEW", 0)
     text = "(A a ; B b) AND C c where a.x = b.x = c.x"
     pcea = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains).pcea
     plan = column_plan(pcea)
     assert plan is not None
     evaluator = ColumnarEvaluator(plan, Unbounded())
     before: list[tuple[int, Row]] = [(0, (1, 0)), (1, (1, 0))]
-    after: list[tuple[int, Row]] = [*[(0, (1, 0))] * 9, *[(1, (1, 0))] * 9, (2, (1, 0))]
+    after: list[tuple[int, Row]] = [*[(0, (1, 0))] * pairs, *[(1, (1, 0))] * pairs, *[(2, (1, 0))] * ends]
     first, then = cut([*before, *after], list(range(len(before + after))), [2])
     assert not len(evaluator.take(first))
     with pytest.raises(TooManyRunsError):

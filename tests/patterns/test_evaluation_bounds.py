@@ -125,7 +125,8 @@ def test_memory_is_bounded_by_the_window(pcea: PCEA, window: Window) -> None:
                 entries.append(evaluator.entries())
     finally:
         tracemalloc.stop()
-    assert max(entries) <= 2 * 50 * len(evaluator._program.tables)
+    sources = {(s.state, s.equality.left) for t in pcea.transitions for s in t.sources}
+    assert max(entries) <= 2 * 50 * len(sources)
     assert max(sizes[2:]) <= 1.5 * sizes[1] + 20_000
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -11,11 +10,9 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
 from skws.queries.evaluator import OrderedBatch
-from skws.queries.patterns import kind as replays
 from skws.queries.patterns.kind import ReplayedPattern
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
-from skws_patterns.evaluation import columnar as by_columns
 from skws_patterns.evaluation.columnar import NONE, Column, Numbers
 from skws_schema.model import Value
 from skws_windows.window import Unbounded, Window
@@ -79,11 +76,13 @@ def test_results_and_counts(text: str, records: list[Record], window: Window, si
     """However large batches are, and whenever there get to be too many results for columns."""
     query = read_query(text, SCHEMA)
     expected = told(PatternStream(query, SCHEMA, window), records)
-    with patch.object(replays, "BATCH", size), patch.object(by_columns, "MOST_RESULTS", most):
-        pattern = ReplayedPattern(query, SCHEMA, window)
-        arrived = OrderedBatch(RecordBatch.of(records), 0)
-        found = list(pattern.take(arrived))
-        assert ReplayedPattern(query, SCHEMA, window).count(arrived) == len(expected)
+    taking, counting = (ReplayedPattern(query, SCHEMA, window, most) for _ in range(2))
+    parts = []
+    for at in range(0, len(records), size):
+        inserted = sum(not record.delete for record in records[:at])
+        parts.append(OrderedBatch(RecordBatch.of(records[at : at + size]), inserted))
+    found = [result for part in parts for result in taking.take(part)]
+    assert sum(map(counting.count, parts)) == len(expected)
     assert Counter(found) == Counter(expected)
     last = [[result.tuples[-1].position for result in results] for results in (found, expected)]
     assert last[0] == last[1]

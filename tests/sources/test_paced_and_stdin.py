@@ -11,8 +11,7 @@ from typing import IO
 import pytest
 
 from skws.data.batch import BadRecord
-from skws.sources import replays
-from skws.sources.replays import ReplaySource
+from skws.sources.replays import ReplayFeed, ReplaySource
 from skws.sources.stdin import StdinFeed
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
@@ -78,19 +77,17 @@ def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
 @pytest.mark.parametrize("last", [b"", line(1)])
-def test_polls_of_any_size_give_what_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool, bad: bytes, last: bytes
-) -> None:
+def test_polls_of_any_size_give_what_comes_again(tmp_path: Path, few: bool, bad: bytes, last: bytes) -> None:
     """Of files in order of time or not, kept in memory or read a second time."""
-    monkeypatch.setattr(replays, "MEMORY_RECORDS", 1000 if few else 3)
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad + last)
     clock = HandClock()
-    feed = ReplaySource(path, 1, clock).open(SCHEMA)
+    kept = 1000 if few else 3
+    feed = ReplaySource(path, 1, clock, kept).open(SCHEMA)
     rng = Random(3)
     at, seen, ended = feed.start(), [], False
     while not ended:
-        other = ReplaySource(path, 1e9, clock).open(SCHEMA)
+        other = ReplaySource(path, 1e9, clock, kept).open(SCHEMA)
         batch = feed.poll(at, rng.randint(1, 9))
         items = list(batch.read)
         assert list(other.replay(at, batch.end)) == items
@@ -100,6 +97,16 @@ def test_polls_of_any_size_give_what_comes_again(
     told = [n for n in seen if isinstance(n, int)]
     assert told == sorted([n // 7 for n in range(60)] + ([1] if last else []))
     assert [isinstance(n, str) for n in seen] == [bool(bad)] * bool(bad) + [False] * len(told)
+
+
+@pytest.mark.parametrize("kept", [0, 1_000_000])
+def test_an_instant_is_sought_in_batches(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(b"".join(line(n // 7) for n in range(40_000)))
+    feed = ReplayFeed(path, SCHEMA, 1, HandClock(), kept)
+    parts = [numbers(list(batch.read)) for batch in feed.seek(1_000_000, 5_000_000_000)]
+    assert len(parts) == 3
+    assert [number for part in parts for number in part] == [n // 7 for n in range(7, 7 * 5001)]
 
 
 def test_a_paced_replay_gives_its_tables_first(tmp_path: Path) -> None:

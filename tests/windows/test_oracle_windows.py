@@ -18,7 +18,6 @@ from skws_windows.automata import regular as r
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Limits, Selection, WindowExpression, expression
-from skws_windows.processor import macrostates
 from skws_windows.processor.processor import Processor
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
@@ -89,19 +88,16 @@ def test_every_window_of_the_definition_is_found(
 
 
 @examples(180)
-@given(cases(), st.sampled_from((None, 0, 3, 9)), st.sampled_from((None, 0, 1)))
+@given(cases(), st.sampled_from((0, 3, 9, 100_000)))
 def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
-    case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int | None, few: int | None
+    case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int
 ) -> None:
     """Records that do nothing are passed over, in whole batches more than in parts."""
     given_expression, _, word = case
     long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
     expected = found(Processor(given_expression, ALPHABET), long, [])
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in (("_FEW", few), ("REMEMBERED", remembered)):
-            if value is not None:
-                patched.setattr(macrostates, name, value)
-        assert found(Processor(given_expression, ALPHABET), long, range(0, len(long), 9)) == expected
+    forgetful = Processor(given_expression, ALPHABET, remembered=remembered)
+    assert found(forgetful, long, range(0, len(long), 9)) == expected
 
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
@@ -147,14 +143,14 @@ def random_records(count: int) -> list[StreamRecord]:
     return [StreamRecord(0, i, (chosen.choice((0, 2)), 1.0, "")) for i in range(count)]
 
 
-def test_macrostates_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_macrostates_are_not_kept_for_ever() -> None:
     """Of seventy records each may be the one that counts: 2^70 macrostates, a new one with every record."""
-    monkeypatch.setattr(macrostates, "REMEMBERED", 50)
-    processor = Processor(expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST), ALPHABET)
+    seventy = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
+    processor = Processor(seventy, ALPHABET, remembered=50)
     sizes = []
     for record in random_records(300):
         list(processor.process([record]))
-        sizes.append(total_size(processor._configurations))
+        sizes.append(total_size(processor))
     assert max(sizes[100:200]) >= max(sizes[200:]) * 0.9
 
 

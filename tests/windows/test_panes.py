@@ -19,7 +19,7 @@ from skws_windows.automata import regular as r
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.language.expression import Selection, expression
-from skws_windows.processor.panes import _REGISTERED, Aggregate, Forest, Monoid, monoid, names, register
+from skws_windows.processor.panes import Aggregate, Forest, Monoid, monoid, names, register, unregister
 from skws_windows.processor.processor import Processor
 from tests.strategies import examples, seeds
 from tests.window_streams import ALPHABET, regulars, words
@@ -163,6 +163,6 @@ def test_monoids_are_registered_once() -> None:
             with pytest.raises(ValueError, match=known):
                 register(replace(longest, name=known))
     finally:
-        del _REGISTERED["longest_text"]
+        unregister("longest_text")
     with pytest.raises(UsageError, match="did you mean 'variance'"):
         monoid("varianze")

@@ -291,7 +291,7 @@ class Kept:
     """The state from batch to batch.
 
     ``column``: that of each label in the runs; ``slots``: the keys that runs are looked up by; ``numbers``:
-    of keys; ``live``: the tuples of the last window.
+    of keys; ``live``: the tuples of the last window; ``most_results``: of one batch.
     """
 
     plan: ColumnPlan
@@ -300,6 +300,7 @@ class Kept:
     slots: tuple[Slot, ...]
     numbers: Numbers
     live: Tuples
+    most_results: int
     states: dict[State, _State] = field(default_factory=dict)
 
 
@@ -419,7 +420,7 @@ class Batch:
 
     def _check(self, transition: Transition, ways: float) -> None:
         final = transition.target in self._kept.plan.pcea.final
-        most = MOST_RESULTS if final else MOST_PARTIAL * len(self._tuples) + _FEW
+        most = self._kept.most_results if final else MOST_PARTIAL * len(self._tuples) + _FEW
         if ways > most:
             raise TooManyRunsError
 
@@ -470,9 +471,12 @@ class Batch:
 
 
 class ColumnarEvaluator:
-    """Evaluates a planned automaton under a window, batch by batch, with the results of ``Evaluator``."""
+    """Evaluates a planned automaton under a window, batch by batch, with the results of ``Evaluator``.
 
-    def __init__(self, plan: ColumnPlan, window: Window) -> None:
+    ``most_results``: the most that one kind of transition may complete in a batch.
+    """
+
+    def __init__(self, plan: ColumnPlan, window: Window, most_results: int = MOST_RESULTS) -> None:
         none = np.empty(0, dtype=np.int64)
         sources = {(s.state, s.equality.left): None for t in plan.pcea.transitions for s in t.sources}
         self._kept = Kept(
@@ -482,7 +486,13 @@ class ColumnarEvaluator:
             tuple(sources),
             Numbers(),
             Tuples(none, none, none, []),
+            most_results,
         )
+
+    @property
+    def keys(self) -> int:
+        """The number of keys that are known, which those of live runs are among."""
+        return len(self._kept.numbers)
 
     def live(self) -> Iterator[tuple[int, int, Row, int]]:
         """The tuples that later results may contain: position, relation, row, tick."""

@@ -153,7 +153,7 @@ class _Construction:
                     if len(transitions) > MOST_TRANSITIONS:
                         raise self._too_large(f"{MOST_TRANSITIONS:,} transitions")
         except OverBudgetError:
-            raise self._too_large(f"{MOST_SOURCES:,} sources of transitions") from None
+            raise self._too_large(f"{budget.limit:,} sources of transitions") from None
         root = self._tree.variable
         final = {VariableState(root, variant) for variant in range(len(self._variants[root]))}
         return PCEA(tuple(transitions), frozenset(final)).trimmed()

@@ -34,7 +34,14 @@ from skws.queries.sql import reasons
 from skws.spec.query import ALLOWED, Query, Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check
-from skws_patterns.evaluation.columnar import ColumnarEvaluator, Found, TooManyRunsError, Tuples, column_plan
+from skws_patterns.evaluation.columnar import (
+    MOST_RESULTS,
+    ColumnarEvaluator,
+    Found,
+    TooManyRunsError,
+    Tuples,
+    column_plan,
+)
 from skws_patterns.evaluation.evaluator import Valuation
 from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.errors import PatternError, UsageError
@@ -204,15 +211,18 @@ class ReplayedPattern(Evaluator):
     """Evaluates a pattern; use either ``take`` or ``count``.
 
     The results that a tuple completes are given as they are found, unordered:
-    they may exceed memory.
+    they may exceed memory. With more than ``most_results`` in a batch, the automaton
+    finds them one by one.
     """
 
-    def __init__(self, query: PatternQuery, schema: Schema, window: Window) -> None:
+    def __init__(
+        self, query: PatternQuery, schema: Schema, window: Window, most_results: int = MOST_RESULTS
+    ) -> None:
         self._stream = PatternStream(query, schema, window)
         self.keeps = window
         plan = column_plan(query.pcea)
         self._labels = [frozenset({label}) for label in plan.labels] if plan else []
-        self._columns = ColumnarEvaluator(plan, window) if plan else None
+        self._columns = ColumnarEvaluator(plan, window, most_results) if plan else None
 
     def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
         for batch in self._batches(arrived):

@@ -29,11 +29,12 @@ REMEMBERED: Final = 100_000
 
 
 class Macrostates:
-    """The macrostates of an automaton, and the steps between them."""
+    """The macrostates of an automaton, and the steps between them, ``remembered`` of them."""
 
-    def __init__(self, automaton: LookbackAutomaton, letters: Letters) -> None:
+    def __init__(self, automaton: LookbackAutomaton, letters: Letters, remembered: int) -> None:
         place = {guard: i for i, guard in enumerate(letters.guards)}
         self._letters = letters
+        self._remembered = remembered
         self._outgoing = {
             p: [(place[guard], 1 << q) for guard, q in arcs] for p, arcs in automaton.outgoing.items()
         }
@@ -46,7 +47,7 @@ class Macrostates:
         """The macrostate that ``letter`` leads to."""
         known = self._steps.get((state, letter))
         if known is None:
-            if len(self._steps) >= REMEMBERED:
+            if len(self._steps) >= self._remembered:
                 self._steps.clear()
             known = self._steps[state, letter] = self._target(state, self._letters.signs[letter])
         return known
@@ -107,13 +108,19 @@ class Configuration:
 
 
 class Configurations:
-    """The configurations of some pairs, interned. ``one``: a group needs only one start."""
+    """The configurations of some pairs, interned. ``one``: a group needs only one start.
 
-    def __init__(self, pairs: Sequence[Pair], letters: Letters, *, one: bool = False) -> None:
+    ``remembered``: about how many.
+    """
+
+    def __init__(
+        self, pairs: Sequence[Pair], letters: Letters, *, one: bool = False, remembered: int = REMEMBERED
+    ) -> None:
         self._letters = letters
+        self._remembered = remembered
         self._one = one
-        self._before = [Macrostates(pair.before, letters) for pair in pairs]
-        self._window = [Macrostates(pair.window, letters) for pair in pairs]
+        self._before = [Macrostates(pair.before, letters, remembered) for pair in pairs]
+        self._window = [Macrostates(pair.window, letters, remembered) for pair in pairs]
         self._known: dict[tuple[tuple[int, ...], tuple[Slot, ...]], Configuration] = {}
         self._size = 0
         self.initial = self._configuration(tuple(m.initial for m in self._before), ())
@@ -200,7 +207,7 @@ class Configurations:
         key = (before, slots)
         if key not in self._known:
             self._size += 1 + len(slots)
-            if self._size > REMEMBERED:
+            if self._size > self._remembered:
                 self._forget()
             self._known[key] = Configuration(before, slots)
         return self._known[key]

@@ -72,6 +72,11 @@ def register(monoid: Monoid) -> Monoid:
     return monoid
 
 
+def unregister(name: str) -> None:
+    """Forget a registered monoid."""
+    del _REGISTERED[name]
+
+
 PREFIXED: Final = ("count", "sum", "mean")
 """Invertible: a window's aggregate is the difference of two prefixes."""
 EXTREME: Final = ("min", "max")

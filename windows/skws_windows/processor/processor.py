@@ -19,7 +19,7 @@ from skws_windows.automata.k_sla import trimmed
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
 from skws_windows.guards.letters import Column, Columns, Ints, Letters, RowSource, Source
 from skws_windows.language.expression import Pair, WindowExpression
-from skws_windows.processor.macrostates import Configurations
+from skws_windows.processor.macrostates import REMEMBERED, Configurations
 from skws_windows.processor.panes import Aggregate, panes
 from skws_windows.processor.run import Key, Run, Window, one_is_enough
 
@@ -144,10 +144,17 @@ class _Split(NamedTuple):
 
 
 class Processor:
-    """Finds the windows of an expression. ``records`` counts the records read."""
+    """Finds the windows of an expression. ``records`` counts the records read.
+
+    ``remembered``: how many macrostates, moves between them, and groups of starts are kept to be met again.
+    """
 
     def __init__(
-        self, expression: WindowExpression, alphabet: Alphabet, aggregates: Sequence[Aggregate] = ()
+        self,
+        expression: WindowExpression,
+        alphabet: Alphabet,
+        aggregates: Sequence[Aggregate] = (),
+        remembered: int = REMEMBERED,
     ) -> None:
         self.expression = expression
         self.alphabet = alphabet
@@ -156,7 +163,7 @@ class Processor:
         self._letters = Letters(expression.guards)
         pairs = [Pair(pair.before, trimmed(pair.window)) for pair in expression.pairs]
         one = one_is_enough(expression.selection, expression.limits)
-        self._configurations = Configurations(pairs, self._letters, one=one)
+        self._configurations = Configurations(pairs, self._letters, one=one, remembered=remembered)
         self._streams = Streams(expression.k, expression.per, alphabet)
         self._runs: dict[Key, Run] = {}
 

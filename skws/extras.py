@@ -1,12 +1,18 @@
-"""Packages that an extra of skws installs, and what is said where one is missing."""
+"""Packages beside skws: those that an extra installs, and those that add sources, sinks and kinds of queries.
+
+A package names what it adds in its metadata, under a group of entry points:
+
+    [project.entry-points."skws.sources"]
+    program = "my_package:Program"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
-from skws_schema.errors import SourceError
+from skws_schema.errors import SourceError, UsageError
 
 _SPARK: Final = ("Spark", "spark", "; --engine local does without")
 _EXTRAS: Final = {
@@ -42,3 +48,35 @@ def installed() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
+
+
+SOURCES: Final = "skws.sources"
+"""By the scheme of an address: called with the address, gives a ``skws.sources.feed.Source``."""
+SINKS: Final = "skws.sinks"
+"""By the scheme of an address: called with the address, gives a ``skws.sinks.base.Sink``."""
+KINDS: Final = "skws.kinds"
+"""By the name of a kind: called without arguments, gives a ``skws.queries.operator.QueryKind``."""
+
+
+def extension(group: str, name: str) -> Callable[..., Any] | None:
+    """What an installed package adds to a group under a name; None if there is none.
+
+    Raises UsageError if two packages add it, or if it cannot be loaded.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - only for names that skws itself does not know
+
+    found = [*entry_points(group=group, name=name)]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise UsageError(
+            f"{name}: {' and '.join(one.value for one in found)} both add it to {group}; uninstall one"
+        )
+    (one,) = found
+    try:
+        loaded = one.load()
+    except Exception as error:  # whatever the other package does
+        raise UsageError(f"{name}: {one.value} cannot be loaded: {error}") from error
+    if not callable(loaded):
+        raise UsageError(f"{name}: {one.value} cannot be called; it should be a class or a function")
+    return loaded  # type: ignore[no-any-return] # checked above

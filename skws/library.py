@@ -29,7 +29,7 @@ from skws.keywords.parse import parse_query
 from skws.queries import session
 from skws.queries.evaluator import Counts
 from skws.queries.kinds import check
-from skws.results.html import results_html
+from skws.results.frames import results_html
 from skws.results.model import LiveResult
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, Stream

@@ -14,7 +14,7 @@ from skws.cli.given import chosen_format, engine_of, job_fields, read_schema
 from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.jobs.log import Log, LogFormat
-from skws.queries.sql import SqlResult
+from skws.queries.sql import SqlResult, to_json, to_text
 from skws.replay_search import Search
 from skws.results.model import dumped
 from skws.sinks.base import destination
@@ -23,6 +23,8 @@ from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import SQL, Query
 from skws_bounds.normal_form import Union
+from skws_bounds.repairs import repairs
+from skws_bounds.verdict import check as decide
 from skws_schema.errors import SourceError, UsageError, not_utf8
 from skws_schema.model import Schema
 
@@ -62,10 +64,6 @@ def check(
 
     skws bounds check query.sql --schema schema.yaml
     """
-    from skws.queries.sql import to_json, to_text  # noqa: PLC0415
-    from skws_bounds.repairs import repairs  # noqa: PLC0415 - loads only for this command
-    from skws_bounds.verdict import check as decide  # noqa: PLC0415
-
     described = read_schema(schema)
     if (query is None) == (pattern is None):
         raise UsageError("nothing to check: expected one of QUERY.sql and --pattern TEXT")

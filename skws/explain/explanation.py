@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from skws.explain.branch import Branch, Role
-from skws.explain.branches import (
+from skws.explain.observed import Observed
+from skws.explain.sections import (
     MOST_OPERATORS,
     ClusterCount,
     MeshCount,
@@ -21,7 +22,6 @@ from skws.explain.branches import (
     query_branch,
     sharing,
 )
-from skws.explain.observed import Observed
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.keywords.meshes import MANY, why_not_shared
 from skws.spec.enums import EvaluatorName

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
-from skws.formats.origins import Origins, column_of
 from skws.formats.parquet import ArrowReader
+from skws.formats.rows import Origins, column_of
 from skws_schema.errors import UsageError
 from skws_schema.model import AttributeType, Relation, Schema
 

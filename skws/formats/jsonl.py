@@ -41,8 +41,7 @@ from skws.formats.files import (
     not_json,
     opened,
 )
-from skws.formats.origins import Origins
-from skws.formats.rows import FIELDS, BareRowReader, RecordReader, needed
+from skws.formats.rows import FIELDS, BareRowReader, Origins, RecordReader, needed
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
 PEEK_LINES: Final = 1000

@@ -40,7 +40,7 @@ from skws.data.values import (
     within_calendar,
 )
 from skws.formats.files import Advance, Split, ignore
-from skws.formats.origins import has_origins
+from skws.formats.rows import has_origins
 from skws.formats.tabular import ColumnReader
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value

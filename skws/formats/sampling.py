@@ -20,7 +20,7 @@ from skws.data.values import MalformedError
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, opened
-from skws.formats.origins import leaves
+from skws.formats.rows import leaves
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import column_names, fields_of, fitted
 from skws_schema.errors import SourceError, counted, nearest_file

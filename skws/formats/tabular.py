@@ -27,8 +27,18 @@ import orjson
 from skws.data.batch import BadRecord, Record
 from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
-from skws.formats.origins import Origins, column_of, lenient, within
-from skws.formats.rows import RowReader, is_deletion, no_relation, notes, readers, refuse_deletion
+from skws.formats.rows import (
+    Origins,
+    RowReader,
+    column_of,
+    is_deletion,
+    lenient,
+    no_relation,
+    notes,
+    readers,
+    refuse_deletion,
+    within,
+)
 from skws_schema.errors import nearest
 from skws_schema.model import Attribute, Row, Schema, Value
 

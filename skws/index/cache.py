@@ -30,8 +30,16 @@ from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.splits import plan, read_split
 from skws.index.postings import Gathered, IndexFile, mark_of, packed, save
-from skws.index.table import PART, TableIndex, TableRows, all_relations, arrow_schema, write_rows
-from skws.index.values import join_values, row_identities
+from skws.index.table import (
+    PART,
+    TableIndex,
+    TableRows,
+    all_relations,
+    arrow_schema,
+    join_values,
+    row_identities,
+    write_rows,
+)
 from skws.progress import Progress, ReportProgress, unreported
 from skws.sources.addresses import Database, database_at, is_postgres, is_sqlite
 from skws.sources.feed import redacted

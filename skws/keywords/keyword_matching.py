@@ -18,10 +18,10 @@ import numpy as np
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.keywords.analysis import chunks, stems
-from skws.keywords.conditions import satisfying
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Slot
+from skws.keywords.scope import satisfying
 from skws.keywords.table import PredicateMemory, contains
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints

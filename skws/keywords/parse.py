@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.analysis import APOSTROPHES, tokens
-from skws.keywords.conditions import compare, in_range
 from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
-from skws.keywords.scope import Compared, compared, left_out, resolve
+from skws.keywords.scope import Compared, compare, compared, in_range, left_out, resolve
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import QueryError

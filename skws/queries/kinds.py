@@ -8,8 +8,8 @@ from typing import Final
 
 import orjson
 
-from skws.extensions import KINDS as ADDED
-from skws.extensions import extension
+from skws.extras import KINDS as ADDED
+from skws.extras import extension
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.operator import QueryKind
@@ -46,7 +46,7 @@ def _pattern() -> QueryKind:
 
 
 def _sql() -> QueryKind:
-    from skws.queries.sql import SqlKind  # noqa: PLC0415 - the SQL parser takes a while to load
+    from skws.queries.sql import SqlKind  # noqa: PLC0415 - as above
 
     return SqlKind()
 

@@ -22,7 +22,6 @@ from skws_bounds.normal_form import Atom, Domain, Place, Union
 from skws_bounds.repairs import WINDOW, Repair
 from skws_bounds.repairs import repairs as repairs_of
 from skws_bounds.run import Output, Run
-from skws_bounds.sql import parse_sql
 from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.evolution import nameable
@@ -294,4 +293,6 @@ class SqlEvaluator(SynopsesEvaluator):
 
 
 def _read(query: Query, stream: Stream) -> Union:
+    from skws_bounds.sql import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
+
     return parse_sql(query.text, nameable(stream.schema))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, TupleShown
 
 _MICROSECOND: Final = 1_000_000
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
@@ -84,3 +86,82 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+Marks: TypeAlias = Callable[[LiveResult, str, str, str], Sequence[tuple[int, int]]]
+"""The spans of keywords in a text, given its result, relation and attribute."""
+
+_STYLE: Final = (
+    "font:13px/1.5 system-ui,sans-serif;border-left:3px solid #4c78a8;padding:2px 10px;margin:8px 0"
+)
+_LIST: Final = "list-style:none;margin:0;padding-left:18px"
+_MARK: Final = "background:#ffe08a;color:#000;border-radius:2px;padding:0 1px"
+_DIM: Final = "opacity:.65"
+
+
+def results_html(results: Sequence[LiveResult], marks: Marks, *, more: bool) -> str:
+    """The results one below the other; ``more``: there are others."""
+    if not results:
+        return f'<div style="{_STYLE}">No results.</div>'
+    shown = "".join(_result(result, marks) for result in results)
+    rest = f'<div style="{_DIM}">The first {len(results)} results.</div>' if more else ""
+    return f"<div>{shown}{rest}</div>"
+
+
+def _result(result: LiveResult, marks: Marks) -> str:
+    score = getattr(result, "score", None)
+    parts = [
+        "added" if result.op == "+" else "retracted",
+        _lifespan(result),
+        *([] if score is None else [f"score {score.value:.3g}"]),
+    ]
+    head = f'<b>{escape(result.query)}</b> <span style="{_DIM}">{escape(" · ".join(parts))}</span>'
+    joins: Iterable[tuple[int, int, str]] = getattr(result, "joins", ())
+    below: dict[int, list[tuple[int, str]]] = {}
+    for left, right, name in joins:
+        below.setdefault(min(left, right), []).append((max(left, right), name))
+    roots = [0] if below else range(len(result.tuples))
+    items = "".join(_branch(result, node, "", below, marks) for node in roots)
+    return f'<div style="{_STYLE}">{head}<ul style="{_LIST}">{items}</ul></div>'
+
+
+def _branch(
+    result: LiveResult, node: int, join: str, below: dict[int, list[tuple[int, str]]], marks: Marks
+) -> str:
+    shown = result.tuples[node]
+    via = f' <span style="{_DIM}">{escape(join)}</span>' if join else ""
+    children = "".join(_branch(result, child, name, below, marks) for child, name in below.get(node, ()))
+    nested = f'<ul style="{_LIST}">{children}</ul>' if children else ""
+    return f"<li><b>{escape(_name(shown))}</b>{via} {_attributes(result, shown, marks)}{nested}</li>"
+
+
+def _name(shown: TupleShown) -> str:
+    labels = "+".join(getattr(shown, "labels", ()))
+    return f"{labels} = {shown.relation}" if labels else shown.relation
+
+
+def _attributes(result: LiveResult, shown: TupleShown, marks: Marks) -> str:
+    pairs = ((name, value) for name, value in shown.row.items() if value is not None)
+    return ", ".join(
+        f'<span style="{_DIM}">{escape(name)}</span> {_value(result, shown.relation, name, value, marks)}'
+        for name, value in pairs
+    )
+
+
+def _value(result: LiveResult, relation: str, attribute: str, value: Any, marks: Marks) -> str:
+    if not isinstance(value, str):
+        return escape(str(value))
+    parts, at = [], 0
+    for start, end in marks(result, relation, attribute, value):
+        parts += [escape(value[at:start]), f'<mark style="{_MARK}">{escape(value[start:end])}</mark>']
+        at = end
+    return "".join([*parts, escape(value[at:])])
+
+
+def _lifespan(result: LiveResult) -> str:
+    start, end = _moment(result.start), _moment(result.end)
+    return f"{start or 'always'} – {end}" if end else start or "always"
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"

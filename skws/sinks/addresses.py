@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
-from skws.extensions import SINKS, extension
-from skws.extras import installed
+from skws.extras import SINKS, extension, installed
 from skws.sinks.base import Sink
 from skws.sinks.database import PARAMETERS, SqliteSink, Table
 from skws.sinks.files import JsonLinesSink, ParquetSink

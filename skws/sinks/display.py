@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result, ResultTuple, TupleShown
-from skws.sinks.encoders import Encoder
+from skws.sinks.base import Encoder
 from skws.sinks.text import (
     BOLD,
     DEFAULT_WIDTH,

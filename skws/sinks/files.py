@@ -14,8 +14,7 @@ from typing import Final
 
 from skws.durable import GrowingFile, explained, synced
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError, destination
-from skws.sinks.encoders import JsonLinesEncoder
+from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, Marks, Run, SinkError, destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat
 

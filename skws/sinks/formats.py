@@ -10,9 +10,18 @@ from typing import IO, Any, Final, Generic, TypeVar
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.results.model import LiveResult, Result, parsed
-from skws.sinks.base import NONE, BatchSink, Destination, Marks, Run, destination
+from skws.sinks.base import (
+    NONE,
+    BatchSink,
+    CsvEncoder,
+    Destination,
+    Encoder,
+    JsonLinesEncoder,
+    Marks,
+    Run,
+    destination,
+)
 from skws.sinks.display import MatchTable, MatchTree, NetworkTable, NetworkTree
-from skws.sinks.encoders import CsvEncoder, Encoder, JsonLinesEncoder
 from skws.sinks.text import visible
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError

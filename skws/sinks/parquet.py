@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skws.results.model import LiveResult
-from skws.sinks.encoders import Encoder
+from skws.sinks.base import Encoder
 
 ROW_GROUP: Final = 10_000
 

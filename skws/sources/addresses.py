@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from skws.data.batch import MEMORY_RECORDS
-from skws.extensions import SOURCES, extension
-from skws.extras import installed
+from skws.extras import SOURCES, extension, installed
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
-from skws.sources.files.feed import FilesSource
+from skws.sources.files import FilesSource
 from skws.sources.kafka.address import Address as KafkaAddress
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
@@ -41,7 +40,7 @@ def database_at(text: str) -> Database:
     """The database at an address. Raises UsageError, SourceError."""
     if is_postgres(text):
         with installed():
-            from skws.sources.postgres.database import PostgresDatabase  # noqa: PLC0415 - psycopg2 is an extra
+            from skws.sources.postgres.catalog import PostgresDatabase  # noqa: PLC0415 - psycopg2 is an extra
         return PostgresDatabase.of(text)
     from skws.sources.sqlite import SqliteDatabase  # noqa: PLC0415 - for SQLite only
 

@@ -17,7 +17,6 @@ from skws.data.batch import NOTHING, Chunk, Item, Record
 from skws.formats.rows import typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
-from skws_schema.infer.candidate_keys import Finding
 from skws_schema.infer.infer import (
     NO_ATTRIBUTES,
     NO_RELATION,
@@ -29,6 +28,7 @@ from skws_schema.infer.infer import (
     joined_by_values,
     renamed,
 )
+from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.document import is_name
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 
 from skws.explain.branch import Branch, Role, to_dot, to_svg, to_text
-from skws.explain.branches import count_mesh, pruned_by_keys
 from skws.explain.explanation import Explanation, explain, shares
 from skws.explain.observed import Observed, observe, observe_paper
+from skws.explain.sections import count_mesh, pruned_by_keys
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

@@ -10,7 +10,7 @@ import pytest
 from skws.formats import BadRecordLog, Replay
 from skws.formats.sampling import sample
 from skws.formats.splits import plan
-from skws.sources.files.folder import check_path, listing
+from skws.sources.folder import check_path, listing
 from skws.spec.enums import OnError
 from skws_schema.errors import SourceError
 from tests.formats.samples import SCHEMA, bad

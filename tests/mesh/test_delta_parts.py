@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from skws_mesh.columnar.columns import NULL, Ints, TupleColumns
 from skws_mesh.columnar.hash_index import together
 from skws_mesh.columnar.live import LiveTuples
-from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.neighbours import Neighbours, Partners
-from skws_mesh.delta.word_index import WordPairs
+from skws_mesh.delta.words import CarriedWords, WordPairs
 from skws_schema.graph import edges
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples

@@ -8,7 +8,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Constant, Term, Variable
+from skws_patterns.hcq import Atom, ConjunctiveQuery, Constant, Term, Variable
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 
 RELATIONS: Final = 3

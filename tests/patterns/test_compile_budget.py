@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
+from skws_patterns.hcq import Atom, ConjunctiveQuery, Variable
+from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language import progress
 from skws_patterns.language.compile import compile_pattern, parallel_automaton
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.language.resolve import resolve
-from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Variable
 from skws_schema.errors import PatternError
 from skws_schema.memory import OverBudgetError, StepBudget, watch_steps, within_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from skws.queries.patterns.explain import AutomatonDrawing
-from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import (
+from skws_patterns.hcq import (
     FRESH,
     ConjunctiveQuery,
     Inner,
@@ -14,6 +13,7 @@ from skws_patterns.queries.hcq import (
     parse_conjunctive_query,
     qtree,
 )
+from skws_patterns.hcq_automaton import automaton_of
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.paper_examples import Q0, Q1, SCHEMA
 from tests.patterns.test_pattern_language import FULL, automaton

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from skws.queries.patterns.explain import AutomatonDrawing
-from skws_patterns.evaluation.columnar import column_plan
-from skws_patterns.evaluation.evaluator import Evaluator, Valuation
+from skws_patterns.columnar import column_plan
+from skws_patterns.evaluator import Evaluator, Valuation
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
 from skws_patterns.language.parse import Pattern, parse_pattern
 from skws_patterns.language.progress import Layout, NotExpressibleError

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from skws_patterns.evaluation.evaluator import Evaluator
+from skws_patterns.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Agreement, Filter, Keyword, former_spellings, parse_pattern
 from skws_patterns.pcea import PCEA, Contains

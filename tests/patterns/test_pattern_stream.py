@@ -14,11 +14,11 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import PatternQuery, read_query
+from skws_patterns.hcq import ConjunctiveQuery, root_of_query
+from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Pattern
 from skws_patterns.pcea import RootKey
-from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import ConjunctiveQuery, root_of_query
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_schema.errors import SchemaError
-from skws_schema.infer import candidate_keys
 from skws_schema.infer import infer as inferring
+from skws_schema.infer import keys
 from skws_schema.infer.column_profile import profile, singular, stem, tokens
 from skws_schema.infer.infer import SAMPLE_ROWS, infer
 from skws_schema.model import AttributeType, Schema
@@ -149,7 +149,7 @@ def test_yaml_is_the_schema_with_reasons() -> None:
 
 
 def test_doubtful_guesses_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (inferring, candidate_keys):
+    for module in (inferring, keys):
         monkeypatch.setattr(module, "MIN_CONFIDENCE", 0.97)
     inference = infer(MOVIES)
     text = inference.to_yaml()

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from skws.results.model import LiveResult
 from skws.spec.query import Query
+from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.language.parse import parse_pattern
-from skws_patterns.queries.hcq import parse_conjunctive_query
 from skws_schema.model import Row, Schema
 from skws_schema.values import iso
 from skws_windows.window import CountWindow, TimeWindow

@@ -305,13 +305,13 @@ _mutant(
 _mutant(
     "half-a-line",
     "a line of a file that is half written counts as a record",
-    ("skws.sources.files.feed:_lines_end", "not _is_object(line)", "not line"),
+    ("skws.sources.files:_lines_end", "not _is_object(line)", "not line"),
 )
 _mutant(
     "offset-behind",
     "the offset of a file is that before the last record",
     (
-        "skws.sources.files.feed:_json_part",
+        "skws.sources.files:_json_part",
         "return Part(Chunk.of(read_split(split, schema)), end)",
         "return Part(Chunk.of(read_split(split, schema)), max(at, end - 1))",
     ),
@@ -609,7 +609,7 @@ _mutant(
 _mutant(
     "register-trusted",
     "a run on Spark that resumes relies on commands whose sync has failed",
-    (f"{_SPARK}.command_log:Register.__init__", "durable=True", "durable=False"),
+    (f"{_SPARK}.run_directory:Register.__init__", "durable=True", "durable=False"),
     host="spark",
 )
 _mutant(
@@ -651,7 +651,7 @@ _mutant(
     "commands-skipped",
     "a run on Spark skips commands that came while it was down",
     (
-        f"{_SPARK}.command_log:CommandLog.begin",
+        f"{_SPARK}.run_directory:CommandLog.begin",
         "None if control is None else self._inbox.read_to",
         "register.read_to",
     ),

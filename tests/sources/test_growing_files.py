@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.blocks import ColumnBlock
 from skws.formats import plan, read_split
-from skws.sources.files.feed import FilesFeed
+from skws.sources.files import FilesFeed
 from skws.sources.postgres.catalog import MatchedTables, Table
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.pgoutput import Begin, Change, Column, Commit, Identity, Insert

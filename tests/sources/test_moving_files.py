@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skws.sources.files.feed import FilesFeed, Part, read_part
-from skws.sources.files.folder import SourceFile
+from skws.sources.files import FilesFeed, Part, read_part
+from skws.sources.folder import SourceFile
 from skws_schema.errors import SourceError
 from tests.sources.followed_files import SCHEMA, Follower, append, line
 
@@ -139,7 +139,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
             found.path.rename(tmp_path / "c.jsonl")
         return read_part(found, SCHEMA, *arguments[1:], **more)
 
-    monkeypatch.setattr("skws.sources.files.feed.read_part", rotate)
+    monkeypatch.setattr("skws.sources.files.read_part", rotate)
     assert follower.poll() == [1, 1]
     assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skws.sources.addresses import parse_source
 from skws.sources.feed import redacted
-from skws.sources.files.feed import FilesSource
+from skws.sources.files import FilesSource
 from skws.sources.kafka.address import Address, Begin, Form, Lost, Settings
 from skws.sources.kafka.client import Client
 from skws.sources.postgres.feed import PostgresSource

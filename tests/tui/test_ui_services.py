@@ -24,8 +24,8 @@ from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.keys import ACTIONS
 from skws_tui.screens.metrics import resampled
+from skws_tui.services.analyzer import change_text, folded, read_draft
 from skws_tui.services.drawing import Columns, Drawer, Phrase, duration, plain_text, sentence, separator, when
-from skws_tui.services.editing import change_text, folded, read_draft
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.results import ResultBuffer, Selection
 from skws_tui.services.user_files import (

@@ -17,10 +17,9 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQuer
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
-from skws_mesh.columnar.operators import NONE, OperatorTable, OperatorUse
+from skws_mesh.columnar.operators import NONE, NewPartials, OperatorTable, OperatorUse, Waiting
 from skws_mesh.columnar.semi_join import Entrances, SemiJoinFilter
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.columnar.waiting import NewPartials, Waiting
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS

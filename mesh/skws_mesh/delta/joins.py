@@ -18,12 +18,11 @@ import numpy as np
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.neighbours import Partners
 from skws_mesh.delta.networks import PathNetworks, TreeNetworks
 from skws_mesh.delta.results import NO_NODE, Candidates, PathJoins, Paths, TreeJoins, Trees
 from skws_mesh.delta.walks import AskedWalks
-from skws_mesh.delta.word_index import WordPairs, WordSets
+from skws_mesh.delta.words import CarriedWords, WordPairs, WordSets
 from skws_mesh.tree import Tree
 from skws_schema.memory import check
 from skws_schema.model import Schema

@@ -19,8 +19,7 @@ import numpy.typing as npt
 from skws_mesh.columnar.columns import NOTHING, Ints, ranges, written
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
-from skws_mesh.delta.carried_words import FOUR, CarriedWords
-from skws_mesh.delta.word_index import WordPairs
+from skws_mesh.delta.words import FOUR, CarriedWords, WordPairs
 from skws_schema.graph import edges_from
 from skws_schema.memory import check
 from skws_schema.model import Schema

@@ -19,10 +19,9 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges, s
 from skws_mesh.columnar.hash_index import PAIRS
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER
-from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.neighbours import Partners
 from skws_mesh.delta.walks import Walks
-from skws_mesh.delta.word_index import NO_WORD, WordPairs, WordSets
+from skws_mesh.delta.words import NO_WORD, CarriedWords, WordPairs, WordSets
 from skws_schema.memory import check
 
 HUB: Final = 1 << 14

@@ -18,8 +18,8 @@ import numpy as np
 
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, written
 from skws_mesh.columnar.live import LiveTuples
-from skws_mesh.delta.carried_words import CarriedWords
 from skws_mesh.delta.neighbours import AT_ONCE, Neighbours, Partners
+from skws_mesh.delta.words import CarriedWords
 from skws_schema.memory import check
 from skws_schema.model import Schema
 

@@ -14,9 +14,18 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from skws_schema.errors import SchemaError
-from skws_schema.infer.candidate_keys import MIN_CONFIDENCE, Finding, Table, find_key, find_time, widened_keys
 from skws_schema.infer.column_profile import ColumnProfile, profile
-from skws_schema.infer.foreign_keys import find_composite_references, find_references, implied_joins
+from skws_schema.infer.keys import (
+    MIN_CONFIDENCE,
+    Finding,
+    Table,
+    find_composite_references,
+    find_key,
+    find_references,
+    find_time,
+    implied_joins,
+    widened_keys,
+)
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.document import as_name, is_name
 from skws_schema.yaml.write import attribute_text, head, join_lines, names, scalar

@@ -25,9 +25,9 @@ from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.networks import Prefix, prefix_of
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
-from skws_patterns.evaluation.evaluator import Evaluator, Valuation
-from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import Atom, ConjunctiveQuery, Variable, is_hierarchical
+from skws_patterns.evaluator import Evaluator, Valuation
+from skws_patterns.hcq import Atom, ConjunctiveQuery, Variable, is_hierarchical
+from skws_patterns.hcq_automaton import automaton_of
 from skws_schema.graph import edges
 from skws_schema.model import Row, Schema
 from skws_windows.window import TimeWindow, Unbounded, Window

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from skws.data.batch import Rows
-from skws.keywords.conditions import satisfied
 from skws.keywords.keyword_matching import FEW_WORDS, WordMatching, matcher_of, spread, words_of
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
+from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from skws.queries.patterns.normal_form import memory_lines
 from skws.queries.patterns.text import read_query
+from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_patterns.pcea import PCEA, Compared, Contains, Equality, Source, State, Test, Transition
-from skws_patterns.queries.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_schema.drawing import Edge, Node, to_dot
 from skws_schema.model import Relation, Schema
 from skws_windows.window import Unbounded, Window, parse_window, window_text

@@ -34,7 +34,7 @@ from skws.queries.sql import reasons
 from skws.spec.query import ALLOWED, Query, Stream
 from skws_bounds.names import attribute_of
 from skws_bounds.verdict import check
-from skws_patterns.evaluation.columnar import (
+from skws_patterns.columnar import (
     MOST_RESULTS,
     ColumnarEvaluator,
     Found,
@@ -42,8 +42,8 @@ from skws_patterns.evaluation.columnar import (
     Tuples,
     column_plan,
 )
-from skws_patterns.evaluation.evaluator import Valuation
-from skws_patterns.queries.hcq import parse_conjunctive_query
+from skws_patterns.evaluator import Valuation
+from skws_patterns.hcq import parse_conjunctive_query
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema

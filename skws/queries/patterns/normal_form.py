@@ -19,6 +19,8 @@ from skws.queries.patterns.text import is_formal, text_match
 from skws_bounds.names import UnknownNameError, attribute_of, promises, resolve, stream_of
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Place, Query, Stream, Union
 from skws_bounds.verdict import Verdict, check
+from skws_patterns.hcq import ConjunctiveQuery, Variable, parse_conjunctive_query
+from skws_patterns.hcq import Constant as Value
 from skws_patterns.language.expression import (
     Alternation,
     Conjunction,
@@ -32,8 +34,6 @@ from skws_patterns.language.parse import Agreement, Condition, Filter, Pattern, 
 from skws_patterns.language.resolve import Reading
 from skws_patterns.language.resolve import resolve as checked
 from skws_patterns.pcea import typed
-from skws_patterns.queries.hcq import ConjunctiveQuery, Variable, parse_conjunctive_query
-from skws_patterns.queries.hcq import Constant as Value
 from skws_schema.errors import PatternError, UsageError
 from skws_schema.model import Schema
 from skws_schema.values import Op

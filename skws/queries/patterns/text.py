@@ -10,16 +10,16 @@ from typing import Final
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import Alternative, Condition
-from skws_patterns.language.compile import CompiledPattern, compile_pattern
-from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
-from skws_patterns.pcea import PCEA, RootKey
-from skws_patterns.queries.automaton import automaton_of
-from skws_patterns.queries.hcq import (
+from skws_patterns.hcq import (
     ConjunctiveQuery,
     parse_conjunctive_query,
     refuse_unless_hierarchical,
     root_of_query,
 )
+from skws_patterns.hcq_automaton import automaton_of
+from skws_patterns.language.compile import CompiledPattern, compile_pattern
+from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
+from skws_patterns.pcea import PCEA, RootKey
 from skws_schema.errors import PatternError
 from skws_schema.model import Row, Schema
 from skws_windows.window import Window

@@ -24,7 +24,7 @@ from skws.queries.windowed.members import ClosedWindows, Holding
 from skws.queries.windowed.stream_windows import NOT_BEGUN, BatchSource, Found, StreamWindows, WindowSpan
 from skws.results.model import LiveResult
 from skws.spec.query import Query
-from skws_patterns.evaluation.evaluator import Evaluator, Mark, Valuation
+from skws_patterns.evaluator import Evaluator, Mark, Valuation
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Row, Schema
 from skws_windows.guards.letters import Ints

@@ -16,7 +16,6 @@ from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Q
 from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
-from skws_windows.check.verdict import Bound, Verdict, check, compiled
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
@@ -25,6 +24,7 @@ from skws_windows.language.parse import former_spellings, formula_expression, pa
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.processor import Processor
+from skws_windows.verdict import Bound, Verdict, check, compiled
 from skws_windows.window import ExpressionWindow, Window, parse_window
 
 FLAG: Final = "--force-unbounded-windows"

@@ -17,17 +17,17 @@ import orjson
 
 from skws.results.model import dumped
 from skws.results.names import json_row
-from skws.sinks.encoders import Encoder
+from skws.sinks.base import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
 from skws_schema import drawing
 from skws_schema.drawing import CHARACTER, SVG_FONT, Cluster, Edge, Node
 from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import LookbackAutomaton
-from skws_windows.check.verdict import Verdict, Witness
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.language.expression import WindowExpression
 from skws_windows.processor.panes import Aggregate
 from skws_windows.processor.processor import Key, Window
+from skws_windows.verdict import Verdict, Witness
 from skws_windows.window import MICROSECOND
 
 _WIDTHS: Final = (8, 8, 8, 20, 20)

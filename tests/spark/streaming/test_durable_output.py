@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from skws.jobs.control import Command
-from skws.spark.streaming.command_log import Register
 from skws.spark.streaming.output_log import Output
-from skws.spark.streaming.run_directory import COMMANDS, RunDirectory, commands_between
+from skws.spark.streaming.run_directory import COMMANDS, Register, RunDirectory, commands_between
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request

@@ -22,7 +22,7 @@ from skws_schema.errors import Problem, SkwsError, counted
 from skws_tui.fence import Failed
 from skws_tui.screens.dialogs import ConfirmScreen
 from skws_tui.screens.live import LiveScreen
-from skws_tui.services.editing import Draft, change_text, folded, inferred, read_draft
+from skws_tui.services.analyzer import Draft, change_text, folded, inferred, read_draft
 from skws_tui.services.off_thread import OffThread, TooLongError
 
 _SAMPLING: Final = 120.0

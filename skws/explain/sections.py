@@ -1,4 +1,4 @@
-"""Branches of an explanation: the query, its keywords and memory, and the clusters of its mesh.
+"""The sections of an explanation: the query, its keywords and memory, and the clusters of its mesh.
 
 Counting visits each operator that CNGen makes once and keeps none. At a bound the visit ends, and the counts
 are lower bounds.

@@ -16,7 +16,7 @@ from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split
 from skws.formats.tabular import OPEN_QUOTE, CsvReader
 from skws.sources.feed import Batch, Feed, Offset, Source, static_relations
-from skws.sources.files.folder import (
+from skws.sources.folder import (
     Listing,
     Position,
     Positions,

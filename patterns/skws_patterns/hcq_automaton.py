@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final
 
+from skws_patterns.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
 from skws_patterns.pcea import PCEA, Columns, Compared, Equality, Same, Source, Test, Transition, Unary
-from skws_patterns.queries.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
 from skws_schema.errors import PatternError
 from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.values import Op

@@ -1,1 +1,0 @@
-"""Hierarchical conjunctive queries: their definition, their q-trees, and their automata."""

@@ -1,1 +1,0 @@
-"""The static check: whether windows can pile up without bound."""

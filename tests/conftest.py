@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
+from xdist.scheduler import LoadScopeScheduling
 
 from skws.cli.main import run
 from skws.spark.preloaded import PreloadedPython
@@ -32,6 +33,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # the assertions of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def unit(nodeid: str) -> str:
+    """What one process runs: a file, or all tests that name Spark, so that a single session is started."""
+    return "spark" if "spark" in nodeid else nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those on Spark come first: the process that runs them has its share of the files afterwards."""
+    items.sort(key=lambda item: unit(item.nodeid) != "spark")
+
+
+class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> UnitScheduling:
+    return UnitScheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -51,7 +51,7 @@ def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["records", pytest.param("relations", marks=pytest.mark.slow)])
-def test_both_find_the_same(tmp_path: Path, spark_two: SparkSession, form: str) -> None:
+def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSession, form: str) -> None:
     assert write(tmp_path, 0.05, 2) == 3_600
     seconds, found = in_process(tmp_path)
     batches, on_two = searched(spark_two, tmp_path, form, 2)

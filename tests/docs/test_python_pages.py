@@ -23,7 +23,7 @@ NOTEBOOK = ROOT / "examples" / "shop" / "shop.ipynb"
 
 
 @pytest.mark.spark
-def test_the_page_runs(
+def test_the_page_runs_on_spark(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -63,7 +63,7 @@ def test_the_readme_runs(
 
 
 @pytest.mark.spark
-def test_the_notebook_runs(spark: SparkSession) -> None:
+def test_the_notebook_runs_on_spark(spark: SparkSession) -> None:
     assert spark is not None
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

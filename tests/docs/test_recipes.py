@@ -162,7 +162,7 @@ def test_the_page_of_clusters(
 
 
 @pytest.mark.spark
-def test_the_notebook_recipe_runs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_notebook_recipe_runs_on_spark(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark is not None
     page = (RECIPES / "spark-notebook.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)

@@ -34,6 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# By Python's defaults, a quarter of the time goes to looking for garbage among the modules and tests.
+gc.set_threshold(50_000, 20, 20)
+
 
 def unit(nodeid: str) -> str:
     """What one process runs: a file, or all tests that name Spark, so that a single session is started."""
@@ -113,6 +116,9 @@ def spark_session(spark_python: PreloadedPython) -> Iterator[SparkSession]:
     """One session for all tests: starting it takes seconds."""
     with named(spark_python):
         session = start_session("local[2]")
+    # Few rows come: to compile code for them, as Spark does, takes a quarter of all searches.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()
 

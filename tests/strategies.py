@@ -32,8 +32,8 @@ def runs(number: int) -> range:
 
 
 def examples(number: int, **more: Any) -> settings:
-    """The number of examples of a property test; a fifth of it if the tests are not to be thorough."""
-    return settings(max_examples=number if THOROUGH else -(-number // 5), **more)
+    """The number of examples of a property test; an eighth, three at least, if tests are not to be thorough."""
+    return settings(max_examples=number if THOROUGH else max(3, -(-number // 8)), **more)
 
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:
@@ -52,7 +52,9 @@ def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) 
         names.split(", "),
         [
             pytest.param(
-                *values, id="-".join(map(str, values)), marks=pytest.mark.slow if sum(place) % every else ()
+                *values,
+                id="-".join(str(getattr(value, "name", value)) for value in values),
+                marks=pytest.mark.slow if sum(place) % every else (),
             )
             for place, values in zip(places, product(*axes), strict=True)
         ],

@@ -18,7 +18,7 @@ from skws_schema.memory import TimeLimitError, within
 from skws_schema.model import Join, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
-from tests.strategies import seeds
+from tests.strategies import combinations, seeds
 
 TEXTS = (
     *("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no"),
@@ -59,8 +59,7 @@ def compare(session: Session, text: str, size: int, most: int, rank: str) -> int
 
 
 @seeds(2, 12)
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("schema", [STREAMS, TABLES], ids=lambda schema: schema.name)
+@combinations("schema, window", [STREAMS, TABLES], WINDOWS)
 def test_a_search_finds_what_a_new_query_is_given(
     monkeypatch: pytest.MonkeyPatch, schema: object, window: Window, seed: int
 ) -> None:

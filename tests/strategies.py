@@ -32,7 +32,7 @@ def runs(number: int) -> range:
 
 
 def examples(number: int, **more: Any) -> settings:
-    """The number of examples of a property test; an eighth, three at least, if tests are not to be thorough."""
+    """The number of examples of a property test; an eighth, three at least, if tests are not thorough."""
     return settings(max_examples=number if THOROUGH else max(3, -(-number // 8)), **more)
 
 

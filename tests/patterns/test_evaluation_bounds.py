@@ -22,6 +22,7 @@ from skws_patterns.pcea import PCEA, Equality, Source, Transition, Unary
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import by_label
+from tests.strategies import combinations
 
 SCHEMA = Schema(
     "abc",
@@ -108,10 +109,10 @@ def random_stream(seed: int, count: int, keys: int) -> list[tuple[int, tuple[int
     return stream
 
 
-@pytest.mark.parametrize("pcea", [NESTED, REPEATED], ids=["nested", "repeated"])
-@pytest.mark.parametrize("window", [CountWindow(50), TimeWindow(51)], ids=["count", "time"])
-def test_memory_is_bounded_by_the_window(pcea: PCEA, window: Window) -> None:
+@combinations("repeated, window", [False, True], [CountWindow(50), TimeWindow(51)])
+def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None:
     """Over fifty windows the evaluator holds no more than after a few, though no key ever comes back."""
+    pcea = REPEATED if repeated else NESTED
     evaluator = Evaluator(pcea, 3, window)
     sizes, entries = [], []
     tracemalloc.start()

@@ -92,7 +92,7 @@ def test_any_schema(case: Case, window: Window, more: str, shares: list[float]) 
     list(CUTS),
     ["alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta"],
     [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()],
-    every=4,
+    every=5,
     indirect=["cut"],
 )
 def test_dense_streams(text: str, window: Window) -> None:
@@ -151,7 +151,7 @@ def test_compaction_keeps_what_lives() -> None:
     schema = Schema("s", (Relation("r", COLUMNS, search=("t",)),), (Join("j", "r", "r", (("x", "x"),)),))
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
     words = ("alpha pad", "beta pad", "pad", "pad")
-    stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(20_000)]
+    stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(12_000)]
     columnar, one_by_one = ColumnarEngine.of(plan), Engine(plan)
     sizes = []
     for first in range(0, len(stream), 500):

@@ -22,7 +22,7 @@ from threading import Event, Thread
 import orjson
 
 from bench.load import HEAVY, Load
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 
 PART = 0.005  # seconds between two writes
 

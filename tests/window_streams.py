@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.k_sla import LookbackAutomaton, automaton, trimmed
+from skws_windows.automata.regular import Limits, Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
-from skws_windows.language.expression import Limits, Selection, WindowExpression
 from skws_windows.window import ExpressionWindow
 
 SCHEMA: Final = Schema(

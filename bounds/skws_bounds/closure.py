@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import ceil, floor
 
 from skws_bounds.normal_form import Atom, Attr, Constant, Extreme, Term
-from skws_schema.values import Op
+from skws_schema.model import Op
 
 
 class Closure:

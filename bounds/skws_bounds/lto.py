@@ -17,9 +17,9 @@ from itertools import chain
 from skws_bounds.maxref import Failure
 from skws_bounds.modified import Modified, modified
 from skws_bounds.normal_form import Atom, Attr, Domain, Query, Term
-from skws_bounds.theorem2 import time_cases
+from skws_bounds.theorems import time_cases
 from skws_schema.memory import StepBudget
-from skws_schema.values import Op
+from skws_schema.model import Op
 
 MOST_CASES = 2000
 """The most cases of one query, each with synopses of its own."""

@@ -19,7 +19,7 @@ from typing import Final
 from skws_bounds.closure import Closure
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, Query, Stream, Term
 from skws_schema.memory import StepBudget
-from skws_schema.values import Op
+from skws_schema.model import Op
 
 MOST_STEPS: Final = 50_000
 """The most steps to split a union into conjunctions and check these: some seconds."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Stream
 from skws_schema.errors import BadRecordsError, nearest
-from skws_schema.model import Attribute, Relation, Schema, Value, meant
-from skws_schema.values import Op
+from skws_schema.model import Attribute, Op, Relation, Schema, Value, meant
 
 PSEUDO_TIME = "time"
 """The application time of a stream whose relation names no attribute for it: the time of the record."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from skws_schema.model import AttributeType, Value
-from skws_schema.values import Op
+from skws_schema.model import AttributeType, Op, Value
 
 
 class Domain(StrEnum):

@@ -11,7 +11,7 @@ from skws_bounds.modified import MOST_STEPS, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, Query, Stream, Union
 from skws_bounds.verdict import Verdict, is_bounded
 from skws_schema.memory import OverBudgetError, StepBudget
-from skws_schema.values import Op
+from skws_schema.model import Op
 
 MOST_TRIED = 200
 MOST_OFFERED = 6

@@ -15,8 +15,7 @@ from skws_bounds.names import Promises
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Query, Stream, Union
 from skws_schema.errors import UsageError
 from skws_schema.memory import OverBudgetError, StepBudget
-from skws_schema.model import Row, Schema
-from skws_schema.values import COMPARED
+from skws_schema.model import COMPARED, Row, Schema
 
 
 def horizon(query: Modified) -> int:

@@ -19,8 +19,7 @@ from sqlglot.errors import ParseError, TokenError
 from skws_bounds.names import UnknownNameError, promises, resolve, stream_of
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Place, Query, Stream, Union
 from skws_schema.errors import SqlError
-from skws_schema.model import AttributeType, Schema
-from skws_schema.values import Op
+from skws_schema.model import AttributeType, Op, Schema
 from skws_schema.yaml.check import bound_value
 
 _OPS: Final[dict[type[exp.Expr], Op]] = {

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, pairwise
 
-from skws_bounds import theorem1, theorem2
 from skws_bounds.closure import Closure, bits
 from skws_bounds.lto import Criterion, compared, forests, pair_orders
 from skws_bounds.maxref import Failure, Inequality, unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Query, Term, Union
+from skws_bounds.theorems import theorem_1, theorem_2
 from skws_schema.memory import OverBudgetError, StepBudget
-from skws_schema.values import Op
+from skws_schema.model import Op
 
 Joins = tuple[Inequality, ...]
 Order = tuple[Atom, ...]
@@ -241,7 +241,7 @@ def _query_failures(query: Query, steps: StepBudget, *, distinct: bool) -> Itera
         plain = modified(conjunction)
         if plain is None:
             continue
-        theorem = theorem2.failures if distinct else theorem1.failures
+        theorem = theorem_2 if distinct else theorem_1
         yield from lasting(plain, theorem, reported, budget)
         if distinct and not reported:
             criterion = partial(unkeepable, distinct=True)

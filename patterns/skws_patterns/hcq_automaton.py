@@ -24,7 +24,7 @@ from skws_patterns.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Te
 from skws_patterns.pcea import PCEA, Columns, Compared, Equality, Same, Source, Test, Transition, Unary
 from skws_schema.errors import PatternError
 from skws_schema.memory import OverBudgetError, StepBudget
-from skws_schema.values import Op
+from skws_schema.model import Op
 
 # There are exponentially many sets of atoms, and so many states.
 MOST_OF_ONE_RELATION: Final = 10

@@ -23,8 +23,7 @@ from functools import cached_property
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from skws_schema.model import Attribute, AttributeType, Row, Value
-from skws_schema.values import COMPARED, Op, instant
+from skws_schema.model import COMPARED, Attribute, AttributeType, Op, Row, Value, instant
 
 Columns: TypeAlias = tuple[int, ...]
 Key: TypeAlias = tuple[Value, ...]

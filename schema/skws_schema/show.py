@@ -10,7 +10,7 @@ from skws_schema import drawing
 from skws_schema.drawing import Edge, Node, branches, quoted
 from skws_schema.graph import edges_from
 from skws_schema.model import Analyzer, Attribute, Join, Relation, Schema
-from skws_schema.yaml.write import bound_text, to_yaml
+from skws_schema.yaml.document import bound_text, to_yaml
 
 __all__ = ["show", "to_dot", "to_yaml"]
 

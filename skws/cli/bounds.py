@@ -11,8 +11,8 @@ import typer
 
 from skws.cli import options
 from skws.cli.given import chosen_format, engine_of, job_fields, read_schema
-from skws.cli.live import run_watch
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
+from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat
 from skws.queries.sql import SqlResult, to_json, to_text
 from skws.replay_search import Search

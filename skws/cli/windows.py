@@ -19,7 +19,7 @@ from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_schema.errors import UsageError, counted
-from skws_windows.language.expression import Selection
+from skws_windows.automata.regular import Selection
 
 if TYPE_CHECKING:
     from skws.queries.windowed.plan import WindowPlan

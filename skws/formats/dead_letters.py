@@ -18,8 +18,7 @@ from skws.durable import GrowingFile, explained
 from skws.results.names import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError
-from skws_schema.model import Schema
-from skws_schema.values import iso
+from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text, rounded_up
 
 KEPT: Final = 5

@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 
 from skws.data.arrow import flags, integers
 from skws.keywords.analysis import tokens
+from skws.keywords.leaves import has_form, parts, within
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard, WordAlternative
-from skws.keywords.words import has_form, parts, within
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_schema.model import Analyzer
 

@@ -51,8 +51,8 @@ from skws.sources.feed import redacted
 from skws.spec.job import Job
 from skws_schema.errors import StateError, UsageError
 from skws_schema.model import Schema
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_schema.yaml.write import to_yaml
 from skws_windows.window import window_text
 
 NAME: Final = "tables.log"

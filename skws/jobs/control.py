@@ -33,11 +33,11 @@ from skws_schema.errors import SourceError
 
 if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.batch import Record, RecordBatch
-    from skws.data.time_buckets import TimeBuckets
     from skws.jobs.metrics import Metrics
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.results.model import LiveResult
     from skws.sinks.base import Run
+    from skws.sources.replays import TimeBuckets
     from skws_mesh.networks import Prefix
     from skws_schema.model import Schema
 

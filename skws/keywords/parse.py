@@ -16,8 +16,7 @@ from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import QueryError
 from skws_schema.evolution import nameable
-from skws_schema.model import Analyzer, Schema
-from skws_schema.values import Op
+from skws_schema.model import Analyzer, Op, Schema
 
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""

@@ -18,8 +18,7 @@ from skws.data.blocks import Block
 from skws.data.values import TEXT_CONVERSIONS, MalformedError, integer_of_int, number_of_text, refusal
 from skws.keywords.query import Condition, Interval, Scope
 from skws_schema.errors import QueryError, nearest
-from skws_schema.model import AttributeType, Relation, Row, Schema, Value, meant
-from skws_schema.values import Op
+from skws_schema.model import AttributeType, Op, Relation, Row, Schema, Value, meant
 
 
 class Compared(NamedTuple):

@@ -23,8 +23,8 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.data.texts import Column, Places, Texts
 from skws.keywords.analysis import JOINERS, MEMORABLE, analyse, chunks, stems
+from skws.keywords.leaves import WordPredicates, literals, parts
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
-from skws.keywords.words import WordPredicates, literals, parts
 from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Analyzer
 

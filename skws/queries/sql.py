@@ -25,8 +25,7 @@ from skws_bounds.run import Output, Run
 from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.evolution import nameable
-from skws_schema.model import Row
-from skws_schema.values import iso
+from skws_schema.model import Row, iso
 from skws_windows.window import MICROSECOND
 
 _HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}

@@ -27,8 +27,7 @@ from msgspec.json import Encoder
 
 from skws.results.model import JsonRow
 from skws_purging.lifespans import ALWAYS, StreamTuple
-from skws_schema.model import AttributeType, Relation, Row, Schema, Value
-from skws_schema.values import iso
+from skws_schema.model import AttributeType, Relation, Row, Schema, Value, iso
 from skws_windows.window import MICROSECOND
 
 _JSON = Encoder()  # a line for each name: texts with line ends have them escaped

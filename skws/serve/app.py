@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from importlib.resources import files
 from sys import maxsize
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -41,7 +42,6 @@ from skws.serve.guard import (
 )
 from skws.serve.job import NotReadyError, ServedJob, marked
 from skws.serve.measures import Measures
-from skws.serve.page import add_page
 from skws.serve.saved import SavedSearch
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
 from skws.spec.query import (
@@ -56,7 +56,7 @@ from skws.spec.query import (
 )
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
 from skws_schema.memory import TimeLimitError
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from skws_windows.window import parse_duration
 
 T = TypeVar("T")
@@ -491,3 +491,38 @@ def _add_state(app: FastAPI, served: Served) -> None:
     async def metrics() -> Response:
         of_job = text(await served.others.answer(job.metrics))
         return Response(of_job + served.measures.text(), media_type=CONTENT_TYPE)
+
+
+_KINDS: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+def add_page(app: FastAPI) -> None:
+    """The page at ``/``, that of the API at ``/docs``, and their files."""
+    known = {
+        each.name: each.read_bytes()
+        for each in files("skws.serve").joinpath("page").iterdir()
+        if each.name.rpartition(".")[2] in _KINDS
+    }
+
+    def answer(name: str) -> Response:
+        if name not in known:
+            raise HTTPException(404, f"no file {name!r}")
+        kind = _KINDS[name.rpartition(".")[2]]
+        return Response(known[name], media_type=kind, headers={"cache-control": "no-cache"})
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return answer("index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return answer("api.html")
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def file(name: str) -> Response:
+        return answer(name)

@@ -10,7 +10,7 @@ import pytest
 from skws.queries.patterns.normal_form import memory_lines, pattern_query, pattern_verdict
 from skws_bounds.normal_form import Union
 from skws_bounds.verdict import check
-from skws_schema.values import Op
+from skws_schema.model import Op
 from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws
 

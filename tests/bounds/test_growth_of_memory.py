@@ -22,7 +22,7 @@ from hypothesis import given
 from skws_bounds.modified import conjunctions, modified
 from skws_bounds.normal_form import Union
 from skws_bounds.run import Run, results
-from skws_bounds.theorem2 import failures
+from skws_bounds.theorems import theorem_2
 from skws_bounds.verdict import Verdict, check
 from skws_schema.model import Row
 from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, queries, sql, unlimited
@@ -225,7 +225,7 @@ def test_the_staircase_needs_unbounded_memory() -> None:
     (conjunction,) = conjunctions(union.queries[0], unlimited())
     plain = modified(conjunction)
     assert plain is not None
-    assert failures(plain) == ()
+    assert theorem_2(plain) == ()
     constant = (0, 1)
     values = {
         "s": ((90, -4), constant),

@@ -7,7 +7,7 @@ import pytest
 from skws_bounds.lto import cases
 from skws_bounds.modified import conjunctions
 from skws_bounds.run import Run
-from skws_bounds.theorem1 import failures
+from skws_bounds.theorems import theorem_1
 from skws_bounds.verdict import check
 from skws_schema.model import Schema
 from tests.bounds.bounds_queries import SECOND, sql, stream, unlimited
@@ -54,6 +54,6 @@ def test_it_is_bounded_only_if_duplicates_are_kept(distinct: str, bounded: bool)
 
 def test_it_needs_no_case_to_be_told_apart() -> None:
     (conjunction,) = conjunctions(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA).queries[0], unlimited())
-    (case,) = cases(conjunction, failures)
+    (case,) = cases(conjunction, theorem_1)
     assert [case.query.graph.depth(node) for node in range(3)] == [0, 1, 2]
     assert case.query.graph.roots == (0,)

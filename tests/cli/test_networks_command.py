@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from tests.commands import IDS, REPLAY, SCHEMA, SEARCH, Skws
 
 

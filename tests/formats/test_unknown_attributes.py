@@ -21,8 +21,8 @@ from skws.formats.jsonl import TextReader
 from skws.formats.splits import Holds, read_pieces, unpack_bad
 from skws.spec.enums import OnError
 from skws_schema.model import Schema, Unknown
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_schema.yaml.write import to_yaml
 from tests.commands import Skws
 
 PLAIN = """\

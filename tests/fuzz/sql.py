@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from skws_bounds.normal_form import Atom, Term
 from skws_bounds.verdict import check as verdict_of
 from skws_schema.errors import SqlError
-from skws_schema.model import Row
-from skws_schema.values import Op
+from skws_schema.model import Op, Row
 from tests.bounds.bounds_queries import INTEGERS, SECOND, STREAMS, TIMES, Step, in_synopses, naively, sql
 from tests.fuzz.fuzzing import ODD_TEXTS, Language, words_and_signs
 

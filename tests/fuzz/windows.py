@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from skws_schema.errors import UsageError
 from skws_windows.automata import regular as r
+from skws_windows.automata.regular import Selection
 from skws_windows.automata.smso import guards_of
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.language.expression import Selection
 from skws_windows.language.grammar import parse, tree
 from skws_windows.language.parse import formula_expression, parse_expression, parse_formula, parse_regular
 from skws_windows.processor.processor import Processor

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from docs.stepped_run import HandClock
 from skws.data.batch import RecordBatch
-from skws.data.time_buckets import TimeBuckets
 from skws.jobs.control import Command, Move, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
 from skws.sinks.base import Run
+from skws.sources.replays import TimeBuckets
 from skws.spec.enums import OnError
 from skws.spec.job import Job
 from skws.spec.query import Query

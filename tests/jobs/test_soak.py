@@ -16,7 +16,7 @@ import pytest
 
 from bench.load import Load
 from skws.jobs.metrics import Metrics
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from tests.places import ROOT
 from tests.waiting import until
 

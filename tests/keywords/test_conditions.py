@@ -14,8 +14,7 @@ from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws_schema.errors import QueryError
 from skws_schema.evolution import SchemaChange
-from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
-from skws_schema.values import COMPARED
+from skws_schema.model import COMPARED, Attribute, AttributeType, Relation, Schema, Value
 from tests.strategies import examples
 
 KINDS: Final = ("text", "string", "integer", "number", "boolean", "timestamp")

@@ -8,6 +8,7 @@ from itertools import chain, combinations
 from typing import TypeAlias
 
 from skws_windows.automata.k_sla import LookbackAutomaton
+from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.automata.smso import (
     BEGIN,
     END,
@@ -26,7 +27,6 @@ from skws_windows.automata.smso import (
     implies,
 )
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
-from skws_windows.language.expression import Pair, WindowExpression
 
 Assignment: TypeAlias = Mapping[str, int | frozenset[int]]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from skws.data.batch import Record
 from skws.keywords.plan import Plan
 from skws_schema.model import Schema, Value
+from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
-from skws_windows.language.expression import Selection, WindowExpression
 from tests.oracles.oracle import Network, Oracle, Shape
 from tests.window_streams import accepted, can_end, can_go_on, first_of, selected
 

@@ -20,8 +20,7 @@ from skws_patterns.language.expression import (
     star,
 )
 from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference
-from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
-from skws_schema.values import COMPARED, Op
+from skws_schema.model import COMPARED, Attribute, AttributeType, Op, Relation, Row, Schema, Value
 
 # A set of (position, variable): one match.
 Match: TypeAlias = frozenset[tuple[int, str]]

@@ -11,8 +11,7 @@ from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.parse import Agreement, Filter, Keyword, former_spellings, parse_pattern
 from skws_patterns.pcea import PCEA, Contains
 from skws_schema.errors import PatternError
-from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
-from skws_schema.values import Op
+from skws_schema.model import Attribute, AttributeType, Op, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow
 from tests.oracles.run_trees import by_label
 from tests.patterns.pattern_matches import contains

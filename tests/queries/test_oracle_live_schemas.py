@@ -24,8 +24,8 @@ from skws.spec.query import GROUP, PATTERN, SIZE, SQL, TOP, Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Schema
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import SCHEMA as SHOP

@@ -25,8 +25,8 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_schema.yaml.write import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.jobs.watching import SCHEMA
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables

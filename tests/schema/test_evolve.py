@@ -13,8 +13,8 @@ from skws_schema.errors import SchemaError
 from skws_schema.evolution import SchemaChange
 from skws_schema.graph import edges, edges_from, present_edges
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import load_schema, parse_schema
-from skws_schema.yaml.write import to_yaml
 from tests.strategies import examples, schemas
 
 X = (Attribute("x", AttributeType.INTEGER),)

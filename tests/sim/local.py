@@ -36,7 +36,7 @@ from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.memory import explain_refusals
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.sim import outputs
 from tests.sim.files import Files, Upstream

@@ -11,8 +11,7 @@ from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.language.parse import parse_pattern
-from skws_schema.model import Row, Schema
-from skws_schema.values import iso
+from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, TimeWindow
 from tests.oracles.oracle import Shape
 from tests.patterns.hierarchical_queries import homomorphisms

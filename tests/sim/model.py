@@ -26,8 +26,7 @@ from skws.queries.order import PASSED_OVER
 from skws.results.model import LiveResult, Result, parsed
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
-from skws_schema.model import Row, Schema
-from skws_schema.values import iso
+from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 from tests.oracles.oracle import Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape

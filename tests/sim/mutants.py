@@ -406,13 +406,13 @@ _mutant(
 _mutant(
     "outbox-not-synced",
     "Spark holds a micro-batch for done before its results are on the disk",
-    (f"{_SPARK}.output_log:OutputLog.put", "size = self._file.sync()", "size = self._file.size"),
+    (f"{_SPARK}.run_directory:OutputLog.put", "size = self._file.sync()", "size = self._file.size"),
     host="spark",
 )
 _mutant(
     "outbox-trimmed",
     "results go from the outbox before all sinks have them",
-    (f"{_SPARK}.output_log:OutputLog.trim", "if last <= committed and", "if last <= committed + 1 and"),
+    (f"{_SPARK}.run_directory:OutputLog.trim", "if last <= committed and", "if last <= committed + 1 and"),
     host="spark",
 )
 _mutant(
@@ -644,7 +644,7 @@ _mutant(
 _mutant(
     "outbox-trusted",
     "a run on Spark that resumes relies on an outbox whose sync has failed",
-    (f"{_SPARK}.output_log:OutputLog._read", "durable=True", "durable=False"),
+    (f"{_SPARK}.run_directory:OutputLog._read", "durable=True", "durable=False"),
     host="spark",
 )
 _mutant(

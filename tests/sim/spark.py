@@ -32,11 +32,17 @@ from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
 from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, planned
 from skws.spark.streaming.messages import Chunk, Failed
-from skws.spark.streaming.output_log import Output, OutputLog, in_order
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
 from skws.spark.streaming.reader import FeedReader, Polled, Reading, beginning
-from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDirectory
+from skws.spark.streaming.run_directory import (
+    CommandLog,
+    Output,
+    OutputLog,
+    ReplayControl,
+    RunDirectory,
+    in_order,
+)
 from skws.spark.streaming.shard_server import ShardServer, _answered
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

@@ -27,8 +27,8 @@ from skws.queries.keywords import kind
 from skws_mesh.columnar import hash_index
 from skws_purging import policy
 from skws_schema import memory as budget
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_schema.yaml.write import to_yaml
 from tests.sim.disk import Disk, Raw, installed
 
 Kind = Literal["kill", "power", "interrupt", "short", "full", "error", "away", "repeat", "memory"]

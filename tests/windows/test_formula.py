@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from skws_schema.errors import UsageError
 from skws_schema.memory import within_steps
 from skws_windows.automata import smso as m
+from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.language.expression import Selection, WindowExpression
 from skws_windows.language.parse import formula_expression, parse_expression, parse_formula, parse_pairs
 from skws_windows.processor.processor import Processor
 from tests.strategies import examples

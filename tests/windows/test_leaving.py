@@ -13,8 +13,8 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.stream_windows import WindowSpan, timeline
+from skws_windows.automata.regular import Limits
 from skws_windows.guards.letters import Ints
-from skws_windows.language.expression import Limits
 from skws_windows.processor.run import Key
 from skws_windows.processor.spans import ANY, Code, Leaving, Trail
 from skws_windows.window import FOREVER, ExpressionWindow

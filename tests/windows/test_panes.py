@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from skws_schema.errors import UsageError
 from skws_schema.model import Value
 from skws_windows.automata import regular as r
+from skws_windows.automata.regular import Selection, expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.language.expression import Selection, expression
 from skws_windows.processor.panes import Aggregate, Forest, Monoid, monoid, names, register, unregister
 from skws_windows.processor.processor import Processor
 from tests.strategies import examples, seeds

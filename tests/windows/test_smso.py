@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
+from skws_windows.automata.regular import WindowExpression, expression
 from skws_windows.automata.smso import window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.expression import WindowExpression, expression
 from skws_windows.processor.processor import Processor
 from tests.oracles.formulas import formula_of, satisfied
 from tests.strategies import examples

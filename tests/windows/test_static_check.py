@@ -14,10 +14,10 @@ from skws_schema.memory import StepBudget, within_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.k_sla import Finite, finite
+from skws_windows.automata.regular import Limits, Selection, WindowExpression, expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.expression import Limits, Selection, WindowExpression, expression
 from skws_windows.language.parse import parse_expression, parse_pairs
 from skws_windows.processor.processor import Processor
 from skws_windows.verdict import Bound, Verdict, check, compiled

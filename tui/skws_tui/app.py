@@ -20,12 +20,11 @@ from skws.jobs.metrics import Metrics
 from skws.results.model import LiveResult
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import SkwsError, counted
-from skws_tui.fence import EventsReady, Failed, FencedApp, ViewChanged
+from skws_tui.fence import EventsReady, Failed, FencedApp, OffThread, ViewChanged
 from skws_tui.keys import ACTIONS, GOING, MODES, RETIRED, ScreenMaker
 from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.search import SearchScreen
-from skws_tui.services.off_thread import OffThread
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
     Session,

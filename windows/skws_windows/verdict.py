@@ -16,10 +16,10 @@ from typing import Final
 from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import Branching, LookbackAutomaton, branching, clean, finite, trimmed
+from skws_windows.automata.regular import Limits, Pair, Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
-from skws_windows.language.expression import Limits, Pair, Selection, WindowExpression
 from skws_windows.overlap import Edge, Pattern, TypeGraph, find_pattern, type_graphs
 from skws_windows.processor.processor import Processor
 

@@ -24,8 +24,7 @@ from skws_patterns.language.expression import (
     size,
 )
 from skws_schema.errors import PatternError, UsageError, nearest
-from skws_schema.model import Relation, Schema, Value
-from skws_schema.values import Op
+from skws_schema.model import Op, Relation, Schema, Value
 from skws_windows.language.grammar import unquoted
 from skws_windows.window import Window, parse_window
 

@@ -27,8 +27,7 @@ from skws_schema.infer.keys import (
     widened_keys,
 )
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
-from skws_schema.yaml.document import as_name, is_name
-from skws_schema.yaml.write import attribute_text, head, join_lines, names, scalar
+from skws_schema.yaml.document import as_name, attribute_text, head, is_name, join_lines, names, scalar
 
 SAMPLE_ROWS = 50_000
 SAMPLE_OF_DATABASE: Final = 10_000

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from skws_schema.errors import nearest
-from skws_schema.model import BOUNDABLE, AttributeType, Schema
-from skws_schema.values import instant
+from skws_schema.model import BOUNDABLE, AttributeType, Schema, instant
 from skws_schema.yaml.located import Data, Located, Path
 
 CheckWindow: TypeAlias = Callable[[str], str | None]

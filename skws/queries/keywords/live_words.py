@@ -23,11 +23,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from skws.keywords.analysis import analyse, chunks, stem, stems, stop_words
+from skws.keywords.leaves import has_form, parts, within
 from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.keywords.suggest import Vocabulary
 from skws.keywords.table import ChunkMemory, contains
-from skws.keywords.words import has_form, parts, within
 from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

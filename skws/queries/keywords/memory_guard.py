@@ -25,8 +25,7 @@ from skws_bounds.repairs import WINDOW
 from skws_bounds.verdict import Verdict, check
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import QueryError, UsageError
-from skws_schema.model import Attribute, Relation, Schema
-from skws_schema.values import Op
+from skws_schema.model import Attribute, Op, Relation, Schema
 from skws_windows.window import Unbounded
 
 WHOLE: Final = "(whole tuple)"

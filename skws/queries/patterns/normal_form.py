@@ -35,8 +35,7 @@ from skws_patterns.language.resolve import Reading
 from skws_patterns.language.resolve import resolve as checked
 from skws_patterns.pcea import typed
 from skws_schema.errors import PatternError, UsageError
-from skws_schema.model import Schema
-from skws_schema.values import Op
+from skws_schema.model import Op, Schema
 from skws_windows.window import Window
 
 POSITION: Final = "position"

@@ -16,10 +16,10 @@ from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Q
 from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
+from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.expression import Selection, WindowExpression
 from skws_windows.language.parse import former_spellings, formula_expression, parse_expression, parse_pairs
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names

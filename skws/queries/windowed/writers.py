@@ -23,8 +23,8 @@ from skws_schema import drawing
 from skws_schema.drawing import CHARACTER, SVG_FONT, Cluster, Edge, Node
 from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import LookbackAutomaton
+from skws_windows.automata.regular import WindowExpression
 from skws_windows.guards.alphabet import Alphabet
-from skws_windows.language.expression import WindowExpression
 from skws_windows.processor.panes import Aggregate
 from skws_windows.processor.processor import Key, Window
 from skws_windows.verdict import Verdict, Witness

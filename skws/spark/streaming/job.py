@@ -45,10 +45,9 @@ from skws.spark.faults import (
 )
 from skws.spark.session import live_master, stopped
 from skws.spark.streaming.layout import Layout, Wanted, moved
-from skws.spark.streaming.output_log import Output, in_order
 from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
-from skws.spark.streaming.run_directory import RunDirectory
+from skws.spark.streaming.run_directory import Output, RunDirectory, in_order
 from skws.spark.streaming.shard_client import ShardClient, shut_down
 from skws.spec.job import Job
 from skws_schema.errors import SkwsError

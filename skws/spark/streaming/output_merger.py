@@ -28,9 +28,8 @@ from skws.jobs.metrics import Gauges
 from skws.queries.kinds import encoded, moment
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import RECORDS, BatchHeader
-from skws.spark.streaming.output_log import Output
-from skws.spark.streaming.run_directory import RunDirectory
-from skws.spark.streaming.shard_stats import ShardStats
+from skws.spark.streaming.run_directory import Output, RunDirectory
+from skws.spark.streaming.shard_server import ShardStats
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND
 

@@ -23,14 +23,17 @@ import socket
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
+from heapq import nlargest
 from itertools import takewhile
 from multiprocessing.connection import Connection
+from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -48,7 +51,6 @@ from skws.queries.order import passed_over
 from skws.queries.partitioning import Part
 from skws.queries.session import Session
 from skws.results.model import LiveResult
-from skws.spark.streaming import shard_stats
 from skws.spark.streaming.messages import (
     BEHIND,
     PAST,
@@ -60,10 +62,65 @@ from skws.spark.streaming.messages import (
 )
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_mesh.networks import Prefix, prefix_of
 from skws_purging.retention import LogPart, Retention
 from skws_schema.errors import SkwsError
 from skws_schema.evolution import SchemaChange
 from skws_schema.memory import explain_refusals
+
+if TYPE_CHECKING:
+    from skws.queries.windowed.stream_windows import WindowSpan
+
+MOST: Final = 5_000
+"""Operators that a shard reports, those with the most partials: it reports with every micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStats:
+    """``waiting``: partials at the operators of keyword queries, all shards together.
+
+    ``probes``: how often partials there have looked for partners.
+    ``stretches``: the windows of queries over an expression, by name.
+    """
+
+    waiting: Mapping[Prefix, int] = field(default_factory=dict)
+    probes: Mapping[Prefix, int] = field(default_factory=dict)
+    stretches: Mapping[str, Sequence[WindowSpan]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stats: Iterable[Mapping[str, Any]]) -> ShardStats | None:
+        """From the stats of shards (``stats_of``); None if they were not asked."""
+        seen = [one for one in stats if "partials" in one]
+        if not seen:
+            return None
+        waiting: Counter[Prefix] = Counter()
+        probes: Counter[Prefix] = Counter()
+        for one in seen:
+            for *prefix, partials, probed in one["partials"]:
+                relations, keywords, parents, edges = map(tuple, prefix)
+                waiting[relations, keywords, parents, edges] += partials
+                probes[relations, keywords, parents, edges] += probed
+        stretches = {name: _read(rows) for one in seen for name, rows in one["stretches"].items()}
+        return cls(waiting, probes, stretches)
+
+
+def stats_of(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
+    """Of one shard, as JSON."""
+    operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
+    # A query without windows has none, and one that is another shard's has none here.
+    stretches = {one.name: found for one in standing if (found := live.window_spans(one.name))}
+    return {
+        "partials": [[*prefix_of(tree), *numbers] for tree, *numbers in operators],
+        "stretches": {
+            name: [[one.key, one.start, one.end] for one in found] for name, found in stretches.items()
+        },
+    }
+
+
+def _read(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
+    from skws.queries.windowed.stream_windows import WindowSpan  # noqa: PLC0415 - for who has a window expression
+
+    return tuple(WindowSpan(tuple(key), start, end) for key, start, end in rows)
 
 
 class Shard:
@@ -219,7 +276,7 @@ class Shard:
         load = self._live.load()
         stats: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if micro_batch.head.watched:
-            stats |= shard_stats.stats_of(self._live, self._standing.shown())
+            stats |= stats_of(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
         if self._share.first:
             stats["head"] = asdict(micro_batch.head)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from skws.jobs.clock import StoppableClock
-from skws.spark.streaming.output_log import Output, OutputLog
 from skws.spark.streaming.output_merger import OutputCommitter
+from skws.spark.streaming.run_directory import Output, OutputLog
 
 
 class Taking:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from skws.jobs.control import Command
-from skws.spark.streaming.output_log import Output
-from skws.spark.streaming.run_directory import COMMANDS, Register, RunDirectory, commands_between
+from skws.spark.streaming.run_directory import COMMANDS, Output, Register, RunDirectory, commands_between
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request

@@ -12,7 +12,7 @@ import pytest
 
 from skws.data.batch import Record
 from skws.spark.local_java import LIGHT_JAVA
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from tests.formats.replays import write_replay
 from tests.jobs.watching import lines
 from tests.places import ROOT

@@ -35,7 +35,7 @@ from skws_mesh.delta import results
 from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import KeptShard, all_shards, lines, micro_batch_of

@@ -14,8 +14,8 @@ from skws.data.packing import packed
 from skws.jobs.clock import StoppableClock
 from skws.results.model import Result, ResultTuple, parsed
 from skws.spark.streaming.messages import RECORDS, Worked
-from skws.spark.streaming.output_log import Output
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, records_of, results_of
+from skws.spark.streaming.run_directory import Output
 from skws.spark.streaming.shard_server import blobs_of
 from tests.spark.streaming.committers import committer
 

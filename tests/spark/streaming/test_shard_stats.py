@@ -20,7 +20,7 @@ from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.job import servers_ahead
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
-from skws.spark.streaming.shard_stats import ShardStats
+from skws.spark.streaming.shard_server import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import prefix_of

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from skws_schema.yaml.write import to_yaml
+from skws_schema.yaml.document import to_yaml
 from tests.jobs.test_soak import LOAD, flat, options, resident, searched, soak, told, wait_until_read
 from tests.places import ROOT
 from tests.spark.streaming.test_killed_streaming import KINDS, MARK, processes_of

@@ -26,9 +26,9 @@ from skws_bounds.verdict import check
 from skws_mesh.networks import node_text
 from skws_schema.errors import SkwsError, counted
 from skws_schema.model import Schema
+from skws_tui.fence import OffThread
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.off_thread import OffThread
 from skws_tui.services.typed import TypedQuery, parse_typed
 from skws_tui.services.view import View
 from skws_tui.widgets.search_box import FilterBox

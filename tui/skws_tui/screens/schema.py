@@ -19,11 +19,10 @@ from textual.widgets.option_list import Option
 from skws.durable import replaced
 from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError, counted
-from skws_tui.fence import Failed
+from skws_tui.fence import Failed, OffThread, TooLongError
 from skws_tui.screens.dialogs import ConfirmScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.services.analyzer import Draft, change_text, folded, inferred, read_draft
-from skws_tui.services.off_thread import OffThread, TooLongError
 
 _SAMPLING: Final = 120.0
 """Seconds for a sample of a source, which may be remote."""

@@ -21,11 +21,10 @@ from skws.data.values import MalformedError, timestamp
 from skws.results.model import LiveResult
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, counted
-from skws_tui.fence import Failed, ViewChanged
+from skws_tui.fence import Failed, OffThread, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
-from skws_tui.services.off_thread import OffThread
 from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.typed import parse_typed, text_of
 from skws_tui.widgets.query_bar import QueryBar, WindowLines

@@ -17,12 +17,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.data.batch import Record
-from skws.data.time_buckets import TimeBuckets
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host
 from skws.jobs.log import Level, Log
 from skws.results.model import LiveResult, Result, parsed
 from skws.sinks.base import Run
+from skws.sources.replays import TimeBuckets
 from skws.spec.query import KEYWORDS, WINDOWED
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest

@@ -19,8 +19,8 @@ from textual.widgets import Input
 from skws.sinks.text import visible
 from skws.spec.query import completed
 from skws_schema.model import Schema
+from skws_tui.fence import OffThread, TooLongError
 from skws_tui.services.drawing import Palette
-from skws_tui.services.off_thread import OffThread, TooLongError
 from skws_tui.services.typed import Analysis
 from skws_tui.services.view import View
 

@@ -20,9 +20,9 @@ from typing import Final, TypeAlias
 
 from skws_schema.memory import StepBudget
 from skws_windows.automata.k_sla import Finite, Transition, automaton, closed, explored, minterm, trimmed
+from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.expression import Pair, WindowExpression
 
 BEGIN: Final = "b"
 END: Final = "e"

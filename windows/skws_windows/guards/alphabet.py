@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from skws_schema.model import Analyzer, AttributeType, Relation, Row, Schema, Value
-from skws_schema.values import COMPARED
+from skws_schema.model import COMPARED, Analyzer, AttributeType, Relation, Row, Schema, Value
 from skws_windows.guards import guard as g
 
 _WORD = re.compile(r"\w+")

@@ -18,8 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_schema.model import Analyzer, AttributeType, Row
-from skws_schema.values import COMPARED
+from skws_schema.model import COMPARED, Analyzer, AttributeType, Row
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, Alphabet, FieldInfo, StreamRecord
 

@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from skws_schema.errors import UsageError
 from skws_schema.memory import OverBudgetError, StepBudget
-from skws_schema.model import Analyzer, AttributeType, Value
-from skws_schema.values import COMPARED
+from skws_schema.model import COMPARED, Analyzer, AttributeType, Value
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from skws_schema.errors import UsageError, nearest
-from skws_schema.model import AttributeType
-from skws_schema.values import COMPARED, instant
+from skws_schema.model import COMPARED, AttributeType, instant
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, FieldInfo
 from skws_windows.language.grammar import fault, position, taken, tree, unquoted

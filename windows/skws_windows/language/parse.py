@@ -17,12 +17,12 @@ from skws_schema.errors import UsageError, nearest
 from skws_schema.memory import OverBudgetError
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
+from skws_windows.automata.regular import NO_LIMITS, Limits, Selection, WindowExpression, expression
 from skws_windows.automata.smso import MOST_ENTRIES, MOST_LETTERS, window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
 from skws_windows.language.conditions import Conditions
-from skws_windows.language.expression import NO_LIMITS, Limits, Selection, WindowExpression, expression
 from skws_windows.language.grammar import fault, parse, position, shallow, tree
 from skws_windows.language.grammar import tree as as_tree
 

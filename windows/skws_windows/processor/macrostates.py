@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skws_windows.automata.k_sla import LookbackAutomaton
+from skws_windows.automata.regular import Pair
 from skws_windows.guards.letters import Flags, Letters
-from skws_windows.language.expression import Pair
 
 DEAD: Final = 0
 """The empty set, which leads to itself."""

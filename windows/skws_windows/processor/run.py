@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skws_schema.model import Value
+from skws_windows.automata.regular import Limits, Selection
 from skws_windows.guards.letters import Ints
-from skws_windows.language.expression import Limits, Selection
 from skws_windows.processor.macrostates import Configuration, Configurations, Move
 from skws_windows.processor.panes import Panes
 

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skws_schema.model import Value
+from skws_windows.automata.regular import Limits, Selection, WindowExpression
 from skws_windows.guards.alphabet import ABSENT, Alphabet
 from skws_windows.guards.letters import Flags, Ints, Source
-from skws_windows.language.expression import Limits, Selection, WindowExpression
 from skws_windows.processor.processor import Advance, Processor
 from skws_windows.processor.run import Key
 from skws_windows.window import FOREVER

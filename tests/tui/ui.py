@@ -96,9 +96,10 @@ class Driver:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.settle()  # a worker may hand something to the run, such as a schema that it has checked
         if isinstance(self.app.job, SteppedRun):
             self.run.advance(0)
-        await self.settle()
+            await self.settle()
 
     async def write(self, text: str) -> None:
         """Put a text into the focused box, at once, which is faster than key by key."""

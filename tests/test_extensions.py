@@ -17,22 +17,10 @@ from skws_schema.errors import UsageError
 from tests.commands import SCHEMA, Skws
 from tests.docs.blocks import files, steps, words
 from tests.places import ROOT
+from tests.queries.counted import installed
 
 PAGE = files(ROOT / "docs" / "extending.md")
 ROWS = [{"cid": 7, "name": "Ada"}, {"cid": 8, "name": "Grace"}, {"cid": 9, "name": "Ada"}]
-
-
-def installed(folder: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
-    """The metadata that an installer would leave."""
-    metadata = folder / f"{name}-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    lines = [
-        line
-        for group, points in groups.items()
-        for line in (f"[{group}]", *(f"{key} = {value}" for key, value in points.items()))
-    ]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
 
 
 @pytest.fixture

@@ -357,16 +357,20 @@ class TooManyKindsError(Exception):
     """Nodes are of so many kinds that counting would take long, too."""
 
 
-def count_networks(generator: CNGen) -> tuple[int, ...]:
-    """The number of candidate networks of each size from 1 to T_max. Raises TooManyKindsError."""
-    return _Count(generator).sizes()
+def count_networks(generator: CNGen, most_steps: int = MOST_STEPS) -> tuple[int, ...]:
+    """The number of candidate networks of each size from 1 to T_max, in so many steps.
+
+    Raises TooManyKindsError.
+    """
+    return _Count(generator, most_steps).sizes()
 
 
 class _Count:
     """``steps``: products of terms made so far."""
 
-    def __init__(self, generator: CNGen) -> None:
+    def __init__(self, generator: CNGen, most_steps: int) -> None:
         self.steps = 0
+        self._most_steps = most_steps
         self._slots = generator.slots
         self._most = generator.max_size
         self._edges = [edge for leaving in generator.edges_from for edge in leaving]
@@ -395,7 +399,7 @@ class _Count:
     def times(self, one: Terms, other: Terms) -> Terms:
         """The product. Raises TooManyKindsError."""
         self.steps += len(one) * len(other)
-        if self.steps > MOST_STEPS:
+        if self.steps > self._most_steps:
             raise TooManyKindsError
         made: Terms = {}
         for key, weight in one.items():

@@ -173,15 +173,15 @@ class Gathered:
     def close(self) -> None:
         self._pairs.close()
 
-    def save(self, folder: Path) -> None:
-        """Write the postings by a counting sort."""
+    def save(self, folder: Path, piece: int = _PIECE) -> None:
+        """Write the postings by a counting sort; ``piece``: the bytes of occurrences in memory at a time."""
         first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
         save(folder, "chunk_first", first)
         rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
         free = first[:-1].copy()
         self._pairs.seek(0)
-        while piece := self._pairs.read(_PIECE):
-            pairs = np.sort(np.frombuffer(piece, dtype=np.uint64))
+        while some := self._pairs.read(piece):
+            pairs = np.sort(np.frombuffer(some, dtype=np.uint64))
             chunks, counts = np.unique((pairs >> _ROW_BITS).view(np.int64), return_counts=True)
             rows[ranges(free[chunks], counts)] = pairs & _ROW
             free[chunks] += counts

@@ -139,15 +139,15 @@ def _partners(way: _Way, values: Ints) -> Ints:
     return way.joined.partners(values[values != NULL])
 
 
-FEW: Final = 1 << 17
-"""The most rows of one query that are all inserted at its start; these take 40 MB."""
-
-
 class KeywordRows:
-    """The rows of ``tables`` with keywords of standing queries, by the queries' numbers."""
+    """The rows of ``tables`` with keywords of standing queries, by the queries' numbers.
 
-    def __init__(self, tables: Mapping[int, TableIndex], reach: Reach) -> None:
+    ``at_once``: the most rows of one query that are all inserted at its start.
+    """
+
+    def __init__(self, tables: Mapping[int, TableIndex], reach: Reach, at_once: int) -> None:
         self._tables = tables
+        self._at_once = at_once
         self._reach = reach
         self._sizes: dict[int, int] = {}
         self._lazy: dict[int, Matcher] = {}
@@ -173,7 +173,7 @@ class KeywordRows:
     def add(self, query: int, matcher: Matcher, size: int) -> Numbers:
         """Add a query with networks of at most ``size`` nodes; gives the rows to insert now."""
         self._sizes[query] = size
-        if sum(table.bound(matcher) for table in self._tables.values()) <= FEW:
+        if sum(table.bound(matcher) for table in self._tables.values()) <= self._at_once:
             return {r: np.flatnonzero(table.carrying(matcher)) for r, table in self._tables.items()}
         self._lazy[query] = matcher
         for relation, table in self._tables.items():

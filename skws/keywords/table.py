@@ -33,7 +33,7 @@ _LONGEST: Final = 10  # letters compared; more rule out little
 
 # Beyond ASCII, all but the letters (of the scripts most written) that never fold to an ASCII letter, nor to
 # nothing, and punctuation, which is in no word, though it may join two.
-_FOLDING: Final = (
+FOLDING: Final = (
     "[^\x00-\x7f\u0391-\u03a1\u03a3-\u03ab\u03b1-\u03cb\u0400-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a"
     "\u0904-\u0939\u0e01-\u0e30\u2010-\u2027\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
 )
@@ -50,7 +50,7 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
     if needed is None:
         return lambda _text: False
     plain = list(filter(str.isascii, needed))
-    folding = re.compile(_FOLDING if len(plain) == len(needed) else "[^\x00-\x7f]").search
+    folding = re.compile(FOLDING if len(plain) == len(needed) else "[^\x00-\x7f]").search
 
     def holds_none(text: str) -> bool:
         if not text.isascii() and folding(text):
@@ -103,16 +103,16 @@ def _start(alternative: Alternative) -> str | None:
         case Term(stem=start) if alternative.analyzer is Analyzer.SIMPLE:
             pass
         case Term(stem=stem):
-            start = _unstemmed(stem)
+            start = unstemmed(stem)
         case Prefix(start=start):
             pass
         case Phrase(stems=stems):
-            begins = stems if alternative.analyzer is Analyzer.SIMPLE else map(_unstemmed, stems)
+            begins = stems if alternative.analyzer is Analyzer.SIMPLE else map(unstemmed, stems)
             start = max(begins, key=len)
     return start[:_LONGEST]
 
 
-def _unstemmed(stem: str) -> str:
+def unstemmed(stem: str) -> str:
     """What all words with this stem begin with: stemming rewrites the last letter, but for a few words."""
     if not (stem.isascii() and stem.isalpha()):
         return stem
@@ -126,7 +126,11 @@ Known = TypeVar("Known")
 
 
 class ChunkMemory(dict[str, Known], Generic[Known]):
-    """From chunks, parts of texts between white space; filled as they are met, emptied when too large."""
+    """From chunks, parts of texts between white space; filled as they are met, emptied at ``most``."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        super().__init__()
+        self._most = most
 
     @abstractmethod
     def look_up(self, chunk: str) -> Known:
@@ -135,7 +139,7 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
     def __missing__(self, chunk: str) -> Known:
         found = self.look_up(chunk)
         if len(chunk) <= MEMORABLE:
-            if len(self) >= _REMEMBERED:
+            if len(self) >= self._most:
                 self.clear()
             self[chunk] = found
         return found

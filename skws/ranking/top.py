@@ -50,16 +50,17 @@ class Best:
 
     ``append_only``: candidates only expire. Then one that ``size`` better ones
     outlive can never enter, and is forgotten: what is left is the k-skyband over
-    score and expiry (Mouratidis, Bakiras and Papadias, SIGMOD 2006).
+    score and expiry (Mouratidis, Bakiras and Papadias, SIGMOD 2006). That is looked
+    for when more than ``least`` candidates wait.
     """
 
-    def __init__(self, size: int, *, append_only: bool = False) -> None:
+    def __init__(self, size: int, *, append_only: bool = False, least: int = _LEAST) -> None:
         self.top: list[Candidate] = []
         self._size = size
         self._append_only = append_only
         self._alive: dict[str, Candidate] = {}
         self._waiting: list[Candidate] = []  # a heap; some are gone
-        self._limit = _LEAST
+        self._least = self._limit = least
 
     def __len__(self) -> int:
         """Candidates that can be among the best, now or later."""
@@ -109,7 +110,7 @@ class Best:
             kept = [each for each in kept if each.id in self._alive]
         heapify(kept)
         self._waiting = kept
-        self._limit = max(2 * len(kept), _LEAST)
+        self._limit = max(2 * len(kept), self._least)
 
     def _never_entering(self, waiting: list[Candidate]) -> list[Candidate]:
         latest = [each.expires for each in self.top]  # the last to expire of all better ones

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-import skws.data.batch
-import skws.index.cache
-import skws.index.reach
-import skws.queries.keywords.indexed_rows
 from skws.data.batch import Record
-from skws.index.cache import as_batches
-from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.operator import USUAL_SIZES, Sizes
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import RankingChoice
@@ -39,22 +33,6 @@ from tests.strategies import WORDS, examples, query_texts, schemas, seeds, stati
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
 KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
 FEW = [-1, 2, 1 << 17]  # rows with keywords: all taken in as they are reached, some, none here
-_NUMBERS = count()
-
-
-@dataclass(frozen=True)
-class Given:
-    """A source of rows that are there already."""
-
-    schema: Schema
-    number: int
-    rows: Sequence[Row]
-
-    def identity(self) -> str:
-        return str(next(_NUMBERS))
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        return as_batches(self.rows, arrow_schema(self.schema.relations[self.number]))
 
 
 @st.composite
@@ -91,25 +69,17 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path))
 
 
-def indexed(
-    monkeypatch: pytest.MonkeyPatch, schema: Schema, static: Sequence[Record], *, but: str = ""
-) -> Schema:
-    """The schema with sources that give the static rows, of all tables but one."""
-
-    def source(schema: Schema, number: int) -> Given:
-        return Given(schema, number, [r.row for r in static if r.relation == number])
-
-    monkeypatch.setattr(skws.index.cache, "table_source", source)
-    relations = tuple(
-        replace(r, source="given") if r.table and r.name != but else r for r in schema.relations
-    )
-    return replace(schema, relations=relations)
-
-
-def let_go_after(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Let rows of tables go whenever more than so many have come."""
-    monkeypatch.setattr(skws.queries.keywords.indexed_rows, "ROWS_KEPT", rows)
-    monkeypatch.setattr(skws.queries.keywords.indexed_rows, "LOOKED_AT", 1 << 20)
+def indexed(folder: Path, schema: Schema, static: Sequence[Record], *, but: str = "") -> Schema:
+    """The schema with files of the static rows, of all tables but one."""
+    relations = list(schema.relations)
+    for number, relation in enumerate(relations):
+        if relation.table and relation.name != but:
+            names = [attribute.name for attribute in relation.attributes]
+            rows = [dict(zip(names, r.row, strict=True)) for r in static if r.relation == number]
+            path = folder / f"{relation.name}.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            relations[number] = replace(relation, source=str(path))
+    return replace(schema, relations=tuple(relations))
 
 
 KINDS = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGER) for n in "xy"))
@@ -125,7 +95,7 @@ Change = tuple[int, str, int]
 
 
 def compared(
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
     schema: Schema,
     static: Sequence[Record],
     stream: Sequence[Record],
@@ -134,17 +104,18 @@ def compared(
     *,
     step: int = 1,
     but: str = "",
+    sizes: Sizes = USUAL_SIZES,
     **more: Any,
 ) -> int:
     """Compares an engine that loads all tables with one that loads none but one; gives how many results.
 
     The first step loads the tables, the others take ``step`` records each. ``more``: of the plans.
     """
-    apart = indexed(monkeypatch, schema, static, but=but)
+    apart = indexed(folder, schema, static, but=but)
     left = [record for record in static if schema.relations[record.relation].name == but]
     outputs = []
     for given_schema, rows in ((schema, static), (apart, left)):
-        engine, standing = ColumnarEngine(given_schema, window), set[str]()
+        engine, standing = ColumnarEngine(given_schema, window, sizes=sizes), set[str]()
         out: list[list[Result]] = []
         for number in range(1 + -(-len(stream) // step)):
             for text, most in ((text, most) for at, text, most in changes if at == number):
@@ -178,24 +149,20 @@ TEXTS = (
         st.tuples(st.integers(0, 20), st.sampled_from(TEXTS) | query_texts(), st.integers(1, 5)), max_size=5
     ),
     st.sampled_from([None, RankingChoice(explain=True)]),
-    st.sampled_from([(kept, few, batch) for kept in KEPT for few in FEW for batch in (1, 4, 8192)]),
+    st.builds(Sizes, keyword_rows=st.sampled_from(FEW), rows_kept=st.sampled_from(KEPT)),
     st.sampled_from([1, 4, 30]),
 )
 @examples(500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_tables_loaded_whole(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     case: tuple[Schema, int, list[Record], list[Record]],
     window: Window,
     changes: list[Change],
     ranking: RankingChoice | None,
-    sizes: tuple[int, int, int],
+    sizes: Sizes,
     step: int,
 ) -> None:
     """One query stands from the beginning."""
-    kept, few, batch = sizes
-    monkeypatch.setattr(skws.data.batch, "BATCH", batch)
-    monkeypatch.setattr(skws.index.reach, "FEW", few)
-    let_go_after(monkeypatch, kept)
     schema, words, static, stream = case
     asked: list[Change] = []
     for at, text, most in changes:
@@ -203,17 +170,14 @@ def test_equal_to_tables_loaded_whole(
             parse_query(text, schema)
             asked.append((at if asked else 0, text, most))
     asked = asked or [(0, " ".join(WORDS[:words]), 3)]
-    compared(monkeypatch, schema, static, stream, window, asked, step=step, ranking=ranking)
+    compared(tmp_path, schema, static, stream, window, asked, step=step, sizes=sizes, ranking=ranking)
 
 
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize("most", [3, 4, 5])
 @seeds(1, 3)
-def test_rows_without_keywords_connect(
-    monkeypatch: pytest.MonkeyPatch, seed: int, most: int, kept: int
-) -> None:
+def test_rows_without_keywords_connect(tmp_path: Path, seed: int, most: int, kept: int) -> None:
     """Results by way of rows that only join values reach, one or two of them between the keywords."""
-    let_go_after(monkeypatch, kept)
     rng = random.Random(seed)
     relations = relations_of(("a", "b", "link", "more"), "link more")
     on = [
@@ -230,9 +194,8 @@ def test_rows_without_keywords_connect(
 
     static = [Record(rng.choice([2, 3]), 0, row("pad")) for _ in range(12)]
     stream = [Record(n % 2, n, row(("alpha", "beta")[n % 2])) for n in range(40)]
-    monkeypatch.setattr(skws.data.batch, "BATCH", 4)
-    asked = [(0, "alpha beta", most)]
-    assert compared(monkeypatch, schema, static, stream, TimeWindow(12), asked, step=40) > 5
+    asked, sizes = [(0, "alpha beta", most)], Sizes(rows_kept=kept)
+    assert compared(tmp_path, schema, static, stream, TimeWindow(12), asked, step=4, sizes=sizes) > 5
 
 
 def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
@@ -280,11 +243,10 @@ QUERIES = [
 
 
 @seeds(2, 12)
-def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_rows_with_keywords_come_as_they_are_reached(tmp_path: Path, seed: int) -> None:
     """Queries with few carriers and with many come and go, rows come and go with what reaches them."""
     rng = random.Random(seed)
-    monkeypatch.setattr(skws.index.reach, "FEW", rng.choice([-1, 10, 20]))
-    let_go_after(monkeypatch, rng.choice([-1, -1, 10]))
+    sizes = Sizes(keyword_rows=rng.choice([-1, 10, 20]), rows_kept=rng.choice([-1, -1, 10]))
     schema, static, stream = _sparse(rng)
     window = rng.choice(WINDOWS[:3])
     step = rng.choice([1, 3, 10])
@@ -294,26 +256,24 @@ def test_rows_with_keywords_come_as_they_are_reached(monkeypatch: pytest.MonkeyP
         for _ in range(8)
     ]
     but = rng.choice(["", "", "v"])
-    compared(monkeypatch, schema, static, stream, window, changes, step=step, but=but, ranking=ranking)
+    more: dict[str, Any] = {"step": step, "but": but, "sizes": sizes, "ranking": ranking}
+    compared(tmp_path, schema, static, stream, window, changes, **more)
 
 
-def _shop(monkeypatch: pytest.MonkeyPatch, static: Sequence[Record]) -> Schema:
+def _shop(folder: Path, static: Sequence[Record]) -> Schema:
     """Sales (0) of products (1) of makers (2)."""
     relations = relations_of(("sale", "product", "maker"), "product maker")
     joins = (Join("of", "sale", "product", (("x", "x"),)), Join("by", "product", "maker", (("y", "x"),)))
-    return indexed(monkeypatch, Schema("shop", relations, joins), static)
+    return indexed(folder, Schema("shop", relations, joins), static)
 
 
 @pytest.mark.parametrize("most", [3, 4])
 @pytest.mark.parametrize("text", ["alpha beta", "beta alpha"])
-def test_rows_that_were_left_alone_come_when_their_query_goes(
-    monkeypatch: pytest.MonkeyPatch, text: str, most: int
-) -> None:
+def test_rows_that_were_left_alone_come_when_their_query_goes(tmp_path: Path, text: str, most: int) -> None:
     """The maker has looked for its products when another query held them back."""
-    monkeypatch.setattr(skws.index.reach, "FEW", 1)
     static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
-    schema = _shop(monkeypatch, static)
-    engine = ColumnarEngine(schema, TimeWindow(9))
+    schema = _shop(tmp_path, static)
+    engine = ColumnarEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
     assert not list(engine.load_tables([]))
     for each in ("gamma delta", text):
         assert not engine.add(Plan(schema, parse_query(each, schema), TimeWindow(9), most), each)
@@ -324,16 +284,13 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(
     assert sorted(str(member.row["t"]) for member in found.tuples) == ["alpha", "beta", "gamma"]
 
 
-def test_of_many_rows_with_keywords_only_those_in_reach_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path) -> None:
     """They come with a sale that has a keyword, and go with it; the others are only counted."""
-    monkeypatch.setattr(skws.data.batch, "BATCH", 8)
-    monkeypatch.setattr(skws.index.reach, "FEW", 8)
-    let_go_after(monkeypatch, 8)
     static = [Record(1, 0, ("alpha gamma" if n % 5 else "alpha", n, n)) for n in range(400)]
     static += [Record(2, 0, ("pad", n, 0)) for n in range(400)]
-    schema = _shop(monkeypatch, static)
-    plan = Plan(schema, parse_query("alpha beta -gamma", schema), TimeWindow(6), 3)
-    engine = ColumnarEngine.of(plan)
+    schema = _shop(tmp_path, static)
+    engine = ColumnarEngine(schema, TimeWindow(6), sizes=Sizes(keyword_rows=8, rows_kept=8))
+    engine.add(Plan(schema, parse_query("alpha beta -gamma", schema), TimeWindow(6), 3))
     assert not list(engine.load_tables([]))
     assert (engine.live_tuples, engine.counts.static, engine.counts.excluded) == (0, 800, 320)
     assert engine.carried == 1
@@ -347,15 +304,14 @@ def test_of_many_rows_with_keywords_only_those_in_reach_are_here(monkeypatch: py
     assert most < 60
 
 
-def test_rows_that_nobody_refers_to_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
     """Of all rows that the stream reaches one after the other, few are here at a time."""
-    monkeypatch.setattr(skws.data.batch, "BATCH", 8)
-    let_go_after(monkeypatch, 8)
     schema = Schema("s", relations_of(("a", "link"), "link"), (Join("j", "a", "link", (("x", "x"),)),))
     static = [Record(1, 0, ("pad", n, 0)) for n in range(160)]
     stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2, 0)) for n in range(320)]
-    apart = indexed(monkeypatch, schema, static)
-    engine = ColumnarEngine.of(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
+    apart = indexed(tmp_path, schema, static)
+    engine = ColumnarEngine(apart, TimeWindow(4), sizes=Sizes(rows_kept=8))
+    engine.add(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
     found, most = list(engine.load_tables([])), 0
     for first in range(0, len(stream), 8):
         found += engine.process(stream[first : first + 8])
@@ -374,9 +330,9 @@ def _open_files() -> int:
     return opened
 
 
-def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: Path) -> None:
     """A changed schema has the engine open them anew; garbage may be collected much later."""
-    schema = _shop(monkeypatch, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
+    schema = _shop(tmp_path, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
     engine = ColumnarEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
     assert not list(engine.load_tables([]))
     gc.collect()  # what earlier tests left behind must not close its files meanwhile
@@ -392,11 +348,11 @@ def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(monkeypatch
             gc.enable()
 
 
-def test_automata_beside_rows_that_come_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_automata_beside_rows_that_come_unasked(tmp_path: Path) -> None:
     """Another query takes rows of a table in; what automata know of the stream's tuples stays right."""
     schema = Schema("s", relations_of(("a", "b", "link"), "link"), (Join("ab", "a", "b", (("x", "x"),)),))
     static = [Record(2, 0, ("gamma", n, 0)) for n in range(5)]
     stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4, 0)) for n in range(40)]
     by = {"step": 20, "evaluated_by": EvaluatorName.AUTOMATA}
     asked = [(1, "alpha beta", 2), (2, "gamma", 2)]
-    assert compared(monkeypatch, schema, static, stream, TimeWindow(9), asked, **by) > 20  # type: ignore[arg-type]
+    assert compared(tmp_path, schema, static, stream, TimeWindow(9), asked, **by) > 20  # type: ignore[arg-type]

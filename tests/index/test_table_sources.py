@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import orjson
@@ -23,7 +22,6 @@ from pyspark.sql import SparkSession
 
 from skws.durable import cache_folder
 from skws.formats import Replay
-from skws.index import cache
 from skws.index.cache import TABLES, open_tables
 from skws.index.postings import Gathered, IndexFile, Postings, packed
 from skws.keywords.analysis import tokens
@@ -183,15 +181,13 @@ def made() -> list[tuple[str, int]]:
     return sorted((p.name, p.stat().st_mtime_ns) for p in cache_folder(TABLES).glob("*/*.index"))
 
 
-def test_indexed_once_and_again_when_the_data_has_changed(
-    skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     paths = shop(tmp_path, "p.csv")
     first = searched(skws, paths, "--engine", "local")
-    with monkeypatch.context() as patched:
-        patched.setattr(cache, "make_index", None)
-        assert searched(skws, paths, "--engine", "local") == first
+    before = made()
+    assert searched(skws, paths, "--engine", "local") == first
+    assert made() == before
     (tmp_path / "p.csv").write_text("pid,name,price\n5,the only lamp,1\n")
     (only,) = searched(skws, paths, "--engine", "local")
     assert only["tuples"][0]["row"]["name"] == "the only lamp"
@@ -286,15 +282,10 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
 def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = _texts_only()
     path = tmp_path / "postings"
-    # Two places of words at a time.
-    with (
-        packed(path) as folder,
-        closing(Gathered(folder)) as gathered,
-        patch("skws.index.postings._PIECE", 16),
-    ):
+    with packed(path) as folder, closing(Gathered(folder)) as gathered:
         gathered.add(0, pa.array(texts[:3], pa.string()))
         gathered.add(3, pa.array(texts[3:], pa.string()))
-        gathered.save(folder)
+        gathered.save(folder, piece=16)  # two places of words at a time
     postings = Postings(IndexFile(path))
     words = [word for text in texts if text for word in text.split()]
     for word in {"lamp*", '"lamp post"', "flat", *words}:

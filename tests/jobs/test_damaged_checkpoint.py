@@ -138,9 +138,9 @@ class Kept:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "SEGMENT_BYTES", 600)
-    counted(monkeypatch)
+    counted(tmp_path / "installed", monkeypatch)
 
 
 def made(folder: Path, away: Path, *, killed: bool) -> tuple[Kept, Path, list[Path], list[Any]]:

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from skws.data.batch import Record, batched
+from skws.data.batch import Record
 from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.lifespan_resolver import of_tuples
+from skws.queries.keywords.operator import KeywordOperator
 from skws.ranking.corpus import OccurrenceCounts
+from skws.ranking.scoring import Scoring
+from skws_purging.lifespans import static_tuples
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Schema
 from skws_windows.window import Unbounded
@@ -117,10 +120,9 @@ def test_live_words_label_as_the_matcher_does(
     except QueryError:
         return
     rows = [Record(MOVIE, 1, (1, title, plot, "x")), Record(ACTOR, 2, (1, name)), Record(ACTOR, 3, (2, None))]
-    engine = ColumnarEngine(schema, Unbounded())
-    for batch in batched(rows):
-        list(engine.process_batches([batch]))
-    words = engine._operator.searches.words
+    operator = KeywordOperator(schema, Unbounded(), Scoring)
+    operator.insert(of_tuples(static_tuples(schema, ((r.relation, r.row) for r in rows)), lambda _: False))
+    words = operator.searches.words
     words.catch_up(len(rows), 1)
     words.catch_up(len(rows))
     matcher = Matcher(parsed, schema)

@@ -17,6 +17,7 @@ from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import KeywordQuery
+from skws.keywords.table import ChunkMemory
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
 from tests.keywords.texts_and_queries import (
@@ -210,12 +211,16 @@ def test_a_matcher_pickles_as_its_query() -> None:
     assert copy.bitmap(MOVIE, (1, "Pulp Fiction", None, None)) == 0b11
 
 
-def test_a_full_memory_of_chunks_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.keywords.table._REMEMBERED", 3)
-    matcher = Matcher(parse_query("pulp", SCHEMA), SCHEMA)
-    for number in range(20):
-        assert matcher.bitmap(MOVIE, (1, f"pulp w{number}", None, None)) == 1
-        assert all(len(table) <= 3 for columns in matcher._columns for _, table in columns)
+class Lengths(ChunkMemory[int]):
+    def look_up(self, chunk: str) -> int:
+        return len(chunk)
+
+
+def test_a_full_memory_of_chunks_is_emptied() -> None:
+    memory = Lengths(most=3)
+    for number in (*range(20), *range(20)):
+        assert memory["w" * number] == number
+        assert len(memory) <= 3
 
 
 def bitmaps(joint: JointMatcher, relation: int, some: list[Row]) -> dict[tuple[int, int], int]:

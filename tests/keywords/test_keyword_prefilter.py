@@ -12,7 +12,7 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.analysis import PIECE, fold, stem
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
-from skws.keywords.table import _FOLDING, _unstemmed, hopeless
+from skws.keywords.table import FOLDING, hopeless, unstemmed
 from tests.strategies import examples
 
 _SUFFIXES = """
@@ -31,16 +31,16 @@ _ENGLISH = st.builds(
 @examples(1_500)
 @given(_ENGLISH)
 def test_words_begin_as_their_stem_says(word: str) -> None:
-    assert word.startswith(_unstemmed(stem(word)))
+    assert word.startswith(unstemmed(stem(word)))
 
 
 def test_words_with_stems_of_their_own_begin_as_their_stem_says() -> None:
     for word in exceptional_forms:
-        assert word.startswith(_unstemmed(stem(word)))
+        assert word.startswith(unstemmed(stem(word)))
 
 
 def test_letters_left_out_of_the_condition_never_fold_to_ascii_or_to_nothing() -> None:
-    foreign = re.compile(_FOLDING)
+    foreign = re.compile(FOLDING)
     for code in range(0x80, sys.maxunicode + 1):
         char = chr(code)
         if foreign.match(char) or not PIECE.match(char):

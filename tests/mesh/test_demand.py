@@ -13,7 +13,7 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.meshes import DemandDrivenMesh
-from skws_mesh.paper.operator import Demand, Event, JoinOperator, State
+from skws_mesh.paper.operator import Demand, Event, JoinOperator, Producer, State
 from skws_purging.lifespans import ALWAYS, Members, StreamTuple
 from skws_purging.policy import LazyPurging
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -140,10 +140,9 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
     ]
 
 
-def agree(mesh: DemandDrivenMesh) -> None:
+def agree(mesh: Recording) -> None:
     """States are what operators above and right sources make them; who sleeps with output is queued."""
-    policy = mesh._policy
-    assert isinstance(policy, LazyPurging)
+    policy = mesh.lazy
     for join in joins(mesh):
         running = sum(parent.running for parent in join.parents.values())
         assert join.demand.running_parents == running + join.complete
@@ -158,17 +157,18 @@ def agree(mesh: DemandDrivenMesh) -> None:
 class Recording(DemandDrivenMesh):
     """Remembers what each join has produced, and from which arrival."""
 
+    def __init__(self, generator: CNGen, policy: LazyPurging[Producer]) -> None:
+        self.lazy = policy
+        self.produced: dict[JoinOperator, list[tuple[Members, int]]] = {}
+        super().__init__(generator, TimeWindow(LENGTH), policy)
+
     def _produce(self, join: JoinOperator, members: Members, arrival: int, keep: bool) -> None:
         self.produced.setdefault(join, []).append((members, arrival))
         super()._produce(join, members, arrival, keep)
 
-    produced: dict[JoinOperator, list[tuple[Members, int]]]
-
 
 def recording(size: int) -> Recording:
-    mesh = Recording(CNGen(STAR, 2, size), TimeWindow(LENGTH), LazyPurging(by_demand=True))
-    mesh.produced = {}
-    return mesh
+    return Recording(CNGen(STAR, 2, size), LazyPurging(by_demand=True))
 
 
 @given(arrivals(), st.sampled_from([3, 4]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
 
-from skws.queries import kinds
+from skws.extensions import KINDS
 from skws.queries.evaluator import Evaluator, OrderedBatch
 from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part
@@ -59,6 +60,20 @@ class CountedKind(SeparateKind):
         return Counted(query.text)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kind known."""
-    monkeypatch.setitem(kinds.KINDS, "counted", CountedKind)
+def installed(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> None:
+    """The metadata of a package that an installer would leave."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{key} = {value}" for key, value in points.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+def counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the kind known, as if a package in a folder added it."""
+    installed(folder, "counted", {KINDS: {"counted": f"{__name__}:{CountedKind.__name__}"}})
+    monkeypatch.syspath_prepend(str(folder))

@@ -53,7 +53,9 @@ class Run:
     def __init__(self, stream: Stream, query: Query, seed: int, *, deletes: bool = False) -> None:
         self.rng = random.Random(seed)
         self.standing = query.named("q", 4)
+        self.first = stream
         self.past: list[LoggedBatch] = []
+        self.story: list[RecordBatch | str] = []
         self.live = Session(stream, keywords=False, past=lambda: self.past)
         self.live.add(self.standing)
         self.deletes = deletes
@@ -71,6 +73,7 @@ class Run:
             position = self.live.position
             told = RecordBatch.of(now)
             self.past.append(LoggedBatch(position, self.live.now, told))
+            self.story.append(told)
             found = self.live.take(told)
             inserted = [record for record in now if not record.delete]
             counting += enumerate(inserted, position)
@@ -85,6 +88,7 @@ class Run:
             self.refused.append(str(error))
             return None
         self.changes += bool(any(SchemaChange(before.schema, after.schema).removed[0]) or after != before)
+        self.story.append(text)
         return self.live.change_schema(text)
 
     def _placed(self, batch: Sequence[Record], schema: Schema) -> Iterator[Record]:
@@ -152,9 +156,13 @@ def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], w
 
 
 def best(run: Run) -> set[str]:
-    """The ids of the best results by an evaluator that is made of the log under the schema of now."""
-    live = Session(run.live.stream, keywords=False, past=lambda: run.past)
-    live._state.since, live._state.order = run.live._state.since, run.live._state.order
+    """The ids of the best results by a session that had no query until now."""
+    live = Session(run.first, keywords=False, past=lambda: run.past)
+    for each in run.story:
+        if isinstance(each, str):
+            live.change_schema(each)
+        else:
+            live.take(each)
     return {result.id for result in live.add(run.standing)}
 
 

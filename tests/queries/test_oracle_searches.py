@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from math import inf
+from contextlib import suppress
 
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.keywords.live_paths import LivePaths
 from skws.queries.session import Session
-from skws.ranking.ceilings import Ceilings
 from skws.results.model import LiveResult, Result
 from skws.spec.query import RANK, Query, Stream
 from skws_schema.errors import QueryError, UsageError
@@ -60,18 +58,13 @@ def compare(session: Session, text: str, size: int, most: int, rank: str) -> int
 
 @seeds(2, 12)
 @combinations("schema, window", [STREAMS, TABLES], WINDOWS)
-def test_a_search_finds_what_a_new_query_is_given(
-    monkeypatch: pytest.MonkeyPatch, schema: object, window: Window, seed: int
-) -> None:
-    # Keywords of a small stream are rare; as if they were common, smaller results are looked for first.
-    monkeypatch.setattr("skws.queries.keywords.searching._RARE", 64 * (seed % 2))
+def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window, seed: int) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr("skws.queries.keywords.searching._SCORED", rng.choice((1, 4, 64)))
-    records = random_stream(schema, seed, 160, 3)  # type: ignore[arg-type]
-    stream = Stream(schema, window, max_size=3)  # type: ignore[arg-type]
+    records = random_stream(schema, seed, 160, 3)
+    stream = Stream(schema, window, max_size=3)
     session, undisturbed = Session(stream), Session(stream)
-    tables = [record for record in records if schema.relations[record.relation].table]  # type: ignore[attr-defined]
-    moving = [record for record in records if not schema.relations[record.relation].table]  # type: ignore[attr-defined]
+    tables = [record for record in records if schema.relations[record.relation].table]
+    moving = [record for record in records if not schema.relations[record.relation].table]
     told: list[LiveResult] = []
     expected: list[LiveResult] = []
     for each, results in ((session, told), (undisturbed, expected)):
@@ -148,23 +141,19 @@ def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
         session.alive("standin")
 
 
-def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results() -> None:
+    """However soon it is broken off; by recency, larger ones may be better."""
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
         session.take(batch)
-    small = session.search(asked("alpha beta", "", 3), 2)
-    find = LivePaths.find
-
-    def breaking_off(paths: LivePaths, size: int) -> None:
-        find(paths, size)
-        if size > small.size:
-            raise TimeLimitError(1.0)
-
-    monkeypatch.setattr(LivePaths, "find", breaking_off)
-    monkeypatch.setattr(Ceilings, "of_size", lambda *_: (0, inf))  # larger ones may be better
-    assert session.search(asked("alpha beta", "", 5), 2) == small._replace(complete=False)
+    whole = {size: session.search(asked("alpha beta", "", size, "recency"), 2) for size in range(1, 7)}
+    seconds, complete = 1e-4, False
+    while not complete:
+        seconds *= 1.2
+        with suppress(TimeLimitError), within(seconds):
+            found = session.search(asked("alpha beta", "", 6, "recency"), 2)
+            complete = found.complete
+            assert found == whole[found.size]._replace(complete=complete)
 
 
 def test_the_outer_limit_holds() -> None:

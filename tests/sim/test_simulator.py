@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from copy import deepcopy
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -73,9 +74,9 @@ def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
 )
 @seeds(1, 10)
 def test_windows_of_an_expression_and_a_kind_of_another_package(
-    monkeypatch: pytest.MonkeyPatch, seed: int, host: str, source: str, lateness: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, host: str, source: str, lateness: str
 ) -> None:
-    counted(monkeypatch)
+    counted(tmp_path, monkeypatch)
     options = Options(host, source, "expression", lateness, asks="kinds")
     made = simulation(options)
     made.run(drawn(seed, options))

@@ -63,7 +63,7 @@ _DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast a
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """``size`` entries in order of their leading ``bits``, one or two a bucket."""
 
     size: int
@@ -78,8 +78,11 @@ class _Run(NamedTuple):
 class HashIndex:
     """Entries (hash, payload), looked up by hash; payloads are not negative.
 
-    A look-up may also give an entry whose hash differs in its last bits.
+    A look-up may also give an entry whose hash differs in its last bits. ``runs``: as their entries, and
+    their directories, stand one after the other.
     """
+
+    runs: list[Run]
 
     def __init__(self) -> None:
         self._size = 0
@@ -87,7 +90,7 @@ class HashIndex:
         self._begins = NOTHING  # places among the entries; with space for more
         self._set_runs([])
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
-        self._filter = HashFilter()
+        self.filter = HashFilter()
 
     def __len__(self) -> int:
         return self._size
@@ -98,8 +101,8 @@ class HashIndex:
             return
         self._make_room(int(payload.max()))
         self._push((hashes & self._hash_part) | payload.view(np.uint64))
-        if self._filter.has_room(len(hashes)):
-            self._filter.add(hashes)
+        if self.filter.has_room(len(hashes)):
+            self.filter.add(hashes)
         else:
             self._renew_filter()
 
@@ -109,14 +112,14 @@ class HashIndex:
 
     def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
         """The same in parts of at most about PAIRS pairs; entries must not change meanwhile."""
-        wanted = self._filter.passing(hashes)
+        wanted = self.filter.passing(hashes)
         if not len(wanted):
             return
         prefixes = hashes.take(wanted) & self._hash_part
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
         first = self._begins.take(bucket)
         counts = self._begins.take(bucket + 1) - first
-        asked = np.tile(np.arange(len(wanted)), len(self._runs))
+        asked = np.tile(np.arange(len(wanted)), len(self.runs))
         for begins, lengths, numbers in _parts(first, counts, asked):
             of = np.repeat(numbers, lengths)
             left = self._entries.take(ranges(begins, lengths))
@@ -142,13 +145,13 @@ class HashIndex:
         before = np.concatenate([NOTHING, [0], np.cumsum(there)])
         self._size, self._entries = len(entries), entries
         runs, directories, since = [], [NOTHING], 0
-        for run in self._runs:
+        for run in self.runs:
             directory = before.take(self._begins[since : since + run.directory])
             since += run.directory
             size = int(directory[-1] - directory[0])
             if size:
                 bits = min(run.bits, _bits_of(size))
-                runs.append(_Run(size, bits))
+                runs.append(Run(size, bits))
                 directories.append(directory[:: 1 << (run.bits - bits)])
         self._begins = np.concatenate(directories)
         self._set_runs(runs)
@@ -157,24 +160,24 @@ class HashIndex:
     def _push(self, entries: Hashes) -> None:
         """Add a run; merge it with last runs less than twice as large."""
         first, size = self._size, len(entries)
-        while self._runs and self._runs[-1].size < 2 * size:
-            first -= self._runs[-1].size
-            size += self._runs.pop().size
-        run = _Run(size, _bits_of(size))
+        while self.runs and self.runs[-1].size < 2 * size:
+            first -= self.runs[-1].size
+            size += self.runs.pop().size
+        run = Run(size, _bits_of(size))
         if len(entries) < size:
             entries = np.concatenate([self._entries[first : self._size], entries])
         ordered, begins = _in_buckets(entries, run.bits)
         self._size = first + size
         if first:
-            directories = sum(other.directory for other in self._runs)
+            directories = sum(other.directory for other in self.runs)
             self._entries = written(self._entries, first, ordered)
             self._begins = written(self._begins, directories, begins + first)
         else:
             self._entries, self._begins = ordered, begins
-        self._set_runs([*self._runs, run])
+        self._set_runs([*self.runs, run])
 
-    def _set_runs(self, runs: list[_Run]) -> None:
-        self._runs = runs  # as their entries, and their directories, stand one after the other
+    def _set_runs(self, runs: list[Run]) -> None:
+        self.runs = runs
         self._shifts = np.array([64 - run.bits for run in runs], dtype=np.uint64)[:, None]
         directories = np.array([run.directory for run in runs], dtype=np.int64)
         self._directories = (np.cumsum(directories) - directories)[:, None]
@@ -193,8 +196,8 @@ class HashIndex:
         self._entries = self._entries & left
 
     def _renew_filter(self) -> None:
-        self._filter = HashFilter(len(self))
-        self._filter.add(self._entries[: self._size])
+        self.filter = HashFilter(len(self))
+        self.filter.add(self._entries[: self._size])
 
 
 def _bits_of(size: int) -> int:

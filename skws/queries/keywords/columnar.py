@@ -21,7 +21,7 @@ from skws.queries.evaluator import Counts
 from skws.queries.keywords.lifespan_resolver import LifespanResolver, TupleBatch, natural_ends, of_tuples
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
-from skws.queries.keywords.operator import KeywordOperator, MeshEngine
+from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.order import StreamOrder
@@ -49,7 +49,8 @@ class ColumnarEngine(MeshEngine):
 
     ``lateness``, in microseconds: records may come that much after later ones;
     ``on_late`` is called for those that come later still. ``accepts_root``:
-    False for the rows of root tuples whose results are left out.
+    False for the rows of root tuples whose results are left out. ``sizes``:
+    from which on it works in another way.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ColumnarEngine(MeshEngine):
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
+        sizes: Sizes = USUAL_SIZES,
     ) -> None:
         self.schema = schema
         self.window = window
@@ -67,6 +69,7 @@ class ColumnarEngine(MeshEngine):
         self.lateness = lateness
         self.counts = Counts()
         self._accepts_root = accepts_root
+        self._sizes = sizes
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
@@ -286,7 +289,7 @@ class ColumnarEngine(MeshEngine):
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
         return KeywordOperator(
-            schema, self._lifespans, Scoring, self._accepts_root, self._renumber, self._mark
+            schema, self._lifespans, Scoring, self._accepts_root, self._renumber, self._mark, self._sizes
         )
 
     def _renumber(self, horizon: int, slots: Ints) -> None:

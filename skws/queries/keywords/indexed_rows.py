@@ -15,7 +15,7 @@ Rows are removed once they can be in no result. A row without keywords is
 removed when no waiting partial or live result has it as a member and it joins
 no tuple that may complete a network; a row that was added as it was reached,
 when no live tuple reaches it any more. Both are added again on demand. So
-memory holds the rows that live tuples need, and ROWS_KEPT more.
+memory holds the rows that live tuples need, and ``Sizes.rows_kept`` more.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.graph import edges
 from skws_schema.model import Schema
 
-ROWS_KEPT: Final = 1 << 17
-"""Rows added before unneeded ones are removed; more if there are many live tuples."""
 LOOKED_AT: Final = 4
 """Live tuples for each row that has been added by then."""
 
@@ -63,11 +61,19 @@ class Taken:
 class IndexedTables:
     """The rows of indexed tables; ``take`` adds some to the live tuples."""
 
-    def __init__(self, schema: Schema, tables: Sequence[TableIndex], take: Callable[[Taken], None]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        tables: Sequence[TableIndex],
+        take: Callable[[Taken], None],
+        keyword_rows: int,
+        rows_kept: int,
+    ) -> None:
         self.tables = {table.relation: table for table in tables}
         self.reach = Reach(schema, self.tables)
-        self.keyword_rows = KeywordRows(self.tables, self.reach)
+        self.keyword_rows = KeywordRows(self.tables, self.reach, keyword_rows)
         self._take = take
+        self._rows_kept = rows_kept
         self._here = {table.relation: np.zeros(table.size, dtype=bool) for table in tables}
         self._taken = Table((NOTHING, NOTHING, NOTHING))  # slot, relation, number of the row
         self._since = self._left = 0  # rows added since the last removal, and live tuples then
@@ -86,7 +92,7 @@ class IndexedTables:
     @property
     def crowded(self) -> bool:
         """True if so many rows were added that a search for unneeded ones pays."""
-        return self._since > max(ROWS_KEPT, self._left // LOOKED_AT)
+        return self._since > max(self._rows_kept, self._left // LOOKED_AT)
 
     def put(self, taken: Taken, first: int) -> None:
         """Note that rows have the slots from ``first`` on."""
@@ -204,7 +210,8 @@ class IndexedRows:
     """The indexed tables behind the live tuples of ``meshes``.
 
     ``take_in`` puts rows among the live tuples, unseen by meshes; ``insert``
-    also inserts them in meshes, and gives the results.
+    also inserts them in meshes, and gives the results. ``keyword_rows`` and
+    ``rows_kept``: as of ``Sizes``.
     """
 
     def __init__(
@@ -215,13 +222,15 @@ class IndexedRows:
         scoring: Scorer,
         take_in: Callable[[Taken], None],
         insert: Callable[[Taken], list[Partials]],
+        keyword_rows: int,
+        rows_kept: int,
     ) -> None:
         self._live = live
         self._meshes = meshes
         self._scoring = scoring
         self._take_in = take_in
         self._insert = insert
-        self.reserve = IndexedTables(schema, open_tables(schema), take_in)
+        self.reserve = IndexedTables(schema, open_tables(schema), take_in, keyword_rows, rows_kept)
         self._keyword_rows = self.reserve.keyword_rows
         scoring.tables(self.reserve.tables)
 

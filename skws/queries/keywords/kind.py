@@ -159,7 +159,7 @@ class KeywordQueries(Operator):
 
     def _new(self) -> ColumnarEngine:
         state, stream = self._state, self._state.stream
-        kind = ColumnarEngine
+        kind: type[ColumnarEngine] = ColumnarEngine
         if stream.bounded:
             from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
 

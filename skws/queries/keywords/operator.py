@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -59,6 +59,21 @@ if TYPE_CHECKING:
 _LOOKED_AT: Final = 10_000  # rows of each table: memory is short
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """From which sizes on an operator works in another way; by default as is fastest."""
+
+    many_queries: int = MANY
+    """Queries from which on one mesh answers all that it can."""
+    keyword_rows: int = 1 << 17
+    """The most rows of indexed tables that are all inserted when their query begins; these take 40 MB."""
+    rows_kept: int = 1 << 17
+    """Rows of indexed tables added before unneeded ones are removed; more if there are many live tuples."""
+
+
+USUAL_SIZES: Final = Sizes()
+
+
 class KeywordOperator:
     """Finds results in tuples that come in order of their start; ``emitter`` forms them.
 
@@ -76,6 +91,7 @@ class KeywordOperator:
         accepts_root: Callable[[Row], bool] | None = None,
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
         on_evict: Callable[[int, Flags], None] = lambda _, __: None,
+        sizes: Sizes = USUAL_SIZES,
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema
@@ -83,6 +99,7 @@ class KeywordOperator:
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
         self._on_evict = on_evict
+        self._sizes = sizes
         self._meshes = Meshes(self.live, window, self._accepts_root)
         self.queries = self._meshes.queries
         self._shared = SharedQueries(self.live, schema, self._row)
@@ -116,7 +133,14 @@ class KeywordOperator:
         from skws.queries.keywords.indexed_rows import IndexedRows  # noqa: PLC0415
 
         self._behind = IndexedRows(
-            self._schema, self.live, self._meshes, self._scoring, self._take_in, self._insert_rows
+            self._schema,
+            self.live,
+            self._meshes,
+            self._scoring,
+            self._take_in,
+            self._insert_rows,
+            self._sizes.keyword_rows,
+            self._sizes.rows_kept,
         )
         self.live.reserve = self._behind.reserve
         found = self._behind.open()
@@ -159,9 +183,14 @@ class KeywordOperator:
         if self._accepts_root is not None:
             return {}
         shared = {query: plan for query, plan in plans.items() if not why_not_shared(plan)}
-        if shared and len(self._shared) + len(shared) + len(self._sharable) >= MANY:
+        if shared and len(self._shared) + len(shared) + len(self._sharable) >= self._sizes.many_queries:
             return {**self._sharable, **shared}
         return {query: plan for query, plan in shared.items() if plan.evaluated_by == EvaluatorName.DELTA}
+
+    @property
+    def shared(self) -> int:
+        """The number of queries that the mesh for all answers."""
+        return len(self._shared)
 
     def add_shared(self, plans: Mapping[int, Plan]) -> Partials:
         """Answer queries by the mesh for all from now on; gives their results that are alive."""
@@ -444,6 +473,16 @@ class MeshEngine(ABC):
     def live_tuples(self) -> int:
         """Tuples that may still join; up to about as many dead ones are not yet purged."""
         return len(self._operator.live)
+
+    @property
+    def entries(self) -> int:
+        """Live tuples, waiting partial results and pairs of neighbours, dead ones not yet purged included."""
+        return self._operator.entries
+
+    @property
+    def shared(self) -> int:
+        """The number of queries that one mesh answers for all."""
+        return self._operator.shared
 
     @property
     def carried(self) -> int:

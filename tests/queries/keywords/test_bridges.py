@@ -6,16 +6,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-import skws.data.batch
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
-from skws_mesh.columnar import hash_index, operators
+from skws_mesh.columnar.columns import index_hashes
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.strategies import WORDS
@@ -59,33 +59,16 @@ def plan(text: str, size: int, window: Window) -> Plan:
 
 
 @pytest.mark.parametrize("size", [4, 5])
-@pytest.mark.parametrize("batch", [1, 9, 8192])
+@pytest.mark.parametrize("batch", [2, 10, 8192])
 @pytest.mark.parametrize(
     ("text", "window"), [(f"{A} {B}", TimeWindow(30)), (f"{A} {B} {C}", CountWindow(36))]
 )
-def test_equal_to_tuples_one_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, size: int, batch: int, text: str, window: Window
-) -> None:
-    monkeypatch.setattr(skws.data.batch, "BATCH", batch)
+def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window: Window) -> None:
     asked = plan(text, size, window)
-    records = stream(size, 240)
-    one_by_one, columnar = (
-        list(Engine(asked).process(records)),
-        list(ColumnarEngine.of(asked).process(records)),
-    )
-    assert columnar == one_by_one
+    records, engine = stream(size, 240), ColumnarEngine.of(asked)
+    columnar = [result for chunk in _chunks(records, batch) for result in engine.process(chunk)]
+    assert columnar == list(Engine(asked).process(records))
     assert len({r.network for r in columnar if len(r.tuples) == size}) > 2
-
-
-def test_without_bridges_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, records = plan(f"{A} {B}", 5, TimeWindow(60)), stream(7, 500, often=0.08)
-    with_bridges = ColumnarEngine.of(asked)
-    found = list(with_bridges.process(records))
-    monkeypatch.setattr(operators, "LEAST_BRIDGED", 100)
-    without = ColumnarEngine.of(asked)
-    assert list(without.process(records)) == found
-    assert len(found) > 20
-    assert _waiting(with_bridges) < _waiting(without) / 2
 
 
 def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
@@ -105,12 +88,11 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
     engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
     woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
     assert not list(engine.process(woken))
-    (mesh,) = engine._operator.meshes
-    assert mesh.partials == 1
+    assert engine.entries - engine.live_tuples == 1
     assert [(tree.relations, waiting) for tree, waiting, _ in engine.used()] == [((0,), 2)]  # for r1 and r2
     engine.expire(11)
     engine.compact(11)
-    assert mesh.partials == 0
+    assert engine.entries == engine.live_tuples
     assert [use.waiting for use in engine.used()] == [0]
 
 
@@ -121,19 +103,33 @@ def test_who_ends_before_its_batch_does_waits_only_for_late_tuples(
     engine = ColumnarEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
     root, other, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
     assert not list(engine.process([root, other, last]))
-    (mesh,) = engine._operator.meshes
-    assert mesh.partials == stays
+    assert engine.entries - engine.live_tuples == stays
     partner = Record(1, start if lateness else 100, (B, 2, None))
     assert len(list(engine.process([partner]))) == stays
 
 
-def test_values_whose_hashes_begin_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, records = plan(f"{A} {B}", 4, TimeWindow(20)), stream(9, 160)
-    found = list(Engine(asked).process(records))
-    # Three bits are left of each hash, so most of what the indexes give does not join.
-    monkeypatch.setattr(hash_index, "_LEAST_PAYLOAD_BITS", 61)
-    assert list(ColumnarEngine.of(asked).process(records)) == found
-    assert len(found) > 20
+CHAIN = Schema(
+    "chain",
+    tuple(Relation(name, schema().relations[0].attributes, search=("t",)) for name in "abc"),
+    (Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("y", "y"),))),
+)
+ALIKE = (3_510_432, 3_807_807)  # of b.x, by as many bits of their hashes as an index keeps
+X_LIKE_Y = (7_317_588, 359_659)  # of b.x and b.y
+
+
+def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
+    b_x, b_y = 2, 3  # the numbers of their indexes
+    for indexes, values in (((b_x, b_x), ALIKE), ((b_x, b_y), X_LIKE_Y)):
+        first, second = index_hashes(np.array(indexes), np.array(values)) >> np.uint64(20)
+        assert first == second
+    (one, other), (x, y) = ALIKE, X_LIKE_Y
+    between = [(other, 1), (one, 2), (x, y)]
+    ends = [Record(0, 2, (A, one, None)), Record(0, 2, (A, x, None)), Record(2, 2, (B, None, 1))]
+    records = [*(Record(1, 1, ("pad", *row)) for row in between), *ends, Record(2, 2, (B, None, y))]
+    asked = Plan(CHAIN, parse_query(f"{A} {B}", CHAIN), TimeWindow(9), 3)
+    found = list(ColumnarEngine.of(asked).process(records))
+    assert found == list(Engine(asked).process(records))
+    assert len(found) == 1
 
 
 def test_queries_that_come_and_go() -> None:
@@ -169,10 +165,6 @@ def test_nothing_is_left_when_the_stream_has_expired() -> None:
     assert list(engine.process(stream(1, 500)))
     engine.expire(10_000)
     assert engine.idle
-
-
-def _waiting(engine: ColumnarEngine) -> int:
-    return sum(use.waiting for use in engine.used())
 
 
 def _chunks(records: list[Record], size: int) -> Iterator[list[Record]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
@@ -18,16 +16,16 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.automata import choices
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
-from skws.replay_search import Search
-from skws.spec.enums import EngineName, EvaluatorName
-from skws.spec.job import Job
-from skws_mesh.cngen import CNGen
+from skws.queries.session import bounded_session
+from skws.results.model import Result
+from skws.spec.enums import EvaluatorName
+from skws.spec.query import Query, Stream
 from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.formats.replays import write_replay
+from tests.oracles.oracle import instants
 from tests.paper_modes import AnyEngine, by
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 from tests.strategies import COLUMNS, WORDS, Case, cases, combinations, examples, runs
@@ -37,29 +35,28 @@ PAIR = Schema(
     tuple(Relation(name, COLUMNS, search=("t",)) for name in "ab"),
     (Join("ab", "a", "b", (("x", "x"),)),),
 )
-BATCH = "skws.data.batch.BATCH"
-PIECES = {
-    "skws_mesh.columnar.hash_index.PAIRS": 3,
-    "skws_mesh.columnar.mesh.PAIRS": 3,
-    "skws_mesh.columnar.mesh._FEW": 0,
-    "skws.queries.keywords.result_emitter.MOST": 2,
-    "skws.queries.keywords.result_emitter.in_ranges.__defaults__": (2,),
-    "skws.queries.keywords.columnar._FIRST": 2,
-    "skws.queries.keywords.columnar.RESULTS": 4,
-}
-"""Everything that is cut is cut to a few."""
-CUTS: dict[str, dict[str, Any]] = {
-    "one by one": {BATCH: 1},
-    "whole": {},
-    "in pieces": PIECES,
-    "in fours": {BATCH: 4},
-}
+PARTS = [1, 4, 1000]
+"""The least records of a part that is processed by itself, up to the end of an instant."""
 
 
-@pytest.fixture(params=["one by one", "whole", "in pieces", pytest.param("in fours", marks=pytest.mark.slow)])
-def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CUTS[request.param].items():
-        monkeypatch.setattr(name, value)
+def parts(stream: list[Record], least: int) -> list[list[Record]]:
+    made: list[list[Record]] = []
+    for _, records in instants(stream):
+        if made and len(made[-1]) < least:
+            made[-1] += records
+        else:
+            made.append(list(records))
+    return made
+
+
+def outputs_of(
+    running: list[AnyEngine], static: list[Record], stream: list[Record], least: int = 1000
+) -> list[list[Result]]:
+    """What each engine gives."""
+    return [
+        [*engine.load_tables(static), *(r for part in parts(stream, least) for r in engine.process(part))]
+        for engine in running
+    ]
 
 
 def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[AnyEngine]:
@@ -68,39 +65,37 @@ def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[AnyEngine]:
     return [Engine(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
 
 
-@pytest.mark.usefixtures("cut")
 @given(
     cases(40),
+    st.sampled_from(PARTS),
     st.sampled_from([TimeWindow(2), TimeWindow(9), CountWindow(1), CountWindow(5), Unbounded()]),
     st.sampled_from(["", " -gamma"]),
     st.permutations([0.5, 0.1, 0.01]),
 )
-@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_schema(case: Case, window: Window, more: str, shares: list[float]) -> None:
+@examples(300)
+def test_any_schema(case: Case, least: int, window: Window, more: str, shares: list[float]) -> None:
     schema, words, static, stream = case
     text = " ".join(WORDS[:words]) + (more if words < 3 else "")
     plan = Plan(schema, parse_query(text, schema), window, 3)
     running = engines(plan, tuple(shares[:words]))
-    outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in running]
+    outputs = outputs_of(running, static, stream, least)
     assert outputs == outputs[:1] * len(outputs)
     assert all(engine.counts == running[0].counts for engine in running)
 
 
-@pytest.mark.usefixtures("cut")
 @combinations(
-    "cut, text, window",
-    list(CUTS),
+    "least, text, window",
+    PARTS,
     ["alpha beta", "alpha beta gamma", "beta ; alpha", "plain:alpha keyed:beta"],
     [TimeWindow(4), TimeWindow(12), CountWindow(5), CountWindow(20), Unbounded()],
-    every=5,
-    indirect=["cut"],
+    every=4,
 )
-def test_dense_streams(text: str, window: Window) -> None:
+def test_dense_streams(least: int, text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
         static, stream = dense_tables(rng), dense_rows(rng, 90, [0, 0, 1, 2])
-        outputs = [[*engine.load_tables(static), *engine.process(stream)] for engine in engines(plan)]
+        outputs = outputs_of(engines(plan), static, stream, least)
         assert outputs == outputs[:1] * len(outputs)
         found += len(outputs[0])
     assert found > 5
@@ -113,6 +108,22 @@ def test_many_equal_tuples_of_one_instant() -> None:
     outputs = [list(engine.process(stream)) for engine in engines(plan)]
     assert outputs == outputs[:1] * len(outputs)
     assert len({result.id for result in outputs[0]}) == 12 * 12
+
+
+def test_more_results_than_are_joined_and_formed_together() -> None:
+    """Half a million: of one instant, of the next ones, and retractions of some."""
+    plan = Plan(PAIR, parse_query("alpha beta", PAIR), TimeWindow(3), 2)
+    many = [Record(0, 1, (f"alpha {n}", 1, None)) for n in range(4500)]
+    few = [Record(1, 1, (f"beta {n}", 1, None)) for n in range(60)]
+    more = [Record(1, 2 + n // 30, (f"beta {60 + n}", 1, None)) for n in range(60)]
+    stream = [*many, *few, *(each._replace(time=2, delete=True) for each in few[:3]), *more]
+    found = list(ColumnarEngine.of(plan).process(stream))
+    ids = {op: [each.id for each in found if each.op == op] for op in "+-"}
+    assert len(set(ids["+"])) == len(ids["+"]) == 4500 * 120
+    assert len(set(ids["-"])) == len(ids["-"]) == 4500 * 3
+    assert all(each.tuples[1].row["t"] in {"beta 0", "beta 1", "beta 2"} for each in found if each.op == "-")
+    order = [(each.start, True, each.id) if each.op == "+" else (each.end, False, "") for each in found]
+    assert order == sorted(order)
 
 
 TEXTS = ("alpha", "alpha beta", "alpha no", "pad", "beta", "alpha")
@@ -128,22 +139,11 @@ def test_the_first_records_tell_the_order_of_the_mesh_and_none_is_lost() -> None
     assert ordered_by_sample(plan, RecordBatch.of(())) == ordered_by_sample(plan, None) == plan
 
 
-@pytest.mark.parametrize("mesh", [None, MeshKind.FULL])
-def test_a_search_over_streams_has_the_rarest_keyword_in_its_roots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mesh: MeshKind | None
-) -> None:
-    roots: list[int] = []
-    generator = Plan.generator
-
-    def seen(plan: Plan) -> CNGen:
-        roots.append(generator(plan).order.root_keyword)
-        return generator(plan)
-
-    monkeypatch.setattr(Plan, "generator", seen)
-    replay, window = write_replay(tmp_path / "stream.jsonl", PAIR, FEW), TimeWindow(100)
-    asked = Job.search("alpha beta", PAIR, replay, window=window, engine=EngineName.LOCAL, mesh=mesh)
-    assert len(list(Search(asked).results())) > 3
-    assert set(roots) == {1}
+def test_a_search_over_a_stream_has_the_rarest_keyword_in_its_roots() -> None:
+    asked = [Query("alpha beta").named("q", 3)]
+    session, batches = bounded_session(asked, Stream(PAIR, TimeWindow(100)), iter([RecordBatch.of(FEW)]))
+    assert len([found for batch in batches for found in session.process(batch)]) > 3
+    assert {use.tree.keywords[0] & 0b10 for use in session.used()} == {0b10}
 
 
 def test_compaction_keeps_what_lives() -> None:

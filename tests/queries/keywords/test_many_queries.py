@@ -10,8 +10,9 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords import meshes, operator
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.meshes import why_not_shared
+from skws.queries.keywords.operator import Sizes
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
@@ -33,14 +34,12 @@ TEXTS = (
     ("window", "lateness"), [(TimeWindow(9), 0), (TimeWindow(9), 3), (CountWindow(12), 0)]
 )
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_queries_are_moved_when_they_are_many(
-    monkeypatch: pytest.MonkeyPatch, window: Window, lateness: int, seed: int
-) -> None:
+def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, seed: int) -> None:
     random = Random(seed)
     static, stream = dense_tables(random), dense_rows(random, 120, [0, 1])
-    monkeypatch.setattr(operator, "MANY", 4)
     made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
-    together, alone = (ColumnarEngine(DENSE, window, lateness=lateness) for _ in range(2))
+    together = ColumnarEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4))
+    alone = ColumnarEngine(DENSE, window, lateness=lateness)
     found = 0
     for engine in (together, alone):
         list(engine.load_tables(static))
@@ -48,18 +47,14 @@ def test_queries_are_moved_when_they_are_many(
         if step >= len(TEXTS):
             together.remove(text)
             alone.remove(text)
-        snapshots = []
-        for engine, many in ((together, 4), (alone, 1000)):
-            monkeypatch.setattr(operator, "MANY", many)
-            snapshots.append([result.to_json() for result in engine.add(made[text])])
+        snapshots = [[one.to_json() for one in engine.add(made[text])] for engine in (together, alone)]
         assert snapshots[0] == snapshots[1]
         part = stream[12 * step : 12 * step + 12]
         told = [list(engine.process(part)) for engine in (together, alone)]
         assert sorted(map(repr, told[0])) == sorted(map(repr, told[1]))
         found += len(told[0])
     assert found > 50
-    assert {q.plan.query.text for q in together._operator.queries.values()} == {"alpha !plain.x=1"}
-    assert not len(alone._operator._shared)
+    assert (together.shared, alone.shared) == (len(TEXTS) - 1, 0), "one has a condition for a keyword"
 
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.DELTA, EvaluatorName.MESH])
@@ -108,7 +103,6 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
 )
 def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:
     plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3, evaluated_by=EvaluatorName.DELTA)
-    assert meshes.why_not_shared(plan) == reason
-    engine = ColumnarEngine.of(plan)
-    assert len(engine._operator._shared) == (not reason)
-    assert meshes.why_not_shared(replace(plan, lateness=5)) == reason
+    assert why_not_shared(plan) == reason
+    assert ColumnarEngine.of(plan).shared == (not reason)
+    assert why_not_shared(replace(plan, lateness=5)) == reason

@@ -24,7 +24,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.result_emitter import _by_tick_and_id
+from skws.queries.keywords.result_emitter import by_tick_and_id
 from skws.results.names import digest, digest_of_join, id_of, ids, lanes, shown_ids
 from skws_schema.model import Row
 from skws_schema.yaml.load import parse_schema
@@ -41,7 +41,7 @@ def test_results_come_in_order_of_ticks_and_ids(
     made = sorted(some + others, key=lambda pair: pair[0])
     ticks = np.array([tick for tick, _ in made], dtype=np.int64)
     leading = np.array([number for _, number in made], dtype=np.uint64)
-    order = _by_tick_and_id(ticks, np.stack([leading, np.arange(len(made), dtype=np.uint64)]))
+    order = by_tick_and_id(ticks, np.stack([leading, np.arange(len(made), dtype=np.uint64)]))
     if order is None:
         begun = {(tick, number >> 4) for tick, number in made}
         assert len(begun) < len(set(made)), "none are alike"
@@ -189,7 +189,7 @@ def held(minutes: int) -> tuple[int, int]:
             for _ in engine.process(step):
                 pass
         gc.collect()
-        return tracemalloc.get_traced_memory()[0], engine._operator.entries
+        return tracemalloc.get_traced_memory()[0], engine.entries
     finally:
         tracemalloc.stop()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from itertools import cycle
 from pathlib import Path
@@ -19,9 +18,7 @@ from skws.data.packing import packed, unpacked
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
-from skws.queries.keywords import operator
 from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
-from skws.queries.keywords.meshes import SharedQueries
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.model import LiveResult
@@ -31,7 +28,6 @@ from skws.spark.streaming.processor import ShardProgress
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
-from skws_mesh.delta import results
 from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
@@ -43,8 +39,8 @@ from tests.strategies import COLUMNS, combinations, seeds
 
 
 @pytest.fixture(autouse=True)
-def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted(monkeypatch)
+def _counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted(tmp_path, monkeypatch)
 
 
 SCHEMA: Final = Schema(
@@ -99,7 +95,6 @@ WORDS: Final = ("alpha", "beta", "no", "pad", "(alpha OR no)", "al*", "alhpa~")
 LIMITS: Final = ("", " -no", " -beta", " plain.x<3", " -keyed.y:0..1", " -link:", " -(no OR plain.y=2)")
 MESHED: Final = ("alpha ; beta", "alpha !plain.x=1")
 """Queries that stay with a mesh of their own, next to those of delta joins."""
-FEW: Final = 5  # queries that are many enough for delta joins, where a test says so
 
 
 def random_records(rng: random.Random, count: int, values: int = 5) -> list[Record]:
@@ -276,12 +271,11 @@ def compare(
     layouts: tuple[Wanted, ...] = LAYOUTS,
     draw: Callable[[random.Random], Query] = any_query,
     theirs: Job | None = None,
-    shards_at_work: Callable[[], AbstractContextManager[object]] = nullcontext,
     schemas: bool = False,
 ) -> Seen:
     """Hold shards against one worker, batch by batch; layouts take turns.
 
-    ``theirs``: the job as the shards have it. ``shards_at_work`` holds while they work.
+    ``theirs``: the job as the shards have it.
     """
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -293,7 +287,7 @@ def compare(
     turns = cycle(rng.sample(layouts, len(layouts)))
     batches = cut(rng, records)
     for number, drawn in enumerate(batches):
-        commands = commands_of(rng, one, draw, 3 * FEW, schemas)
+        commands = commands_of(rng, one, draw, 15, schemas)
         if not number:
             commands = [*map(Command.adding, job.named().values()), *commands]
         changes += sum(command.op == "schema" for command in commands)
@@ -307,13 +301,12 @@ def compare(
         wanted = next(turns) if number and rng.random() < 0.5 else Wanted(several.layout.shards)
         standing, window = one.standing, job.plan_window
         layout = wanted.layout(list(standing.shown()), standing.stream, window, several.layout, number)
-        with shards_at_work():
-            if layout != several.layout:
-                several.move(layout)
-            for shard in several.shards.values():
-                if rng.random() < 0.2:
-                    shard.rebuild()
-            found, late = several.work(batch, commands, [] if number else tables, ended=ended)
+        if layout != several.layout:
+            several.move(layout)
+        for shard in several.shards.values():
+            if rng.random() < 0.2:
+                shard.rebuild()
+        found, late = several.work(batch, commands, [] if number else tables, ended=ended)
         spreads.add(layout.spread)
         assert late == len(outcome.late), number
         assert lines(found) == lines(outcome.results), number
@@ -390,20 +383,6 @@ def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: in
     assert seen.changes > (0 if isinstance(window, CountWindow) else 1)
 
 
-@pytest.fixture
-def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """For how many queries each batch of tuples met the delta joins."""
-    met: list[int] = []
-    insert = SharedQueries.insert
-
-    def counting(self: SharedQueries, *given: object) -> object:
-        met.append(len(self))
-        return insert(self, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SharedQueries, "insert", counting)
-    return met
-
-
 BY_QUERY: Final = (Wanted(3, Partitioning.QUERIES),)
 ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) for spread in Partitioning))
 
@@ -425,12 +404,8 @@ def test_shards_by_delta_joins(
     lateness: int,
     values: int,
     seed: int,
-    joined: list[int],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Shards that divide roots have meshes. Where join values are few, a tuple has many neighbours."""
-    if values == 2:
-        monkeypatch.setattr(results, "HUB", 8)  # pairs of walks, of which there are far more
     rng = random.Random(seed)
     few = values == 2 or isinstance(window, Unbounded)
     records = random_records(rng, 120 if few else 300, values)
@@ -442,30 +417,6 @@ def test_shards_by_delta_joins(
     assert seen.results > 100
     assert seen.retractions > 0
     assert {want.spread for want in layouts} - {None} <= seen.spreads
-    assert max(joined) > (1 if schema is SCHEMA else FEW)
-
-
-@pytest.mark.parametrize("window", [TimeWindow(30), CountWindow(20)])
-@seeds(1, 3)
-def test_queries_become_many_and_few_again(
-    window: Window, seed: int, joined: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shard chooses by its own number of queries; rebuilt, it may choose otherwise than before."""
-
-    @contextmanager
-    def few_are_many() -> Iterator[None]:
-        with monkeypatch.context() as patched:
-            patched.setattr(operator, "MANY", FEW)
-            yield
-
-    layouts = (Wanted(1), Wanted(2, Partitioning.QUERIES), Wanted(3, Partitioning.QUERIES))
-    records = random_records(random.Random(seed), 300)
-    seen = compare(
-        asked(window), records, seed, layouts=layouts, draw=random_query, shards_at_work=few_are_many
-    )
-    assert seen.results > 100
-    assert seen.retractions > 0
-    assert max(joined) >= FEW
 
 
 def test_the_log_forgets_what_is_over() -> None:

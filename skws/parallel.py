@@ -31,7 +31,7 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.batch import MEMORY_RECORDS, RecordBatch
+from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split, Spool
@@ -53,7 +53,6 @@ from skws.queries.slice_tasks import (
     search_range,
 )
 from skws.queries.slices import (
-    SMALL,
     Slice,
     SliceRun,
     Slicing,
@@ -258,8 +257,6 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-HELD: Final = 4 * MEMORY_RECORDS
-"""Records of pieces that overlap in time that all processes may hold together."""
 _EVENING: Final = 0.03  # processes of one machine are about as quick as each other
 
 
@@ -291,7 +288,10 @@ _Pieces: TypeAlias = list[tuple[Piece, Stored]]
 
 
 class ParallelSearch(SlicedRun):
-    """One query over replay files, by ``jobs`` processes. ``divide`` it, then read the results."""
+    """One query over replay files, by ``jobs`` processes. ``divide`` it, then read the results.
+
+    ``least`` and ``held``: as of ``Cuts``.
+    """
 
     def __init__(
         self,
@@ -300,8 +300,12 @@ class ParallelSearch(SlicedRun):
         replay: Replay,
         jobs: int,
         read: Callable[[int], None],
+        least: int,
+        held: int,
     ) -> None:
         super().__init__(read)
+        self._least = least
+        self._held = held
         self.slicing = Slicing()
         self._queries = (query,)
         self._stream = stream
@@ -343,7 +347,7 @@ class ParallelSearch(SlicedRun):
         self.slicing = self._sliced(pieces)
         if self.slicing.reason and (parts := self._planned(pieces)):
             self.slicing, self._parts = parts, self._divided(self._workers, parts)
-        self._at_a_time = min(self._jobs, HELD // max(overlap(pieces), 1))
+        self._at_a_time = min(self._jobs, self._held // max(overlap(pieces), 1))
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
@@ -376,10 +380,12 @@ class ParallelSearch(SlicedRun):
         return tasks
 
     def _sliced(self, pieces: Sequence[Piece]) -> Slicing:
-        return plan_slices(pieces, self._queries, self._stream, self._window, self._jobs, SMALL, _EVENING)
+        return plan_slices(
+            pieces, self._queries, self._stream, self._window, self._jobs, self._least, _EVENING
+        )
 
     def _planned(self, pieces: Sequence[Piece]) -> Slicing | None:
-        return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, SMALL)
+        return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, self._least)
 
     def _divided(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
         """The pieces of each part of the keys."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch, records_of
+from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Record, RecordBatch, records_of
 from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
+from skws.formats.files import SPLIT_BYTES
 from skws.keywords.keyword_matching import ordered_by_first
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
@@ -25,6 +26,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.kinds import check, notes, plan_of
 from skws.queries.session import Session, bounded_session
+from skws.queries.slices import SMALL
 from skws.results.model import LiveResult, parsed
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -37,8 +39,21 @@ if TYPE_CHECKING:  # loaded only where it runs
     from skws.queries.slice_tasks import SlicedRun
     from skws.spark.local_java import LocalJava
 
-LARGE: Final = 32 << 20
-"""Bytes of a replay that several processes search by default: starting them costs as much below."""
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """How a replay is divided among processes."""
+
+    split_bytes: int = SPLIT_BYTES
+    large: int = 32 << 20
+    """Bytes of a replay that several processes search by default: starting them costs as much below."""
+    least: int = SMALL
+    """Records of a slice."""
+    held: int = 4 * MEMORY_RECORDS
+    """Records of parts that overlap in time, which all processes may hold together."""
+
+
+USUAL_CUTS: Final = Cuts()
 
 
 class Search:
@@ -47,22 +62,27 @@ class Search:
     ``plan``: that of keywords, None for other kinds. ``found`` and ``retracted`` are the results and
     retractions given so far, which with a limit are fewer than the engine's. ``warning`` is about windows
     that may pile up, empty if none may. ``tell`` hears at once that records come too late. ``java``: one that
-    is starting, for Spark.
+    is starting, for Spark. ``cuts``: how the replay is divided.
 
     Raises QueryError, PatternError, UsageError, SourceError before anything is read.
     """
 
     def __init__(
-        self, job: Job, tell: Callable[[str], None] = lambda _: None, java: LocalJava | None = None
+        self,
+        job: Job,
+        tell: Callable[[str], None] = lambda _: None,
+        java: LocalJava | None = None,
+        cuts: Cuts = USUAL_CUTS,
     ) -> None:
         self.job = job
+        self._cuts = cuts
         self._tell = tell
         self._java = java
         self._stream = job.stream
         (self.standing,) = job.named().values()
         self.warning = check(self.standing, self._stream)
         self.plan = self._plan()
-        self.replay = Replay.open(job.replay, job.schema)
+        self.replay = Replay.open(job.replay, job.schema, split_bytes=cuts.split_bytes)
         self.notes = (*notes(self.standing, self._stream), *self.replay.notes)
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
@@ -117,7 +137,7 @@ class Search:
             return 1
         if job.jobs is not None:
             return job.jobs
-        large = self.replay.size_bytes >= LARGE and job.limit is None
+        large = self.replay.size_bytes >= self._cuts.large and job.limit is None
         return min(_cores(), len(self.replay.splits)) if large else 1
 
     def _plan(self) -> Plan | None:
@@ -180,7 +200,7 @@ class Search:
             return
         from skws.parallel import ParallelSearch  # noqa: PLC0415 - only large replays start processes
 
-        with ParallelSearch(*asked, jobs, read) as run:
+        with ParallelSearch(*asked, jobs, read, self._cuts.least, self._cuts.held) as run:
             reason = run.divide(self.bad)
             if reason and run.has_read:
                 self._log = BadRecordLog(OnError.SKIP)  # the bad records are known

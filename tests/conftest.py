@@ -77,8 +77,8 @@ def collector() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests kill processes, not the machine: nothing needs to wait for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda _: None)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import DEPTH, NodeOrder, Tree, neighbours
 from skws_schema.graph import Edge, edges_from
+from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import Schema
 
 
@@ -357,20 +358,20 @@ class TooManyKindsError(Exception):
     """Nodes are of so many kinds that counting would take long, too."""
 
 
-def count_networks(generator: CNGen, most_steps: int = MOST_STEPS) -> tuple[int, ...]:
-    """The number of candidate networks of each size from 1 to T_max, in so many steps.
-
-    Raises TooManyKindsError.
-    """
-    return _Count(generator, most_steps).sizes()
+def count_networks(generator: CNGen) -> tuple[int, ...]:
+    """The number of candidate networks of each size from 1 to T_max. Raises TooManyKindsError."""
+    try:
+        with StepBudget(MOST_STEPS, "counting networks") as budget:
+            return _Count(generator, budget).sizes()
+    except OverBudgetError:
+        raise TooManyKindsError from None
 
 
 class _Count:
-    """``steps``: products of terms made so far."""
+    """Takes a step of its budget for each product of two terms."""
 
-    def __init__(self, generator: CNGen, most_steps: int) -> None:
-        self.steps = 0
-        self._most_steps = most_steps
+    def __init__(self, generator: CNGen, budget: StepBudget) -> None:
+        self._budget = budget
         self._slots = generator.slots
         self._most = generator.max_size
         self._edges = [edge for leaving in generator.edges_from for edge in leaving]
@@ -397,10 +398,8 @@ class _Count:
         return tuple(found)
 
     def times(self, one: Terms, other: Terms) -> Terms:
-        """The product. Raises TooManyKindsError."""
-        self.steps += len(one) * len(other)
-        if self.steps > self._most_steps:
-            raise TooManyKindsError
+        """The product."""
+        self._budget.spend(len(one) * len(other))
         made: Terms = {}
         for key, weight in one.items():
             for other_key, other_weight in other.items():

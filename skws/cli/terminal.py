@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import IO, TYPE_CHECKING, ClassVar, Final
 
@@ -122,16 +123,17 @@ class ProgressBar:
 
 
 class StepsLine:
-    """A line on stderr during a long analysis; nothing off a terminal or beside a bar."""
+    """A line on stderr during a long analysis; nothing off a terminal or beside a bar. ``clock``: seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._wanted = sys.stderr.isatty() and not plain()
         self._began: float | None = None
         self._drawn = 0.0
 
     def watch(self, budget: StepBudget | None) -> None:
         """Show the steps spent; remove the line when the work is done."""
-        now = monotonic()
+        now = self._clock()
         if budget is None:
             self._erase()
             self._began = None

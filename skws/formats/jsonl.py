@@ -263,10 +263,11 @@ def reads_columns(split: Split, schema: Schema) -> bool:
 
 
 class ChunkReader:
-    """Reads JSON lines whose records name their relation."""
+    """Reads JSON lines whose records name their relation, about ``chunk_bytes`` at a time."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._schema = schema
+        self._chunk_bytes = chunk_bytes
         # A row of a table, or one with a time of its own, is not plain.
         numbers = [
             i for i, r in enumerate(schema.relations) if not r.table and r.time is None and _columns_once(r)
@@ -281,7 +282,7 @@ class ChunkReader:
         with opened(split.path, advance) as file:
             offset = skip_to(file, split.start)
             while offset < split.end:
-                lines = _lines(file, min(CHUNK_BYTES, split.end - offset))
+                lines = _lines(file, min(self._chunk_bytes, split.end - offset))
                 if not lines:
                     return
                 after = offset + sum(map(len, lines))

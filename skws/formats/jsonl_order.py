@@ -48,15 +48,15 @@ _OTHERS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')
 """Without these bytes lines are no deletions and no change events, and there is less to decode."""
 
 
-def in_order(splits: Sequence[Split]) -> bool:
+def in_order(splits: Sequence[Split], block: int = ORDER_BLOCK) -> bool:
     """True if the times of records do not decrease; False if that is not certain. Raises SourceError.
 
-    Splits are in order of arrival.
+    Splits are in order of arrival, and are read by lines of ``block`` bytes in all.
     """
     latest = EARLIEST
     for path in dict.fromkeys(split.path for split in splits):
         with opened(path) as file:
-            lines = _whole_lines(file, ORDER_BLOCK).removeprefix(BOM)
+            lines = _whole_lines(file, block).removeprefix(BOM)
             while lines:
                 try:
                     first, last, _ = _times(lines, insertions=False)
@@ -66,7 +66,7 @@ def in_order(splits: Sequence[Split]) -> bool:
                     if first < latest:
                         return False
                     latest = last
-                lines = _whole_lines(file, ORDER_BLOCK)
+                lines = _whole_lines(file, block)
     return True
 
 

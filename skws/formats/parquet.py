@@ -260,12 +260,21 @@ def plain(splits: Sequence[Split], schema: Schema) -> bool:
     )
 
 
-def batches(splits: Sequence[Split], schema: Schema, advance: Advance = ignore) -> Iterator[RecordBatch]:
-    """The records of plain files by time, in order of the files where times are equal."""
+def batches(
+    splits: Sequence[Split],
+    schema: Schema,
+    advance: Advance = ignore,
+    read_together: int = READ_TOGETHER,
+    least_rows: int = LEAST_ROWS,
+) -> Iterator[RecordBatch]:
+    """The records of plain files by time, in order of the files where times are equal.
+
+    Of all files, ``read_together`` rows are read at a time, of each ``least_rows`` at least.
+    """
     sizes: Counter[tuple[Path, int]] = Counter()
     for split in splits:
         sizes[split.path, split.relation or 0] += split.size
-    rows = max(LEAST_ROWS, READ_TOGETHER // max(len(sizes), 1))
+    rows = max(least_rows, read_together // max(len(sizes), 1))
 
     def read(place: int, path: Path, number: int, size: int) -> Iterator[Placed]:
         with opened(path) as file:

@@ -40,12 +40,12 @@ RUNS: Final = 64
 
 
 def sorted_batches(
-    batches: Iterable[RecordBatch], *, memory_records: int = MEMORY_RECORDS
+    batches: Iterable[RecordBatch], *, memory_records: int = MEMORY_RECORDS, runs_together: int = RUNS
 ) -> Iterator[RecordBatch]:
     """The records by time, in order of arrival where times are equal; about ``memory_records`` in memory.
 
-    The temporary file is gone when the iterator ends, is closed, or fails. Raises SourceError if it cannot be
-    written.
+    ``runs_together`` sorted runs are merged at a time. The temporary file is gone when the iterator ends, is
+    closed, or fails. Raises SourceError if it cannot be written.
     """
     if memory_records < 1:
         raise ValueError(f"memory_records must be positive, not {memory_records}")
@@ -55,7 +55,7 @@ def sorted_batches(
         for batch in batches:
             held.append(batch)
             if sum(map(len, held)) >= memory_records:
-                runs = runs or _Runs(max(1, memory_records // RUNS))
+                runs = runs or _Runs(max(1, memory_records // runs_together), runs_together)
                 runs.add(_by_time(held))
                 held = []
         last = _by_time(held)
@@ -84,10 +84,11 @@ _Run: TypeAlias = list[tuple[int, int, int, int]]
 
 
 class _Runs:
-    """Sorted runs on disk, in order of arrival, in pieces of ``size`` records."""
+    """Sorted runs on disk, in order of arrival, in pieces of ``size`` records, merged ``most`` at a time."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, most: int) -> None:
         self._size = size
+        self._most = most
         self._runs: list[_Run] = []
         self._spool = Spool()
 
@@ -101,9 +102,9 @@ class _Runs:
 
     def merged(self) -> Iterator[RecordBatch]:
         """The records of all runs."""
-        while len(self._runs) > RUNS:
+        while len(self._runs) > self._most:
             # Neighbours only, so that the order of arrival is kept.
-            groups = [self._runs[at : at + RUNS] for at in range(0, len(self._runs), RUNS)]
+            groups = [self._runs[at : at + self._most] for at in range(0, len(self._runs), self._most)]
             self._runs = [list(self._written(self._merged(group))) for group in groups]
         return self._merged(self._runs)
 

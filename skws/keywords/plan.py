@@ -114,12 +114,12 @@ _FEW: Final = 20  # keywords times T_max: below that there are not so many netwo
 ADVICE: Final = "fewer keywords or a smaller --max-size leave fewer"
 
 
-def network_counts(plan: Plan) -> tuple[tuple[int, ...], bool]:
-    """Networks by size, from 1 to T_max, and whether these are all: else more than MOST were found."""
+def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]:
+    """Networks by size, from 1 to T_max, and whether these are all: else more than ``most`` were found."""
     try:
         return count_networks(plan.generator()), True
     except TooManyKindsError:
-        return _made(plan)
+        return _made(plan, most)
 
 
 def many_networks(plan: Plan) -> str:
@@ -137,10 +137,10 @@ def many_networks(plan: Plan) -> str:
     )
 
 
-def _made(plan: Plan) -> tuple[tuple[int, ...], bool]:
+def _made(plan: Plan, most: int) -> tuple[tuple[int, ...], bool]:
     sizes = [0] * plan.max_size
     for number, tree in enumerate(memory_checked(plan.generator().networks())):
-        if number == MOST:
+        if number == most:
             return tuple(sizes), False
         sizes[len(tree.relations) - 1] += 1
     return tuple(sizes), True

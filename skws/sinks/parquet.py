@@ -58,12 +58,13 @@ RANKED_SCHEMA: Final = pa.schema(
 class ParquetEncoder(Encoder[LiveResult]):
     """One result a row; a file without results has the columns all the same.
 
-    ``ranked`` adds the columns of results that have a score.
+    ``ranked`` adds the columns of results that have a score. ``row_group``: the rows of a group.
     """
 
     verbatim = True
 
-    def __init__(self, *, ranked: bool = False) -> None:
+    def __init__(self, *, ranked: bool = False, row_group: int = ROW_GROUP) -> None:
+        self._row_group = row_group
         self._schema = RANKED_SCHEMA if ranked else SCHEMA
         self._rows: list[dict[str, Any]] = []
         self._bytes = io.BytesIO()
@@ -75,7 +76,7 @@ class ParquetEncoder(Encoder[LiveResult]):
     def encode(self, result: LiveResult) -> bytes:
         """Empty but for the last result of a row group."""
         self._rows.append(_row(result))
-        return self._group() if len(self._rows) == ROW_GROUP else b""
+        return self._group() if len(self._rows) == self._row_group else b""
 
     def end(self) -> bytes:
         """The last row group and the footer."""
@@ -84,7 +85,9 @@ class ParquetEncoder(Encoder[LiveResult]):
         return group + self._taken()
 
     def _group(self) -> bytes:
-        self._parquet.write_table(pa.Table.from_pylist(self._rows, self._schema), row_group_size=ROW_GROUP)
+        self._parquet.write_table(
+            pa.Table.from_pylist(self._rows, self._schema), row_group_size=self._row_group
+        )
         self._rows = []
         return self._taken()
 

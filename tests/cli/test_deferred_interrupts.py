@@ -6,12 +6,13 @@ import io
 import signal
 from collections.abc import Iterator
 from contextlib import redirect_stderr, suppress
+from itertools import count
 from threading import Thread
 
 import pytest
 
-from skws.cli import terminal
 from skws.cli.terminal import ProgressBar, StepsLine
+from skws.progress import Progress
 from skws.spark.session import interrupts_deferred
 from skws_schema.memory import OverBudgetError, StepBudget, watch_steps
 
@@ -80,12 +81,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of a second passes with every report."""
-    clock = iter(range(1, 10_000))
+def _colors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(terminal, "monotonic", lambda: next(clock) / 4)
 
 
 def spend(steps: int, budget: StepBudget) -> None:
@@ -95,10 +93,12 @@ def spend(steps: int, budget: StepBudget) -> None:
 
 
 def shown(steps: int, limit: int = 100_000, screen: io.StringIO | None = None) -> str:
-    """What stands on a screen after some steps."""
-    screen = screen or Terminal()
-    with redirect_stderr(screen), watch_steps(StepsLine().watch), suppress(OverBudgetError):
-        spend(steps, StepBudget(limit, "compiling the pattern"))
+    """What stands on a screen after some steps; a quarter of a second passes with every report."""
+    screen, quarters = screen or Terminal(), count(1)
+    with redirect_stderr(screen):
+        line = StepsLine(lambda: next(quarters) / 4)
+        with watch_steps(line.watch), suppress(OverBudgetError):
+            spend(steps, StepBudget(limit, "compiling the pattern"))
     return screen.getvalue()
 
 
@@ -121,6 +121,7 @@ def test_nothing_is_shown_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shown(6_000) == ""
 
 
-def test_nothing_is_shown_beside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProgressBar, "running", 1)
-    assert shown(6_000) == ""
+def test_nothing_is_shown_beside_a_bar() -> None:
+    with redirect_stderr(Terminal()), ProgressBar() as bar:
+        bar.report(Progress("reading", 1, 2))
+        assert shown(6_000) == ""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from skws.extras import SOURCES
 from tests.commands import IDS, LOCAL, REPLAY, SCHEMA, SEARCH, Skws, on_a_terminal, process, python
+from tests.queries.counted import installed
 
 
 @pytest.mark.parametrize(
@@ -85,23 +87,26 @@ def test_version(skws: Skws) -> None:
     assert skws("--version").out.startswith("skws 0.")
 
 
-def test_unwritable_output_is_refused_before_any_work(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.replay_search.Search.results", lambda *_: pytest.fail("searched"))
-    assert skws(*SEARCH, "--output", "/nowhere/x").code == 1
+def test_unwritable_output_is_refused_before_any_work(skws: Skws, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{nonsense\n")
+    reading = (*SEARCH, "--replay", tmp_path / "bad.jsonl", "--on-error", "fail")
+    assert skws(*reading).code == 5
+    assert skws(*reading, "--output", "/nowhere/x").code == 1
 
 
-def test_unexpected_errors_are_one_line(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("went\nwrong")
-
-    monkeypatch.setattr("skws.cli.run.why_nothing", broken)
-    outcome = skws("search", "zebra", *LOCAL)
+def test_unexpected_errors_are_one_line(skws: Skws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a source of another package."""
+    installed(tmp_path, "broken", {SOURCES: {"broken": "broken_source:source"}})
+    (tmp_path / "broken_source.py").write_text("def source(text):\n    raise RuntimeError('went\\nwrong')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = ("watch", "-s", SCHEMA, "--source", "broken:x", "zebra")
+    outcome = skws(*command)
     assert outcome.code == 1
     assert "skws: unexpected RuntimeError: went" in outcome.err
     assert "SKWS_DEBUG=1" in outcome.err
     monkeypatch.setenv("SKWS_DEBUG", "1")
     with pytest.raises(RuntimeError):
-        skws("search", "zebra", *LOCAL)
+        skws(*command)
 
 
 def test_data_in_messages_cannot_move_the_cursor(skws: Skws) -> None:

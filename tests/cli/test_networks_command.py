@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan, network_counts
+from skws_schema.memory import within_steps
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.document import to_yaml
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import Unbounded
 from tests.commands import IDS, REPLAY, SCHEMA, SEARCH, Skws
 
 
@@ -87,14 +92,14 @@ def test_very_many_are_counted_at_once_and_not_listed(skws: Skws, ternary: Path)
     assert len(skws("networks", *_EIGHT, "-s", ternary, "--limit", 3).out.splitlines()) >= 3
 
 
-def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(
-    skws: Skws, ternary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skws_mesh.cngen.MOST_STEPS", 10)
-    command = ("networks", "nolan", "caine", "-s", ternary, "-f", "count")
-    assert skws(*command).out.splitlines()[-1] == "total: 1120"
-    monkeypatch.setattr("skws.keywords.plan.MOST", 100)
-    assert skws(*command).out.splitlines()[-1] == "total: more than 100"
+def test_networks_that_cannot_be_counted_are_made_up_to_a_bound(skws: Skws, ternary: Path) -> None:
+    with within_steps(10):
+        counted = skws("networks", "nolan", "caine", "-s", ternary, "-f", "count")
+        schema = load_schema(ternary)
+        plan = Plan(schema, parse_query("nolan caine", schema), Unbounded())
+        few, complete = network_counts(plan, most=100)
+    assert counted.out.splitlines()[-1] == "total: 1120"
+    assert (sum(few), complete) == (100, False)
 
 
 def test_meshes_that_are_made_beforehand_refuse_too_many(skws: Skws, ternary: Path, tmp_path: Path) -> None:

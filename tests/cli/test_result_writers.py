@@ -22,12 +22,13 @@ from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple
 from skws.sinks.display import fair_share
 from skws.sinks.formats import open_writer
+from skws.sinks.parquet import ParquetEncoder
 from skws.sinks.text import fitted, instant, marked, shortened, visible
 from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Unbounded
-from tests.commands import REPLAY, SCHEMA, SEARCH, Skws
+from tests.commands import REPLAY, SCHEMA, SEARCH, Skws, on_a_terminal
 
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 
@@ -116,13 +117,13 @@ def test_formats_without_results(tmp_path: Path) -> None:
     assert (table.num_rows, table.column_names[:3]) == (0, ["op", "query", "id"])
 
 
-def test_row_groups_are_written_as_results_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.sinks.parquet.ROW_GROUP", 2)
-    plan, results = movie_results("nolan caine")
+def test_row_groups_are_written_as_results_come(tmp_path: Path) -> None:
+    _, results = movie_results("nolan caine")
+    encoder = ParquetEncoder(row_group=2)
+    parts = [encoder.begin(), *map(encoder.encode, results[:5]), encoder.end()]
+    assert [bool(part) for part in parts] == [True, False, True, False, True, False, True]
     file = tmp_path / "many.parquet"
-    with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:
-        for result in results[:5]:
-            writer.write(result)
+    file.write_bytes(b"".join(parts))
     groups = pq.ParquetFile(file).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [2, 2, 1]
     assert from_parquet(file) == expected(results[:5])
@@ -230,12 +231,10 @@ def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[
         assert "␛[2J" in text
 
 
-def test_no_color_on_a_pipe_nor_with_no_color(skws: Skws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_on_a_pipe_nor_with_no_color(skws: Skws) -> None:
     assert "\x1b" not in skws(*SEARCH, "--format", "tree").out
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert "\x1b[4;33mTarantino\x1b[0m" in skws(*SEARCH, "--format", "tree").out
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "*Tarantino*" in skws(*SEARCH, "--format", "tree").out
+    assert "\x1b[4;33mTarantino\x1b[0m" in on_a_terminal(*SEARCH, "--format", "tree")
+    assert "*Tarantino*" in on_a_terminal(*SEARCH, "--format", "tree", NO_COLOR="1")
 
 
 def test_instants() -> None:

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-import skws.formats.jsonl
-import skws.formats.jsonl_order
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.formats import BadRecordLog, Replay, read_split
-from skws.formats.jsonl import ChunkReader
+from skws.formats.jsonl import CHUNK_BYTES, ChunkReader
 from skws.formats.jsonl_order import in_order
 from skws.spec.enums import OnError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -77,10 +75,13 @@ def lines(draw: st.DrawFn) -> bytes:
     )
 
 
-def chunked(path: Path, split_bytes: int, schema: Schema = SCHEMA) -> list[Item]:
+def chunked(
+    path: Path, split_bytes: int, schema: Schema = SCHEMA, chunk_bytes: int = CHUNK_BYTES
+) -> list[Item]:
     """The bad records, then the others, then what was passed over."""
     splits = Replay.open(path, schema, split_bytes=split_bytes).splits
-    return counted(Chunk.together(chunk for split in splits for chunk in ChunkReader(schema).read(split)))
+    reader = ChunkReader(schema, chunk_bytes)
+    return counted(Chunk.together(chunk for split in splits for chunk in reader.read(split)))
 
 
 def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
@@ -104,13 +105,12 @@ def counted(items: Iterable[Item]) -> list[Item]:
 @given(st.lists(lines(), min_size=1, max_size=30), st.integers(1, 800), st.integers(20, 2000))
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_to_the_line_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bytes], chunk_bytes: int, split_bytes: int
+    tmp_path: Path, found: list[bytes], chunk_bytes: int, split_bytes: int
 ) -> None:
-    monkeypatch.setattr(skws.formats.jsonl, "CHUNK_BYTES", chunk_bytes)
     path = tmp_path / "r.jsonl"
     first = b'{"relation": "b", "time": 0, "row": {"x": 1}}'
     path.write_bytes(b"\n".join([first, *found]) + b"\n")
-    assert chunked(path, split_bytes) == by_line(path)
+    assert chunked(path, split_bytes, chunk_bytes=chunk_bytes) == by_line(path)
     replay = Replay.open(path, SCHEMA)
     logs = BadRecordLog(OnError.SKIP), BadRecordLog(OnError.SKIP)
     batches = [record for batch in replay.batches(logs[0]) for record in batch.records()]
@@ -154,17 +154,16 @@ def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, found: list[by
         assert chunked(path, 1 << 20, ALONE) == by_line(path, ALONE)
 
 
-def test_plain_lines_take_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_take_the_short_way() -> None:
     """Also with attributes missing that need not be there, and with numbers for times."""
-    monkeypatch.delattr(skws.formats.jsonl, "read")
-    path = tmp_path / "r.jsonl"
-    path.write_bytes(
-        b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n'
-        + PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",')
-        + b"\n"
-    )
+    lines = [
+        b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n',
+        PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",') + b"\n",
+    ]
     day = 86_400_000_000
-    assert chunked(path, 1 << 20) == [
+    plain = ChunkReader(SCHEMA).plain(lines)
+    assert plain is not None
+    assert list(plain.records()) == [
         Record(0, 1_500_000, (None, None, 7, 2.0, None, day)),
         Record(1, 2_000_000, (1,)),
     ]
@@ -197,14 +196,13 @@ def test_in_order_however_times_are_written(tmp_path: Path, texts: list[str], ex
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 30), min_size=1), st.booleans(), st.booleans(), st.integers(1, 200))
 def test_in_order_whatever_the_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[int], sort: bool, ends: bool, block: int
+    tmp_path: Path, times: list[int], sort: bool, ends: bool, block: int
 ) -> None:
-    monkeypatch.setattr(skws.formats.jsonl_order, "ORDER_BLOCK", block)
     times = sorted(times) if sort else times
     lines = [b'{"relation": "b", "time": %d, "row": {"x": 1}}' % time for time in times]
     path = tmp_path / "r.jsonl"
     path.write_bytes(b"\n".join(lines) + b"\n" * ends)
-    assert in_order(Replay.open(path, SCHEMA).splits) is (times == sorted(times))
+    assert in_order(Replay.open(path, SCHEMA).splits, block) is (times == sorted(times))
 
 
 def test_in_order_is_not_fooled_by_texts(tmp_path: Path) -> None:

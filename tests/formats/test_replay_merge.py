@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import BadRecord, Record, RecordBatch
-from skws.formats import BadRecordLog, replay
+from skws.formats import BadRecordLog
 from skws.formats.dead_letters import DeadLetterError, dead_letter
 from skws.formats.replay import sorted_batches
 from skws.spec.enums import OnError
@@ -47,8 +47,10 @@ def in_batches(records: Iterable[Record], size: int) -> Iterator[RecordBatch]:
         yield RecordBatch.of(some)
 
 
-def sorted_records(records: Iterable[Record], memory: int, size: int = 3) -> Generator[Record, None, None]:
-    for batch in sorted_batches(in_batches(records, size), memory_records=memory):
+def sorted_records(
+    records: Iterable[Record], memory: int, size: int = 3, runs: int = 64
+) -> Generator[Record, None, None]:
+    for batch in sorted_batches(in_batches(records, size), memory_records=memory, runs_together=runs):
         yield from batch.records()
 
 
@@ -59,9 +61,7 @@ def open_files() -> int:
 @examples(60)
 @given(RECORDS, st.integers(1, 20), st.integers(1, 9), st.sampled_from([2, 3, 64]))
 def test_equals_sorted(records: list[Record], memory: int, size: int, runs: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "RUNS", runs)
-        found = list(sorted_records(records, memory, size))
+    found = list(sorted_records(records, memory, size, runs))
     expected = sorted(records, key=lambda r: r.time)
     # Comparing texts tells 1 from True and from 1.0, and 0.0 from -0.0.
     assert list(map(repr, found)) == list(map(repr, expected))

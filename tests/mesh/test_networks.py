@@ -16,6 +16,7 @@ from skws_mesh.networks import CandidateNetwork
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import NodeOrder, Tree
 from skws_schema.graph import edges, edges_from
+from skws_schema.memory import within_steps
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples, schemas
 
@@ -209,8 +210,8 @@ def test_counts_more_than_could_be_made() -> None:
 
 def test_gives_up_where_nodes_differ_too_much() -> None:
     schema = Load(relations=30).schema()
-    with pytest.raises(TooManyKindsError):
-        count_networks(CNGen(schema, 8, 5, [1 << n % 8 for n in range(30)]), most_steps=1_000)
+    with within_steps(1_000), pytest.raises(TooManyKindsError):
+        count_networks(CNGen(schema, 8, 5, [1 << n % 8 for n in range(30)]))
 
 
 @given(st.integers(0, 1 << 10))

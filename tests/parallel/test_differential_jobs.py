@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-import skws.formats.jsonl_order
-import skws.parallel
-import skws.queries.slice_tasks
-import skws.replay_search
 from skws.data.batch import Record
-from skws.formats import Replay
 from skws.formats.splits import Holds, Piece
 from skws.parallel import overlap
 from skws.queries.kinds import moment
-from skws.replay_search import Search
+from skws.replay_search import Cuts, Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -53,22 +48,19 @@ QUERIES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even a small replay is cut: into small splits, blocks and slices."""
-    monkeypatch.setattr(Replay, "open", partial(Replay.open, split_bytes=4_000))
-    monkeypatch.setattr(skws.parallel, "SMALL", 20)
-    monkeypatch.setattr(skws.formats.jsonl_order, "ORDER_BLOCK", 700)
-    monkeypatch.setattr(skws.queries.slice_tasks, "BUFFER", 2_000)
+SMALL = Cuts(split_bytes=4_000, least=20)
+"""Even a small replay is cut."""
 
 
 class Outcome:
     """What a user sees of a search."""
 
-    def __init__(self, query: Query, schema: Schema, path: Path, jobs: int, **options: Any) -> None:
+    def __init__(
+        self, query: Query, schema: Schema, path: Path, jobs: int, *, cuts: Cuts = SMALL, **options: Any
+    ) -> None:
         self.notes: list[str] = []
         job = Job.search(query, schema, path, engine=EngineName.LOCAL, jobs=jobs, **options)
-        self.search = search = Search(job, self.notes.append)
+        self.search = search = Search(job, self.notes.append, cuts=cuts)
         self.error = ""
         self.results: list[LiveResult] = []
         try:
@@ -150,15 +142,20 @@ def test_random_streams(
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["with op", "without"])
-def test_a_replay_in_order_is_cut_into_ranges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
-) -> None:
-    """Its records are not packed."""
-    monkeypatch.delattr(skws.parallel, "read_pieces")
+def test_a_replay_in_order_is_cut_into_ranges(tmp_path: Path, told: bool) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 900, 7)))
     if not told:
         path.write_bytes(path.read_bytes().replace(b'"op":"+",', b""))
     assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
+def test_a_replay_of_several_blocks_with_as_many_results(tmp_path: Path, mixed: bool) -> None:
+    stream = insertions(random_stream(STREAMS, 4, 16_000, 400))
+    path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
+    assert path.stat().st_size > 1 << 20
+    cuts = replace(SMALL, split_bytes=400_000)
+    assert compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(60), cuts=cuts) == []
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
@@ -187,7 +184,7 @@ def test_bad_records_are_told_in_order_and_once(
     letters = []
     for jobs in (1, 2, 3):
         file = tmp_path / f"letters-{jobs}.jsonl"
-        options = {"dead_letters": file} if on_error is OnError.DEAD_LETTER else {}
+        options: dict[str, Any] = {"dead_letters": file} if on_error is OnError.DEAD_LETTER else {}
         outcome = Outcome(KEYWORDS, STREAMS, path, jobs, window=TimeWindow(12), on_error=on_error, **options)
         shown = outcome.results if on_error is not OnError.FAIL else []
         letters.append((file.read_bytes() if options else b"", outcome.told[2:], shown))
@@ -292,15 +289,14 @@ def test_too_little_to_share(tmp_path: Path, count: int) -> None:
     assert notes == ["--jobs 2: one process searches: the replay is one piece"]
 
 
-def test_small_replays_take_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_replays_take_one_process(tmp_path: Path) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 1, 200, 5)))
     asked = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL)
     assert Search(asked).jobs == 1
-    monkeypatch.setattr(skws.replay_search, "LARGE", 100)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
-    assert Search(asked).jobs == 3
+    large = Search(asked, cuts=replace(SMALL, large=100))
+    assert large.jobs == min(len(os.sched_getaffinity(0)), len(large.replay.splits))
     limited = Job.search("alpha", STREAMS, path, engine=EngineName.LOCAL, limit=3)
-    assert Search(limited).jobs == 1
+    assert Search(limited, cuts=replace(SMALL, large=100)).jobs == 1
 
 
 @pytest.mark.parametrize("limit", [1, 7])
@@ -317,7 +313,8 @@ def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
         Search(
             Job.search(
                 PATTERN, STREAMS, path, engine=EngineName.LOCAL, jobs=jobs, limit=limit, window=TimeWindow(12)
-            )
+            ),
+            cuts=SMALL,
         ).count()
         for jobs in (1, 2, 3)
     ]
@@ -331,20 +328,20 @@ def test_json_lines_are_those_of_results(tmp_path: Path, query: str) -> None:
     for jobs in (1, 2):
         asked = {"engine": EngineName.LOCAL, "jobs": jobs, "window": TimeWindow(12)}
         job = Job.search(QUERIES[query], STREAMS, path, **asked)
-        lines.append(list(Search(job).json_lines()))
-        assert [result.to_json() for result in Search(job).results()] == lines[-1]
+        lines.append(list(Search(job, cuts=SMALL).json_lines()))
+        assert [result.to_json() for result in Search(job, cuts=SMALL).results()] == lines[-1]
     assert lines[0] == lines[1]
     assert lines[0]
 
 
 @pytest.mark.parametrize("held", [0, 1_000])
-def test_pieces_that_overlap_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
     """Fewer processes hold them, or one process sorts the replay on disk; bad records are told once."""
-    monkeypatch.setattr(skws.parallel, "HELD", held)
     stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")
-    notes = compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP)
+    cuts = replace(SMALL, held=held)
+    notes = compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(12), on_error=OnError.SKIP, cuts=cuts)
     assert notes == (
         ["--jobs 3: one process searches: too many parts of it overlap in time"] if not held else []
     )

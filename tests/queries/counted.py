@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.extensions import KINDS
+from skws.extras import KINDS
 from skws.queries.evaluator import Evaluator, OrderedBatch
 from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part

@@ -1,11 +1,11 @@
-"""Rooted trees over the expanded schema, as CNGen grows them.
+"""Rooted trees over the expanded schema, as CNGen grows them, and the order in which it visits nodes.
 
 A tree is kept in preorder, so appending a node on the rightmost path is the
 only way to grow it. Its *code* lists (depth, label) in preorder; a tree is
 canonical when every subtree's code is at least its right sibling's
 (left-heavy), which every prefix of a canonical tree then is, too.
 
-Any total order gives the same candidate networks. The paper advises the
+Any total order of nodes gives the same candidate networks (Sections 3.2 and 3.3). The paper advises the
 rarest keyword for the roots and nodes with many keywords first, since both
 keep the left inputs of a left-deep operator small. Nodes that come with a
 change of the schema rank below all older ones (Section 4.4), which leaves the

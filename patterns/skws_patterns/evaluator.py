@@ -10,9 +10,9 @@ table has two generations of entries. When the older one has wholly left the
 window it is dropped and the younger takes its place, so expired entries are
 reclaimed at no cost per tuple.
 
-A node stands for a tuple with its mark, combined with every choice of one run
-from each of its products; a heap of nodes for the union. The root starts
-latest, so where a root has left the window everything below it has.
+Bags of runs are persistent heaps, by the start of the window that runs fit in (DS_w, Section 5). A node
+stands for a tuple with its mark, combined with every choice of one run from each of its products; a heap of
+nodes for the union. The root starts latest, so where a root has left the window everything below it has.
 
 The paper balances heaps by a direction bit, which leaves long paths where
 starts rise and fall in turn. These heaps are leftist: a right spine is never

@@ -3,7 +3,7 @@
 Sources are purged at once under both policies. Negative tuples are no matter
 of policy (``negative_tuples.py``).
 
-A sweep reads everything. So it waits until as many entries have come as the
+A sweep of a table reads all of it. So it waits until as many entries have come as the
 last one left: each entry is then read a constant number of times, and at most
 about half of a table is dead.
 """

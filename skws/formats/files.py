@@ -1,7 +1,7 @@
 """Replay files: their formats, the parts they are read in, and opening them.
 
-They are turned into such bytes as they are read, so that the readers know one form. Such a file is read from
-its start, in one piece.
+Files that are compressed, in UTF-16, or one JSON document become JSON lines or CSV in UTF-8 as they are
+read, so that the readers know one form. Such a file is read from its start, in one piece.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 Every line is parsed as a record first; only lines that fail are examined (blank
 lines, a byte order mark, tombstones, change events).
 
-A chunk is plain if each of its lines is one insertion into a streaming relation, with
-each value of its attribute's type. Its lines are decoded straight into the types of the
-schema, four times as fast as by way of dictionaries. One other line sends its whole
-chunk to the line reader (``jsonl``), which can say why a record is bad; both give the
-same records.
+Long files are read as columns, a chunk at a time. A chunk is plain if each of its lines is one insertion
+into a streaming relation, with each value of its attribute's type. Its lines are decoded straight into the
+types of the schema, four times as fast as by way of dictionaries. One other line sends its whole chunk to
+the line reader, which can say why a record is bad; both give the same records.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ attributes, where the relation has no attributes of these names.
 Conversions are compiled once per relation and combination of JSON types, so
 that the usual row costs one lookup and no conversion.
 
-The texts of an array are joined with commas, so that it can be searched. Other values of a
-text attribute with a ``from:`` are taken as JSON writes them: a column of data that nobody
-declared may hold several types.
+Values stand where an attribute's ``from:`` says: under another name, in nested objects, in arrays. The
+texts of an array are joined with commas, so that it can be searched. Other values of a text attribute with
+a ``from:`` are taken as JSON writes them: a column of data that nobody declared may hold several types.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A JSON lines file is cut into ranges of bytes, a range owning the lines that
 start in it; a Parquet file into ranges of row groups. CSV (whose fields hold
 line ends) and files that are compressed, in UTF-16 or one JSON document are one split each.
 
-A piece says what a planner asks of it - its times, and what is in it - so that who divides the work
-unpacks nothing.
+Split by split, records are packed into pieces, which move between processes as bytes. A piece says what a
+planner asks of it, its times and what is in it, so that who divides the work unpacks nothing.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The rows are an Arrow file in parts of equal size.
 
-Equal values give equal integers, whatever their types: 1, 1.0 and True do.
-Integers are themselves; other values are hashed. Different values may give the
-same integer, so results are checked by the values. Python's hashes of texts
-differ between processes, so an index on disk has its own.
+Join values are looked up as 64-bit integers. Equal values give equal integers, whatever their types: 1, 1.0
+and True do. Integers are themselves; other values are hashed. Different values may give the same integer,
+so results are checked by the values. Python's hashes of texts differ between processes, so an index on disk
+has its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Computes the keyword bitmap of a tuple: the keywords that it contains (S-KWS paper, Section 4).
+"""The keyword bitmap of a tuple (S-KWS paper, Section 4), and where a text has the keywords of a query.
 
 Row by row, or on whole columns, for batch and stream alike. Every
 searched column has a table of what its words mean to the query; here they are

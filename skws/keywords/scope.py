@@ -1,4 +1,4 @@
-"""What names in a query stand for, resolved on the schema.
+"""What names in a query stand for, resolved on the schema, and conditions on the attributes that they name.
 
 Before a colon: ``actor``, ``actor.name`` or ``name``. Before a comparison: ``movie.year`` or ``year``.
 """

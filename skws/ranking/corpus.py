@@ -1,4 +1,4 @@
-"""What the live tuples say about keywords at any instant: texts, their lengths, how many contain each."""
+"""What live tuples say about keywords at any instant, in texts and lengths; how many share joined values."""
 
 from __future__ import annotations
 

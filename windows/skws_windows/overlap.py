@@ -5,15 +5,15 @@ to the states from which a window can still end. The number is unbounded
 exactly if there are a state p of D that some word u leads to, a state q of E,
 and a word v that leads from p to p, from p to q by way of a start inside v,
 and from q to q: then after u v^n there are n starts, all in q (window paper,
-Section 5, for finite alphabets; with types as in ``types``).
+Section 5, for finite alphabets; with types for infinite ones).
 
 Neither automaton need be deterministic. A run of E to a live state for each
 of many starts, and a run of D to each start, colour every pair of starts with
 the states that these runs are in; by Ramsey's theorem four starts have one
 colour in all pairs, and the words between them are v.
 
-With lookback, consecutive letters speak about the same records. A node of the
-graph is the knowledge about the last k records (their type), an edge a letter
+With lookback, consecutive letters speak about the same records. In the graph of types a node
+is the knowledge about the last k records (their type), an edge a letter
 between the types before and after it. Every sequence of records is a walk
 through the graph, so nothing happens that no walk allows. In some fragments
 every walk is a sequence of records too (``exact``): there the types determine

@@ -1,8 +1,9 @@
-"""The operators of the columnar mesh as tables of integers.
+"""The operators of the columnar mesh as tables of integers, and the partial results that wait for tuples.
 
 An operator's output waits in *groups*: a member and an edge. The operator of a
 match stands at (group, bitmap of the match). Operators are made when first met,
-so start-up costs nothing, and of a large mesh only what is touched costs.
+so start-up costs nothing, and of a large mesh only what is touched costs. A partial result is kept once, with
+an entry for every group that it waits in.
 """
 
 from __future__ import annotations

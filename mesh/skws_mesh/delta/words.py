@@ -1,4 +1,4 @@
-"""Queries by their words: by pairs of them for one or two words, by the rarest for three or more.
+"""The words of live tuples; queries by pairs of words, for one or two, and by the rarest, for three or more.
 
 A *word* is a number: what one keyword of a query asks of a tuple. Queries with
 equal keywords share words.

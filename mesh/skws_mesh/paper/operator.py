@@ -7,8 +7,8 @@ except in a forest.
 The paper probes by nested loops, since its buffers hold few tuples. Here each
 buffer is indexed on the values by which the operators above join it.
 
-A state is two flags: d, some operator above is running; r, the right input is
-not empty. An operator runs while both are set. The output operator, which is
+Execution by demand (Section 4.1, Figure 4.1) gives an operator two flags: d, some operator above is
+running; r, the right input is not empty. An operator runs while both are set. The output operator, which is
 above every operator of a whole candidate network, always runs.
 """
 

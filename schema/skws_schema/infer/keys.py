@@ -1,4 +1,4 @@
-"""Finds the attributes that identify a relation's rows, and those that hold their time.
+"""Finds the attributes that identify rows, those that hold their time, and references between attributes.
 
 A join that others imply is left out, such as ``city.country = country.code``
 where a city's province leads there too: the tuples are connected without it, so

@@ -5,8 +5,8 @@ editors show for them. A fault is reported where it is written, in the words of
 the format. Rules over several places of the document (names that must exist,
 types that must agree) are in ``skws_schema.yaml.check``.
 
-Line by line: a YAML library's emitter would quote the key ``on`` for readers of
-YAML 1.1.
+A schema is written line by line, laid out as people write it: a YAML library's emitter would quote the key
+``on`` for readers of YAML 1.1.
 """
 
 from __future__ import annotations

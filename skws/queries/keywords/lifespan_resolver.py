@@ -1,4 +1,4 @@
-"""Lifespans of tuples that others may end, settled batch by batch.
+"""Batches of tuples whose lifespans are settled: tuples may be ended by others.
 
 Tuples of keyed relations are followed one by one; those of other relations
 from their first deletion on.

@@ -1,4 +1,4 @@
-"""The meshes of queries; queries of one shape share a mesh."""
+"""The meshes of queries: queries of one shape share one, and very many share delta joins."""
 
 from __future__ import annotations
 

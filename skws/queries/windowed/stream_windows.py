@@ -1,4 +1,4 @@
-"""The windows of a stream or a replay, found batch by batch; batches are read by columns."""
+"""The windows of a stream or a replay, found batch by batch; and windows on a line of time."""
 
 from __future__ import annotations
 

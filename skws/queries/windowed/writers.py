@@ -1,6 +1,6 @@
-"""Windows as JSON lines and as a table; the verdict of the static check as JSON and as text.
+"""Windows as JSON lines and as a table; the verdict of the static check; drawings of the automata.
 
-The SVG has the states of an automaton in a line, with transitions as arcs
+A drawing has the states of an automaton in a line, with transitions as arcs
 above (forwards) and below (backwards). Guards are in a legend, as they are
 often longer than their arcs.
 """

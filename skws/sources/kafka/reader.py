@@ -1,4 +1,4 @@
-"""Reading partitions side by side, as far ahead as memory allows, and giving their messages in order.
+"""Reading partitions side by side, as far ahead as memory allows, and the records of their messages in order.
 
 While a partition has messages that are not here yet, the others wait: a backlog
 of one must not make another's records late. A partition that is read to its end

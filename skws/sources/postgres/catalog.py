@@ -1,4 +1,4 @@
-"""The tables of a database: columns, keys, replica identity, and whether they fit a schema's relations.
+"""The tables of a server: whether they fit a schema, a schema from the catalog, rows in a snapshot.
 
 Types, keys and joins are those of the catalog. Where it has no foreign keys, names and values show joins.
 """

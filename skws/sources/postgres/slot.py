@@ -3,7 +3,7 @@
 An unread slot fills the server's disk. So it has a name, its lag is shown, and it
 can be dropped. Its stream is opened again when it breaks.
 
-Each slot has its own, of the slot's name, and it goes with the slot. Two kinds
+Each slot has a publication of its own, of the slot's name, and it goes with the slot. Two kinds
 may serve several slots: one that the address names, and the one called
 ``skws`` that earlier versions shared between all slots.
 """

@@ -1,13 +1,13 @@
 """The folder of a run: the checkpoint that all engines share, and what Spark's adds to it.
 
-              (its manifest has the layout of the shards)
+checkpoint    as that of every engine; its manifest has the layout of the shards
 commands/     the commands, which the driver appends and the source reads by offsets
 replay_control.json  whether the source is paused, and how fast a replay goes; read before every micro-batch
 outbox/       what batches came to, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
               says where the executors can reach it; ``spark-1`` that of the run's second layout, and so on
 
-Spark holds a batch for done when it is in here, so sinks may write in their
+Spark holds a batch for done when it is in the outbox, so sinks may write in their
 own time, and many batches at once. A process that goes on gives its sinks
 what is left in it.
 """

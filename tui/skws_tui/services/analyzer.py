@@ -1,4 +1,4 @@
-"""What queries mean over a schema: the query of a typed text, its plan, keywords in values, matches."""
+"""What queries mean over a schema: plans, keywords in values, matches. And a schema while it is edited."""
 
 from __future__ import annotations
 

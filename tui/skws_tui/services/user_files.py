@@ -1,4 +1,4 @@
-"""The user's files, in the XDG base directories: sessions by schema, the keymap, the log of faults."""
+"""The user's files, in the XDG base directories: sessions by schema, keymap, log of faults; and exports."""
 
 from __future__ import annotations
 

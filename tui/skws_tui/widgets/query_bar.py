@@ -1,4 +1,4 @@
-"""The standing queries side by side, each with the results that are listed of it; and the order of these."""
+"""The standing queries side by side, each with the results that are listed of it; the windows of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbolic regular expressions (window paper, Definition 3), and their automata (Section 2).
+"""Symbolic regular expressions, their automata, and window expressions (window paper, Definitions 3 and 7).
 
 A letter is a guard and stands for blocks of k + 1 records. Concatenation is
 k-concatenation, in which words overlap in k records. Its identity is the set

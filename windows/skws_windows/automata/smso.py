@@ -1,12 +1,12 @@
-"""Symbolic monadic second-order logic, S-MSO (window paper, Definitions 4 and 6).
+"""Symbolic monadic second-order logic, S-MSO, and its window expressions (window paper, Definitions 4 and 6).
 
 Positions run over [k, |w| - 1]. In a formula that defines windows, the free
 variables ``b`` and ``e`` are a window's first and last position, and every
 quantifier ranges over positions up to e. In this guarded fragment the records
-up to e decide whether a window ends there. ``smso_automata`` turns formulas
-into window expressions (Lemma 6).
+up to e decide whether a window ends there. ``window_expression`` makes a window
+expression of a formula (Lemma 5).
 
-A letter is a minterm of the formula's guards together with a bit for each free
+Its automata read letters. A letter is a minterm of the formula's guards together with a bit for each free
 variable: whether the position is the variable's, or in the variable's set
 (Definition 5, the extension of an alphabet by boolean variables).
 """

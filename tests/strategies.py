@@ -32,8 +32,8 @@ def runs(number: int) -> range:
 
 
 def examples(number: int, **more: Any) -> settings:
-    """The number of examples of a property test; an eighth, three at least, if tests are not thorough."""
-    return settings(max_examples=number if THOROUGH else max(3, -(-number // 8)), **more)
+    """The number of examples of a property test; if not thorough, a tenth and three, a fifth at most."""
+    return settings(max_examples=number if THOROUGH else min(-(-number // 5), 3 + number // 10), **more)
 
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:

@@ -220,7 +220,7 @@ def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("number", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_on_spark(tmp_path: Path, number: int) -> None:
     folder, count = written(tmp_path, number)
     for window in (None, ExpressionWindow("open when cid > 7 close when cid < 8")):

@@ -14,9 +14,16 @@ from tests.commands import IDS, REPLAY, SEARCH, Skws, process
 
 
 @pytest.mark.spark
-def test_demo_shows_the_papers_query_as_trees() -> None:
-    # An archive of Java's classes would be left in the cache, and takes longer than all else.
-    ended = process("demo", "--engine", "spark", SKWS_JAVA_ARCHIVE="0")
+@pytest.mark.parametrize("alone", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_demo_shows_the_papers_query_as_trees(
+    skws: Skws, request: pytest.FixtureRequest, alone: bool
+) -> None:
+    if alone:
+        # An archive of Java's classes would be left in the cache, and takes longer than all else.
+        ended = process("demo", "--engine", "spark", SKWS_JAVA_ARCHIVE="0")
+    else:
+        request.getfixturevalue("spark")
+        ended = skws("demo", "--engine", "spark")
     assert ended.code == 0, ended.err
     heads = [line for line in ended.out.splitlines() if line.startswith("+")]
     assert [head.split("  ")[1].count("{") for head in heads] == [4, 5]

@@ -34,7 +34,7 @@ def run(folder: Path, number: int, *names: str) -> None:
 
 
 def test_some_inputs_of_each(tmp_path: Path) -> None:
-    run(tmp_path, 20, *LANGUAGES)
+    run(tmp_path, 15, *LANGUAGES)
 
 
 @pytest.mark.slow

@@ -193,7 +193,7 @@ def count(out: Path) -> int:
 
 @pytest.mark.parametrize(
     "kinds",
-    [["source", "server"], pytest.param(["planners", "source", "server"], marks=pytest.mark.slow)],
+    [["source"], pytest.param(["planners", "source", "server"], marks=pytest.mark.slow)],
     ids=", ".join,
 )
 def test_killed_once_each(tmp_path: Path, kinds: list[str]) -> None:

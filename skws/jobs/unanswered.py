@@ -26,10 +26,11 @@ _MOST: Final = 5
 
 
 class Unanswered:
-    """Listens to a job (``JobListener``) and keeps its latest records until they are looked at."""
+    """Listens to a job (``JobListener``) and keeps its ``most`` latest records until they are looked at."""
 
-    def __init__(self, job: Job, log: Log) -> None:
+    def __init__(self, job: Job, log: Log, most: int = KEPT) -> None:
         self._job = job
+        self._most = most
         self._log = log
         self._schema = job.schema
         self._static: list[Record] = []
@@ -42,7 +43,7 @@ class Unanswered:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """As a listener of the job."""
-        room = KEPT - len(self._static)
+        room = self._most - len(self._static)
         self._whole = self._whole and len(records) <= room
         self._static += records[:room]
 
@@ -50,7 +51,7 @@ class Unanswered:
         """As a listener of the job."""
         self._batches.append(batch)
         self._kept += len(batch)
-        while self._kept - len(self._batches[0]) >= KEPT:
+        while self._kept - len(self._batches[0]) >= self._most:
             self._kept -= len(self._batches.popleft())
             self._whole = False
 

@@ -171,9 +171,13 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class EventFiles:
-    """Segments in a folder; one process writes. All methods raise StateError. ``most``: bytes to keep."""
+    """Segments in a folder, of about ``segment`` bytes; one process writes. ``most``: bytes to keep.
 
-    def __init__(self, folder: Path, run: str, most: int) -> None:
+    All methods raise StateError.
+    """
+
+    def __init__(self, folder: Path, run: str, most: int, segment: int = SEGMENT) -> None:
+        self._segment_bytes = segment
         self._folder = folder
         self._run = run
         self._most = most
@@ -214,7 +218,7 @@ class EventFiles:
         """
         with explained(f"{self._folder}: cannot write events"):
             file = self._file or self._reopened()
-            if file is None or file.size > SEGMENT:
+            if file is None or file.size > self._segment_bytes:
                 file = self._rolled(floor, digests)
             self._put(file, _text(events))
 

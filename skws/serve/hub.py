@@ -18,7 +18,7 @@ import orjson
 
 from skws.jobs.control import Command
 from skws.results.model import LiveResult
-from skws.serve.events import Event, EventFiles, EventLog, Kind, Position
+from skws.serve.events import SEGMENT, Event, EventFiles, EventLog, Kind, Position
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
 from skws.spec.query import Query
@@ -130,6 +130,7 @@ class Hub:
 
     ``folder``: where events are kept, None to keep none. ``most``: bytes of events to keep. ``now``: the time
     in microseconds since the epoch. ``wake`` is called in the job's thread with the names that have events.
+    ``segment``: bytes of a file of events.
     """
 
     def __init__(
@@ -138,7 +139,9 @@ class Hub:
         most: int,
         now: Callable[[], int],
         wake: Callable[[Iterable[str]], None],
+        segment: int = SEGMENT,
     ) -> None:
+        self._segment = segment
         self.log = EventLog(most)
         self.run = ""
         self.saved: dict[str, SavedSearch] = {}
@@ -157,7 +160,7 @@ class Hub:
         self.run = run.id
         if self._folder is None:
             return
-        self._files = EventFiles(self._folder, run.id, self._most)
+        self._files = EventFiles(self._folder, run.id, self._most, self._segment)
         events = self._files.load()
         self.log.begin(self._files.floor, events)
         self._resumed = self.log.last.batch

@@ -29,7 +29,7 @@ PATIENCE: Final = 30.0
 """Seconds, up to twice of which a connection may stay without progress."""
 _OTHER_FILES: Final = 512
 """Files that the process opens besides its connections: its source, journal, sinks, libraries."""
-_BESIDE_STREAMS: Final = 1_000
+BESIDE_STREAMS: Final = 1_000
 
 
 class Connection(H11Protocol):
@@ -70,9 +70,12 @@ class Connection(H11Protocol):
             self._look_again()
 
 
-def connections(streams: int, patience: float = PATIENCE) -> type[Connection]:
-    """The protocol of a server with at most so many event streams; lets the process open as many files."""
-    most = streams + _BESIDE_STREAMS
+def connections(streams: int, patience: float = PATIENCE, beside: int = BESIDE_STREAMS) -> type[Connection]:
+    """The protocol of a server with at most so many event streams, and so many connections ``beside`` them.
+
+    Lets the process open as many files.
+    """
+    most = streams + beside
     with suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415 - there is none on Windows
 
@@ -98,10 +101,17 @@ def listening(host: str, port: int) -> socket.socket:
 class Server:
     """Serves an app on a socket until ``close``. ``patience``: seconds for clients that do not go on."""
 
-    def __init__(self, app: ASGIApp, streams: Streams, at: socket.socket, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        streams: Streams,
+        at: socket.socket,
+        patience: float = PATIENCE,
+        beside: int = BESIDE_STREAMS,
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http=connections(streams.limits.most, patience),
+            http=connections(streams.limits.most, patience, beside),
             ws="none",
             loop="asyncio",
             lifespan="off",

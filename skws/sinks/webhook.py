@@ -148,10 +148,11 @@ class WebhookSink(BatchSink):
 
 
 class Endpoint:
-    """An ``http`` or ``https`` URL. Raises UsageError for any other."""
+    """An ``http`` or ``https`` URL; an attempt takes ``seconds`` at most. Raises UsageError for any other."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, seconds: float = SECONDS) -> None:
         self.shown = redacted(url)
+        self._seconds = seconds
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -168,22 +169,22 @@ class Endpoint:
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
 
     def post(self, body: bytes, key: str) -> Outcome:
-        """One attempt, of SECONDS at most; redirections are not followed."""
+        """One attempt; redirections are not followed."""
         exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
         exchange.start()
-        exchange.join(SECONDS)
+        exchange.join(self._seconds)
         outcome = exchange.outcome  # read first: severed headers look as if they had ended
         if exchange.is_alive():
             exchange.sever()
             self._connection = self._connected()
-        return outcome or Outcome(taken=False, reason=f"no answer within {SECONDS:g} seconds")
+        return outcome or Outcome(taken=False, reason=f"no answer within {self._seconds:g} seconds")
 
     def close(self) -> None:
         self._connection.close()
 
     def _connected(self) -> HTTPConnection:
         kind, host, port = self._address
-        return kind(host, port, timeout=SECONDS)
+        return kind(host, port, timeout=self._seconds)
 
 
 class _Exchange(Thread):
@@ -243,11 +244,12 @@ class Program:
 
     Its command line is split as by a shell, but no shell runs it. Raises UsageError if it cannot be split.
 
-    Exit code 0 takes a post; anything else, or more than a minute, does not.
+    Exit code 0 takes a post; anything else, or more than ``seconds``, does not.
     The environment has ``SKWS_KEY``, the same each time a post is tried.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, seconds: float = PROGRAM_SECONDS) -> None:
+        self._seconds = seconds
         try:
             self._words = shlex.split(text)
         except ValueError as error:
@@ -273,9 +275,9 @@ class Program:
             return Outcome(taken=False, reason=error.strerror or str(error), final=True)
         with process:
             try:
-                _, errors = process.communicate(body, timeout=PROGRAM_SECONDS)
+                _, errors = process.communicate(body, timeout=self._seconds)
             except subprocess.TimeoutExpired:
-                return Outcome(taken=False, reason=f"did not end within {PROGRAM_SECONDS:g} s")
+                return Outcome(taken=False, reason=f"did not end within {self._seconds:g} s")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)

@@ -49,7 +49,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     """
     places = [_place(source) for source in sources]
     data = _stamp(places)
-    path = next((path for path in _paths(places) if path.exists()), None)
+    path = next((path for path in _paths(places) if os.path.exists(path)), None)  # also if a name is too long
     if path is None:
         inference = inferred(sources, followed=followed)
         path = _keep(_paths(places), lambda: _text(inference, data))
@@ -142,7 +142,7 @@ def _identity(place: str) -> str:
 
 def _name(place: str) -> str:
     last = redacted(place).split("?", 1)[0].rstrip("/").rpartition("/")[2]
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in last) or "schema"
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in last[:100]) or "schema"
 
 
 def _user_folder() -> Path:

@@ -227,12 +227,13 @@ def test_postgres_holds_what_holds(database: Database) -> None:
     ]
 
 
-def test_a_database_that_is_not_there_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.sources.retry.GIVE_UP", 0)
-    with pytest.raises(SinkError) as told:
-        opened("postgresql://ada:hush@127.0.0.1:1/none", run(None))
-    assert "127.0.0.1" in str(told.value)
-    assert "hush" not in str(told.value)
+def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
+    told: list[str] = []
+    ending = Run("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=told.append)
+    with pytest.raises(SinkError, match="the run ended while the server was away") as raised:
+        opened("postgresql://ada:hush@127.0.0.1:1/none", ending)
+    assert "127.0.0.1" in told[0]
+    assert "hush" not in told[0] + str(raised.value)
 
 
 class Hook:
@@ -333,11 +334,8 @@ def test_a_web_hook_that_is_away_is_told() -> None:
     ("sent", "taken"),
     [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
 )
-def test_a_web_hook_that_drips_its_answer_holds_nothing_up(
-    monkeypatch: pytest.MonkeyPatch, sent: str, taken: bool
-) -> None:
+def test_a_web_hook_that_drips_its_answer_holds_nothing_up(sent: str, taken: bool) -> None:
     """Of an answer that never ends its status counts, if that is there in time."""
-    monkeypatch.setattr(webhook, "SECONDS", 0.3)
     ended = Event()
 
     def drip(server: socket.socket) -> None:
@@ -352,7 +350,7 @@ def test_a_web_hook_that_drips_its_answer_holds_nothing_up(
     with socket.create_server(("127.0.0.1", 0)) as server:
         dripping = Thread(target=drip, args=[server])
         dripping.start()
-        endpoint = webhook.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/")
+        endpoint = webhook.Endpoint(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.3)
         outcome = endpoint.post(b"{}", "key")
         assert (outcome.taken, outcome.final) == (taken, False)
         assert taken or outcome.reason == "no answer within 0.3 seconds"

@@ -8,10 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from docs.stepped_run import HandClock
-from skws.jobs import unanswered
 from skws.jobs.control import Command, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log, LogFormat
@@ -35,7 +32,12 @@ class Run:
     """A job over a growing file on a clock by hand, and what it logs besides its start."""
 
     def __init__(
-        self, folder: Path, *queries: str | Query, window: str = "none", table: bool = False
+        self,
+        folder: Path,
+        *queries: str | Query,
+        window: str = "none",
+        table: bool = False,
+        most: int = 20_000,
     ) -> None:
         self.file, self.clock, self._log = folder / "in.jsonl", HandClock(), StringIO()
         self.file.touch()
@@ -43,7 +45,7 @@ class Run:
         named = {one if isinstance(one, str) else one.text: one for one in queries}
         job = Job(named, schema, str(self.file), force_unbounded=True)
         log = Log(LogFormat.JSON, stream=self._log)
-        self.unanswered, self.control = Unanswered(job, log), RunControl(job, self.clock)
+        self.unanswered, self.control = Unanswered(job, log, most), RunControl(job, self.clock)
         self.host = LocalWatch(job, [], log, control=self.control, onlooker=self.unanswered)
 
     def open(self) -> Run:
@@ -118,9 +120,8 @@ def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
     assert run.told[-1] == "3 more queries have no results"
 
 
-def test_it_keeps_the_latest_records_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unanswered, "KEPT", 2)
-    run = Run(tmp_path, "lamp blue").open()
+def test_it_keeps_the_latest_records_and_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, "lamp blue", most=2).open()
     for text in ("lamp", "red", "green", "white"):
         run.append("item", text)
         run.step()

@@ -34,9 +34,9 @@ async def app(scope: Scope, _: Receive, send: Send) -> None:
 
 
 @contextmanager
-def server(streams: int = 10) -> Iterator[int]:
+def server(streams: int = 10, beside: int = 1_000) -> Iterator[int]:
     at = listening("127.0.0.1", 0)
-    running = Server(app, Streams(StreamLimits(most=streams)), at, PATIENCE)
+    running = Server(app, Streams(StreamLimits(most=streams)), at, PATIENCE, beside)
     running.start()
     try:
         yield at.getsockname()[1]
@@ -102,9 +102,8 @@ def test_a_request_that_takes_long() -> None:
         assert waiting.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_more_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.serve.server._BESIDE_STREAMS", 2)
-    with server(streams=1) as port:
+def test_more_than_there_may_be() -> None:
+    with server(streams=1, beside=2) as port:
         kept = [connected(port) for _ in range(3)]
         for one in kept:
             one.sendall(HEAD)

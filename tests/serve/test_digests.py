@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from skws.jobs.control import Command
 from skws.results.model import LiveResult, Result, ResultTuple
-from skws.serve.events import Event, Position
+from skws.serve.events import SEGMENT, Event, Position
 from skws.serve.hub import DIGESTED, Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
@@ -34,8 +33,8 @@ def run(identity: str = "r" * 32) -> Run:
     return Run(identity, None, SCHEMA, False, lambda _: True, lambda _: None)
 
 
-def opened(folder: Path | None, clock: Clock, most: int = 1 << 20) -> Hub:
-    hub = Hub(folder, most, clock, lambda _: None)
+def opened(folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int = SEGMENT) -> Hub:
+    hub = Hub(folder, most, clock, lambda _: None, segment)
     hub.open(run())
     return hub
 
@@ -177,10 +176,9 @@ def test_old_events_go_and_the_floor_tells(tmp_path: Path) -> None:
     assert hub.log.count == 59
 
 
-def test_a_segment_carries_open_digests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.serve.events.SEGMENT", 1_000)
+def test_a_segment_carries_open_digests_on(tmp_path: Path) -> None:
     clock = Clock(NOON)
-    hub = opened(tmp_path, clock, most=2_000)
+    hub = opened(tmp_path, clock, most=2_000, segment=1_000)
     take(hub, 1, [adding("daily", every="1 day")])
     for number in range(2, 40):
         take(hub, number, results=[result(number)])

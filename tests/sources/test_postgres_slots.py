@@ -10,7 +10,6 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from skws.sources.postgres import slot
 from skws.sources.postgres.slot import lsn_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database
@@ -119,21 +118,17 @@ def test_a_run_that_got_no_further_than_its_snapshot_starts_there(database: Data
         assert feed.start() == first
 
 
-def test_a_slot_waits_for_open_transactions_only_so_long(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slot, "SLOT_SECONDS", 0.5)
+def test_a_slot_waits_for_open_transactions_only_so_long(database: Database) -> None:
     database.run(*TABLES)
     writing = psycopg2.connect(database.uri())
     try:
         writing.cursor().execute(insert(1, 1))
         with (
-            closing(opened(database)) as feed,
+            closing(opened(database, patience="0.5")) as feed,
             pytest.raises(SourceError, match="PostgreSQL waits for every transaction"),
         ):
             feed.start()
         assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
-        monkeypatch.setattr(slot, "SLOT_SECONDS", 20)
         threading.Timer(0.3, writing.commit).start()
         with closing(opened(database)) as feed:
             items, _, _ = follow(feed, database, feed.start())

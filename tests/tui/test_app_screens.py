@@ -111,7 +111,7 @@ async def test_edits_are_not_lost_without_asking(schema_file: Path) -> None:
         await driver.press("n")
         assert schema_screen(driver.app.screen).dirty
         await driver.press("ctrl+q", "y")
-        assert not driver.app.is_running or driver.app._exit
+        assert not driver.app.is_running or driver.app.return_code == 0
 
 
 @scenario

@@ -121,7 +121,7 @@ async def test_keywords_are_coloured_apart_and_underlined() -> None:
         await driver.advance(2)
         await driver.press("escape")
         found = {}
-        for strip in driver.app.screen._compositor.render_strips():
+        for strip in driver.strips():
             for segment in strip:
                 if segment.text in {"Tarantino", "Travolta"} and segment.style is not None:
                     assert segment.style.underline
@@ -225,7 +225,7 @@ async def test_counts_beside_each_other_count_the_rows_of_the_list() -> None:
         assert not driver.search.results.following
         for _ in range(40):
             await driver.advance(0.05)
-            driver.app._tick()
+            driver.app.tick()
             await driver.settle()
             listed, unseen = driver.search.results.listed, driver.search.results.unseen
             assert unseen <= len(listed)
@@ -278,7 +278,7 @@ async def test_ended_results_are_dimmed_with_a_badge_and_never_struck_through() 
         assert "expired" in driver.text()
         styles = [
             segment.style
-            for strip in driver.app.screen._compositor.render_strips()
+            for strip in driver.strips()
             for segment in strip
             if "Tarantino" in segment.text or "Travolta" in segment.text
         ]

@@ -90,7 +90,7 @@ async def test_what_a_handler_or_worker_raises_is_told(owner: type, name: str, k
 async def test_what_a_timer_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(movies(), faults=None) as driver:
         monkeypatch.setattr(View, "tick", broken)
-        driver.app.set_timer(0.01, driver.app._tick)
+        driver.app.set_timer(0.01, driver.app.tick)
         await until(lambda: driver.app.faults.caught > 0, lambda: asyncio.sleep(0.01))
         await driver.settle()
         await goes_on(driver)

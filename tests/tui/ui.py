@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widgets import Input
 
 from docs.stepped_run import SteppedRun
@@ -108,10 +109,13 @@ class Driver:
         box.insert_text_at_cursor(text)
         await self.settle()
 
+    def strips(self) -> list[Strip]:
+        """The lines of the screen as they are drawn."""
+        return self.app.screen._compositor.render_strips()
+
     def text(self) -> str:
         """The screen as plain text."""
-        lines = self.app.screen._compositor.render_strips()
-        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in lines)
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in self.strips())
 
 
 @asynccontextmanager

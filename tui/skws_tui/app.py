@@ -100,7 +100,7 @@ class SkwsApp(FencedApp):
         self.theme = self.request.theme or self._known_theme(self.session.theme) or default_theme()
         self._load_keys()
         self.events.on_events = self._events_ready
-        self.set_interval(1.0, self._tick)
+        self.set_interval(1.0, self.tick)
 
     def on_ready(self) -> None:
         """Start the job behind the first picture, which loading its modules would delay."""
@@ -303,7 +303,7 @@ class SkwsApp(FencedApp):
                 if isinstance(screen, LiveScreen):
                     screen.post_message(ViewChanged())
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         self.view.tick(time.monotonic())
         self._redraw()
 

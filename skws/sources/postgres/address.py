@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
 from socket import gethostname
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
@@ -35,7 +36,7 @@ _AWAY: Final = re.compile(
     "|could not (receive|send)|the database system is|terminating connection|too many|connection slots"
 )
 _RUNS: Final = count(1)
-OWN: Final = ("slot", "publication", "snapshot")
+OWN: Final = ("slot", "publication", "snapshot", "patience")
 # Makes texts of values independent of the server's settings.
 _SETTINGS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
@@ -62,7 +63,7 @@ class Address:
 
     ``shown``: the URI without passwords. ``publication``: None for the one of
     the slot. ``snapshot``: whether a new run begins with the present rows. ``named``: whether the URI names
-    the slot.
+    the slot. ``patience``: the seconds for which a new slot waits for open transactions.
     """
 
     shown: str
@@ -71,10 +72,11 @@ class Address:
     publication: str | None = None
     snapshot: bool = True
     named: bool = False
+    patience: float = 60.0
 
     @classmethod
     def of(cls, uri: str) -> Address:
-        """The address in a ``postgresql://`` URI; ``slot``, ``publication``, ``snapshot`` are its parameters.
+        """The address in a ``postgresql://`` URI; ``OWN`` are its parameters.
 
         Raises UsageError if it cannot be understood.
         """
@@ -92,6 +94,7 @@ class Address:
             _name(own["publication"], "publication") if "publication" in own else None,
             _yes(own.get("snapshot", "yes")),
             "slot" in own,
+            _seconds(own.get("patience", "60")),
         )
 
     def of_one_run(self) -> Address:
@@ -201,6 +204,16 @@ def _name(text: str, what: str) -> str:
     if len(text) > 63:
         raise UsageError(f"{what} {text!r}: PostgreSQL's names have at most 63 letters")
     return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < inf:
+        raise UsageError(f"patience={text}: expected a number of seconds")
+    return seconds
 
 
 def _yes(text: str) -> bool:

@@ -112,7 +112,6 @@ def run_with_timeout(connected: connection, statement: Callable[[], None], secon
 
 
 PLUGIN: Final = "pgoutput"
-SLOT_SECONDS: Final = 60.0
 _RELEASE_SECONDS: Final = 0.05
 _RELEASE_TRIES: Final = 20
 # Written without parameters: a replication connection takes only such statements.
@@ -171,18 +170,18 @@ def create_slot(replicating: LogicalReplicationConnection, address: Address) -> 
 
     The snapshot lives until ``replicating`` runs another command or is
     closed. Raises psycopg2.Error, NotYetError if writing transactions do not
-    end in ``SLOT_SECONDS``.
+    end in time.
     """
     with replicating.cursor() as statement:
         made = run_with_timeout(
             replicating,
             lambda: statement.create_replication_slot(address.slot, output_plugin=PLUGIN),
-            SLOT_SECONDS,
+            address.patience,
         )
         if not made:
             raise NotYetError(
                 f"{address.shown}: the replication slot could not be made: PostgreSQL waits for every"
-                f" transaction that writes, and after {SLOT_SECONDS:g} seconds one is still"
+                f" transaction that writes, and after {address.patience:g} seconds one is still"
                 f" open{_writers(address)}"
             )
         _, point, snapshot, _ = _row(statement)

@@ -293,15 +293,12 @@ def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("skws.sinks.webhook.PROGRAM_SECONDS", 0.5)
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     started = tmp_path / "started"
     program = tmp_path / "hang.sh"
     program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {started}\nwait\n")
     program.chmod(0o755)
-    outcome = Program(str(program)).post(b"{}", "k")
+    outcome = Program(str(program), seconds=0.5).post(b"{}", "k")
     assert not outcome.taken
     assert outcome.reason == "did not end within 0.5 s"
     until(lambda: gone(int(started.read_text())))

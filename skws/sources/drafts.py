@@ -18,7 +18,7 @@ from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
 from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
-from skws_schema.errors import SourceError, UsageError, counted
+from skws_schema.errors import SourceError, StateError, UsageError, counted
 from skws_schema.infer.infer import Inference, infer
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema, parse_schema
@@ -159,8 +159,8 @@ def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
             if path.parent.is_relative_to(_user_folder()):
                 path.parent.mkdir(parents=True, exist_ok=True)
             replaced(path, data)
-        except OSError as error:
-            fault = f"{path}: {error.strerror or error}"
+        except (OSError, StateError) as error:
+            fault = str(error)
         else:
             return path
     raise SourceError(f"cannot write the inferred schema: {fault}; use --schema FILE")

@@ -36,10 +36,9 @@ from skws.index.table import (
     TableRows,
     all_relations,
     arrow_schema,
-    join_values,
-    row_identities,
     write_rows,
 )
+from skws.index.values import join_values, row_identities
 from skws.progress import Progress, ReportProgress, unreported
 from skws.sources.addresses import Database, database_at, is_postgres, is_sqlite
 from skws.sources.feed import redacted

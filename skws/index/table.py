@@ -1,17 +1,11 @@
 """The index of a table on disk, memory-mapped, so that all processes of a machine share it.
 
 The rows are an Arrow file in parts of equal size.
-
-Join values are looked up as 64-bit integers. Equal values give equal integers, whatever their types: 1, 1.0
-and True do. Integers are themselves; other values are hashed. Different values may give the same integer,
-so results are checked by the values. Python's hashes of texts differ between processes, so an index on disk
-has its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -21,195 +15,14 @@ import orjson
 import pyarrow as pa
 
 from skws.data.arrow import STORED, of_integers
-from skws.data.batch import Rows
-from skws.data.blocks import ArrowBlock, Block, integers_of
-from skws.data.texts import Texts
+from skws.data.blocks import ArrowBlock
 from skws.index.postings import IndexFile, Postings
+from skws.index.values import join_values
 from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, Condition
 from skws.keywords.scope import satisfying
-from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, mixed, ranges
-from skws_mesh.columnar.live import KeySets
-from skws_schema.graph import Edge, edges
-from skws_schema.model import AttributeType, Relation, Row, Schema, Value
-
-_PRIME: Final = np.uint64(0x100000001B3)
-_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
-_HALF: Final = np.uint64(32)
-_ABSENT: Final = np.int64(0x5F3759DF)  # for NULL, where NULLs equal each other
-_WHOLE: Final = float(1 << 63)
-
-
-def join_values(block: Block, columns: Sequence[int]) -> Ints:
-    """One integer a row, NULL where one of the columns is NULL."""
-    parts = [_column(block, column) for column in columns]
-    if len(parts) == 1:
-        values, there = parts[0]
-        values = np.where(values == NULL, hash(int(NULL)), values)
-    else:
-        values, there = _combined([found for found, _ in parts]), np.logical_and.reduce([t for _, t in parts])
-    return np.where(there, values, NULL)
-
-
-def row_identities(block: Block, relation: Relation) -> Ints:
-    """One integer a row: for its key or, without one, for the whole row."""
-    whole = _identities(block, range(len(relation.attributes)))
-    if not relation.key:
-        return whole
-    keyed = np.logical_and.reduce([there for _, there in _all(block, relation.key_columns)])
-    return np.where(keyed, _identities(block, relation.key_columns), whole)
-
-
-def _identities(block: Block, columns: Sequence[int]) -> Ints:
-    """One integer a row for the values of some columns; NULLs are equal to each other."""
-    return _combined([np.where(there, found, _ABSENT) for found, there in _all(block, columns)])
-
-
-def text_hashes(texts: Texts) -> Hashes:
-    """A hash of each text; NULL counts as the empty one."""
-    if not texts.data:
-        return np.zeros(len(texts), dtype=np.uint64)
-    begins, lengths = texts.offsets[:-1], np.diff(texts.offsets)
-    used = np.frombuffer(texts.data, dtype=np.uint8).astype(np.uint64)
-    places = np.arange(len(used), dtype=np.int64) - np.repeat(begins, lengths)
-    weights = _powers(1 << max(6, int(lengths.max()).bit_length()))
-    sums = np.zeros(len(used) + 1, dtype=np.uint64)
-    np.cumsum((used + np.uint64(1)) * weights[places], out=sums[1:])
-    found: Hashes = (sums[begins + lengths] - sums[begins] + lengths.view(np.uint64)) * _SPREAD
-    found ^= found >> _HALF
-    return found * _SPREAD
-
-
-def _all(block: Block, columns: Sequence[int]) -> list[tuple[Ints, Flags]]:
-    return [_column(block, column) for column in columns]
-
-
-def _column(block: Block, column: int) -> tuple[Ints, Flags]:
-    """Integers for the values of a column, and where there are any."""
-    integers = block.integers(column)
-    if integers is not None:
-        return integers, np.ones(len(block), dtype=bool)
-    numbers = block.numbers(column)
-    if numbers is not None:
-        return _of_numbers(numbers[0]), numbers[1]
-    texts = block.texts(column)
-    if isinstance(texts, Texts):
-        return text_hashes(texts).view(np.int64), np.ones(len(block), dtype=bool)
-    if not isinstance(texts, Sequence):
-        return text_hashes(Texts.of([texts])).view(np.int64), texts.is_valid().to_numpy(zero_copy_only=False)
-    values = block.values(column)
-    there = np.array([value is not None for value in values], dtype=bool)
-    if any(isinstance(value, str) for value in values):
-        return text_hashes(Texts.of([texts])).view(np.int64), there
-    known = [0 if value is None else value for value in values]
-    exact = all(isinstance(value, int) for value in known)
-    return _of_numbers(np.array(known, dtype=np.int64 if exact else np.float64)), there
-
-
-def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Ints:
-    """Equal numbers give equal integers, whatever their types: 1, 1.0 and True do."""
-    if numbers.dtype.kind != "f":
-        return numbers.astype(np.int64)
-    floats = numbers.astype(np.float64)
-    whole = (np.floor(floats) == floats) & (np.abs(floats) < _WHOLE)
-    found = mixed(floats.view(np.uint64) * _SPREAD, np.zeros(len(floats), dtype=np.int64)).view(np.int64)
-    return np.where(whole, np.where(whole, floats, 0).astype(np.int64), found)
-
-
-def _combined(parts: Sequence[Ints]) -> Ints:
-    found = np.zeros(len(parts[0]), dtype=np.uint64)
-    for number, part in enumerate(parts, 1):
-        found = mixed((found + part.view(np.uint64)) * _SPREAD, np.full(len(part), number, dtype=np.int64))
-    return np.where(found.view(np.int64) == NULL, _ABSENT, found.view(np.int64))
-
-
-@cache
-def _powers(most: int) -> Hashes:
-    found = np.full(most, _PRIME, dtype=np.uint64)
-    found[0] = 1
-    return np.multiply.accumulate(found)
-
-
-_LARGEST = (1 << 63) - 1
-
-
-class JoinValues:
-    """Join values over one schema."""
-
-    def __init__(self, schema: Schema, key_sets: KeySets) -> None:
-        self._schema = schema
-        # Indexes on disk need values that are the same in every process.
-        self._lasting = any(relation.source for relation in schema.relations)
-        self._key_sets = key_sets
-        self._told_apart = [self._tells_apart(edge) for edge in edges(schema)]
-        self._all_told_apart = True
-
-    def of(self, rows: Rows) -> Ints:
-        """An array of integers: a row for each row, a column for each key set of its relation, then NULL."""
-        keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
-        for relation, blocks, mine, places in rows.by_relation():
-            for key_set, columns in enumerate(self._key_sets.columns[relation]):
-                keys[:, key_set][mine] = self._column(blocks, columns).take(places)
-        return keys
-
-    @property
-    def all_exact(self) -> bool:
-        """True if ``exact`` holds for all edges."""
-        return self._all_told_apart and all(self._told_apart)
-
-    def exact(self, edge: int) -> bool:
-        """True if equal integers imply equal values for the columns of an edge."""
-        return self._all_told_apart and self._told_apart[edge]
-
-    def _column(self, blocks: Sequence[Block], columns: tuple[int, ...]) -> Ints:
-        """The join values of all rows of some blocks of one relation."""
-        if self._lasting:
-            found = [join_values(block, columns) for block in blocks]
-            told_apart = len(columns) > 1 or all(_tells_least_apart(b.integers(columns[0])) for b in blocks)
-            self._all_told_apart &= told_apart
-            return np.concatenate(found) if len(found) != 1 else found[0]
-        if len(columns) > 1:
-            together = zip(*(_values(blocks, column) for column in columns), strict=True)
-            return _integers([None if None in values else hash(values) for values in together])
-        integers = integers_of(blocks, columns[0])
-        if integers is None:
-            return _integers([_integer(value) for value in _values(blocks, columns[0])])
-        least = integers == NULL
-        if least.any():  # the one integer that stands for NULL
-            self._all_told_apart = False
-            integers = np.where(least, hash(int(NULL)), integers)
-        return integers
-
-    def _tells_apart(self, edge: Edge) -> bool:
-        ends = ((edge.source, edge.source_columns), (edge.target, edge.target_columns))
-        return all(
-            len(columns) == 1
-            and self._schema.relations[relation].attributes[columns[0]].type is AttributeType.INTEGER
-            for relation, columns in ends
-        )
-
-
-def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:
-    return chain.from_iterable(block.values(column) for block in blocks)
-
-
-def _tells_least_apart(integers: Ints | None) -> bool:
-    """False if the one integer that stands for NULL occurs."""
-    return integers is None or not (integers == NULL).any()
-
-
-def _integer(value: Value) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int):
-        return int(value) if -_LARGEST <= value <= _LARGEST else hash(value)
-    return None if value is None else hash(value)
-
-
-def _integers(values: list[int | None]) -> Ints:
-    null = int(NULL)
-    return np.array([null if value is None else value for value in values], dtype=np.int64)
-
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
+from skws_schema.model import Relation, Row, Schema
 
 PART: Final = 1 << 16  # rows
 _FEW: Final = 64  # rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from skws.data.batch import Record, RecordBatch, batched
-from skws.index.table import JoinValues
+from skws.index.values import JoinValues
 from skws.keywords.keyword_matching import FEW, KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan

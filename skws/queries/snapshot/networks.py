@@ -18,7 +18,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from skws.data.blocks import RowBlock
-from skws.index.table import TableIndex, join_values
+from skws.index.table import TableIndex
+from skws.index.values import join_values
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows, Weights
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.columns import Ints

@@ -59,12 +59,13 @@ def rows(
     peers: Iterable[str],
     limit: float,
     told: Callable[[str], None],
+    interpreter: Callable[[str, Callable[[str], None]], Path] = python_of,
 ) -> Iterator[Row]:
-    """One row for skws, then one a peer. ``limit`` in seconds of wall time a run.
+    """One row for skws, then one a peer. ``limit`` in seconds of wall time a run; ``interpreter`` of a peer.
 
     Raises SourceError if a peer cannot be installed, SkwsError if skws itself does not finish.
     """
-    interpreters = {peer: python_of(peer, told) for peer in peers}
+    interpreters = {peer: interpreter(peer, told) for peer in peers}
     comparison = Comparison.of(load, slice_seconds)
     with TemporaryDirectory() as name:
         folder = Path(name)

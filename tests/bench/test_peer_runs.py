@@ -102,18 +102,16 @@ def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
     assert list((tmp_path / "skws" / "peers").iterdir()) == []
 
 
-def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such() -> None:
     # This environment has no Pathway; Python's own import error is what users would see.
-    monkeypatch.setattr(compare, "python_of", lambda peer, told: Path(sys.executable))
-    found = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None))
+    own = Path(sys.executable)
+    found = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None, lambda *_: own))
     assert [row.engine for row in found] == ["skws", "pathway"]
     assert found[0].status == "ok"
     assert found[1].results is None
     assert "No module named 'pathway'" in found[1].status
     with pytest.raises(SkwsError, match="skws itself did not finish: over time limit"):
-        list(compare.rows(Load(5), 60, 30, ["pathway"], 0.01, lambda _: None))
+        list(compare.rows(Load(5), 60, 30, ["pathway"], 0.01, lambda _: None, lambda *_: own))
 
 
 def test_rows_are_shown_as_a_table_and_kept_as_csv(tmp_path: Path) -> None:

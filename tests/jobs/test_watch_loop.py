@@ -20,7 +20,9 @@ from skws.spec.enums import OnError
 from skws_schema import memory
 from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError
 from skws_schema.memory import MemoryBudget
+from skws_schema.yaml.load import parse_schema
 from tests.clocks import HandClock
+from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import (
     QUERY,
     SCHEMA,
@@ -206,12 +208,12 @@ def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(tmp_path: Path) -> 
     assert sink.most < 5 * RESULTS
 
 
-def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.keywords.plan._MANY", 1_000)
+def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path) -> None:
     notes, path = Notes(), tmp_path / "stream.jsonl"
     append(path, customer(1, 7))
     words = " ".join(f"word{n}" for n in range(8))
-    watch = LocalWatch(request(path, queries={"many": words}, max_size=9), [Collected()], notes.log)
+    asked = request(path, queries={"many": words}, schema=parse_schema(WITH_NOTES), max_size=9)
+    watch = LocalWatch(asked, [Collected()], notes.log)
     watch.open()
     assert any("candidate networks" in line and "--max-size" in line for line in notes.lines)
     watch.close()

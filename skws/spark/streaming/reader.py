@@ -164,12 +164,18 @@ def beginning(feed: Offset) -> Offset:
 
 
 class FeedReader(SimpleDataSourceStreamReader):
-    """Reads for Spark, in a process of its own. Raises SourceError, BadRecordsError."""
+    """Reads for Spark, in a process of its own. Raises SourceError, BadRecordsError.
 
-    def __init__(self, reading: Reading) -> None:
+    A batch has ``first`` records at first and ``most`` at last, a micro-batch of it about ``part``.
+    """
+
+    def __init__(
+        self, reading: Reading, *, first: int = _FIRST, most: int = _MOST, part: int = _PART
+    ) -> None:
         self._reading = reading
+        self._part = part
         self._intake = Intake(reading.request.on_error)
-        self._appetite = BatchSizer(_FIRST, most=_MOST, short=_SHORT, long=_LONG)
+        self._appetite = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
         self._given: tuple[int, float] | None = None  # so many records in the last micro-batch, and when
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
@@ -203,7 +209,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             "feed": polled.end,
             "commands": read_to,
             "tables": True,
-            "sequence": start["sequence"] + _number(polled.read.records),
+            "sequence": start["sequence"] + self._number(polled.read.records),
             "start": self._reading.start,
             "ended": polled.ended,
         }
@@ -331,7 +337,7 @@ class FeedReader(SimpleDataSourceStreamReader):
 
     def _packed(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
         """As so many micro-batches hold them."""
-        parts = self._cut(records, _number(records) if number is None else number)
+        parts = self._cut(records, self._number(records) if number is None else number)
         return [self._reading.layout.packed(part) for part in parts]
 
     def _cut(self, records: RecordBatch, number: int) -> list[RecordBatch]:
@@ -353,7 +359,6 @@ class FeedReader(SimpleDataSourceStreamReader):
         """Those behind an offset, as far as they are written; the driver has checked them all."""
         return commands_between(self._reading.folder / COMMANDS, self._reading.run, start, end)
 
-
-def _number(records: RecordBatch) -> int:
-    """Of the micro-batches that records make."""
-    return max(1, -(-len(records) // _PART))
+    def _number(self, records: RecordBatch) -> int:
+        """Of the micro-batches that records make."""
+        return max(1, -(-len(records) // self._part))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import skws.spark.streaming.reader as reader_module
 from skws.data.packing import unpacked
 from skws.queries.partitioning import Partitioning
 from skws.sources.addresses import parse_source
@@ -20,10 +19,10 @@ from tests.jobs.watching import SCHEMA, append, customer, order, request
 WHOLE = Layout(Partitioning.ROOTS, (0,))
 
 
-def reader(folder: Path, source: str, layout: Layout = WHOLE) -> FeedReader:
+def reader(folder: Path, source: str, layout: Layout = WHOLE, **sizes: int) -> FeedReader:
     (folder / "tables.log").touch()
     first = parse_source(source).open(SCHEMA).start()
-    return FeedReader(Reading(request(source), folder, "a start", layout, beginning(first)))
+    return FeedReader(Reading(request(source), folder, "a start", layout, beginning(first)), **sizes)
 
 
 def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
@@ -68,12 +67,10 @@ def test_a_replay_goes_as_fast_as_it_is_told(tmp_path: Path, paused: bool) -> No
     assert at["ended"]
 
 
-def test_batches_grow_while_spark_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_FIRST", 10)
-    monkeypatch.setattr(reader_module, "_MOST", 40)
+def test_batches_grow_while_spark_is_quick(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(n, n) for n in range(200)))
-    reading = reader(tmp_path, str(source))
+    reading = reader(tmp_path, str(source), first=10, most=40)
     at = reading.initialOffset()
     sizes: list[int] = []
     while sum(sizes) < 200:
@@ -84,12 +81,9 @@ def test_batches_grow_while_spark_is_quick(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("times", "sizes"), [(5, [10, 10, 5]), (7, [14, 7, 4]), (25, [25, 0, 0])])
-def test_records_of_one_time_stay_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, sizes: list[int]
-) -> None:
-    monkeypatch.setattr(reader_module, "_PART", 10)
+def test_records_of_one_time_stay_together(tmp_path: Path, times: int, sizes: list[int]) -> None:
     source = tmp_path / "in.jsonl"
     append(source, *(order(n // times, n) for n in range(25)))
-    rows, end = (reading := reader(tmp_path, str(source))).read(reading.initialOffset())
+    rows, end = (reading := reader(tmp_path, str(source), part=10)).read(reading.initialOffset())
     assert [len(unpacked(MicroBatch.from_bytes(blob).records)) for *_, blob in rows] == sizes
     assert end["sequence"] == 3

@@ -128,8 +128,7 @@ def test_a_start_that_fails_is_tried_again() -> None:
     run.refused = [FailureError(BUSY), FailureError(BUSY)]
     assert run.pause_until_started() == 3
     assert run.query.restarts == 2
-    run.fail("")
-    run.query._query = None
+    run = Lasting()
     run.refused = [FailureError(BAD)]
     with pytest.raises(FailureError, match=r"in\.jsonl:2"):
         run.query.goes_on()

@@ -37,7 +37,7 @@ RECORDS = st.lists(
 
 @pytest.fixture
 def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # as TMPDIR before the first temporary file
     return tmp_path
 
 

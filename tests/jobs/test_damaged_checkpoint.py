@@ -139,6 +139,7 @@ class Kept:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each byte of a checkpoint is damaged in turn, so a journal of several segments has to be small.
     monkeypatch.setattr(journals, "SEGMENT_BYTES", 600)
     counted(tmp_path / "installed", monkeypatch)
 

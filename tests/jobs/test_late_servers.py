@@ -88,6 +88,7 @@ def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
             database.server.start()
         copy_tables(*arguments)  # type: ignore[arg-type]
 
+    # Once the slot is made, and before its snapshot is read.
     monkeypatch.setattr(feed, "copy_tables", copied)
     sink, notes = Collected(), Notes()
     LocalWatch(request(database.uri(), limit=1), [sink], notes.log).run()

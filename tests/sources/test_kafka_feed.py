@@ -162,6 +162,7 @@ def test_a_long_backlog_is_read_ahead_only_so_far(
     kafka: MockBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One partition waits while the other gives all that is older; pausing loses and repeats nothing."""
+    # A hundred thousand messages, which the broker of the tests would take long for.
     monkeypatch.setattr("skws.sources.kafka.reader._LEAST_WAITING", 50)
     monkeypatch.setattr("skws.sources.kafka.reader._MOST_WAITING", 150)
     monkeypatch.setattr("skws.sources.kafka.reader._CHUNK", 40)

@@ -139,6 +139,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
             found.path.rename(tmp_path / "c.jsonl")
         return read_part(found, SCHEMA, *arguments[1:], **more)
 
+    # Between the look at a folder and the reading of its files there is no other way in.
     monkeypatch.setattr("skws.sources.files.read_part", rotate)
     assert follower.poll() == [1, 1]
     assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]

@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Tests of one file run in one process, and those on Spark, which come first. In the order of files: by the
-# number of their tests, the few that run long would come last, one after the other.
+# number of their tests, the few that run long would come last, one after the other. One process more than
+# cores, as some wait for Spark, servers and browsers.
 JOBS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $(JOBS) + 1) --no-loadscope-reorder
 
 .PHONY: demo test check lint simulate test-all sim sim-night golden bench docs format clean
 
@@ -34,7 +35,7 @@ simulate: $(READY)
 	for seed in $$first $$((first + 50)); do $(BIN)/python -m tests.sim --seed $$seed --runs 50 & jobs="$$jobs $$!"; done; \
 	for job in $$jobs; do wait $$job || failed=1; done; exit $${failed:-0}
 
-## All tests, the long ones too, with up to five times as many random examples
+## All tests, the long ones too, with up to ten times as many random examples
 test-all: $(READY)
 	SKWS_THOROUGH=1 $(PYTEST)
 

@@ -10,7 +10,8 @@ import orjson
 import typer
 
 from skws.cli import options
-from skws.cli.given import chosen_format, engine_of, job_fields, read_schema
+from skws.cli.data import engine_of
+from skws.cli.given import chosen_format, job_fields, read_schema
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat

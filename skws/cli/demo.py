@@ -10,7 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from skws.cli import options
-from skws.cli.given import engine_of, java_ahead, query_text, read_schema
+from skws.cli.data import engine_of, java_ahead
+from skws.cli.given import query_text, read_schema
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import EngineChoice, EngineName, OutputFormat
 from skws.spec.job import Job

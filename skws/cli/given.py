@@ -2,207 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from skws.cli import options
 from skws.cli.terminal import tell
 from skws.keywords.scope import with_left_out
 from skws.ranking.rankings import known_ranking
-from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
-from skws.sources.drafts import draft_of
-from skws.sources.feed import redacted
-from skws.spec.enums import EngineChoice, EngineName, OnError, OutputFormat
+from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import DEFAULT, Query, RankingChoice, TopChoice
-from skws_schema.errors import UsageError, nearest_file
+from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
-from skws_windows.window import ExpressionWindow, Unbounded, parse_duration, parse_window, window_fault
-
-if TYPE_CHECKING:
-    from skws.spark.local_java import LocalJava
-
-SUBMITTED: Final = "SKWS_SUBMITTED"
-"""Set by the file that spark-submit takes: the command then runs on Spark."""
-_REPLAY: Final = "replay:"
-_FILE: Final = "file://"
-VERY_LARGE: Final = 64 << 30
-"""Bytes of a replay beyond which one process, or one machine, takes hours."""
-_NEVER_LATE: Final = "3660000 days"
-"""More than there are between two times."""
-
-
-class Data(NamedTuple):
-    """``address``: of a source that goes on, or of a database; empty for ``replay``, files sorted by time.
-
-    ``words``: the query.
-    """
-
-    address: str
-    replay: tuple[Path, ...]
-    words: tuple[str, ...]
-
-    @property
-    def database(self) -> bool:
-        """True if it can be read as it is now."""
-        return is_postgres(self.address) or is_sqlite(self.address)
-
-    @property
-    def sources(self) -> list[str]:
-        """What a schema is inferred from."""
-        return [self.address] if self.address else [str(path) for path in self.replay]
-
-    @property
-    def followed(self) -> bool:
-        """True for files that may grow."""
-        return bool(self.address) and not self.database and not self.address.startswith((_REPLAY, KAFKA, "-"))
-
-
-def live_data(
-    words: Sequence[str], source: str | None, replay: Sequence[Path] | None, *, needed: bool = True
-) -> Data:
-    """The data of a command that follows it; none, unless it is ``needed``. Raises UsageError."""
-    if not (needed or source is not None or replay or (words and _is_data(words[0]))):
-        return Data("", (), tuple(words))
-    address, rest = _given(words, source, replay)
-    if address is not None:
-        return Data(address, (), rest)
-    if len(replay or ()) > 1:
-        raise UsageError("--replay: expected one PATH to follow; put several files into a folder")
-    return Data("".join(f"{_REPLAY}{path}" for path in replay or ()), (), rest)
-
-
-def finite_data(words: Sequence[str], source: str | None, replay: Sequence[Path] | None) -> Data:
-    """The data of a command that ends with it: files, or a database as it is now. Raises UsageError."""
-    address, rest = _given(words, source, replay)
-    if address is None and any(str(path).startswith(("postgresql:", "postgres:")) for path in replay or ()):
-        # Paths change addresses, and errors about them would show passwords.
-        raise UsageError(
-            "--replay takes files; give a database as SOURCE: skws search postgresql://... QUERY"
-        )
-    if address is None and len(replay or ()) == 1 and is_sqlite(str((replay or [])[0])):
-        address = str((replay or [])[0])
-    if address is None:
-        return Data("", tuple(replay or ()), rest)
-    if is_postgres(address) or is_sqlite(address):
-        return Data(address, (), rest)
-    if address.startswith(KAFKA) or address == "-":
-        raise UsageError(f"{redacted(address)} has no end; use skws watch, or give a file or a database")
-    path = address.removeprefix(_FILE)
-    if path.startswith(_REPLAY):
-        path = path.removeprefix(_REPLAY).split("?", 1)[0]
-    return Data("", (Path(path),), rest)
-
-
-def _given(
-    words: Sequence[str], source: str | None, replay: Sequence[Path] | None
-) -> tuple[str | None, tuple[str, ...]]:
-    """The address, None for replay files; and the words of the query."""
-    if source is not None and replay:
-        raise UsageError("--source and --replay both give the data: expected one of them")
-    if source is not None or replay:
-        return source, tuple(words)
-    if not words:
-        raise UsageError(f"no data: expected SOURCE: {options.SOURCES}")
-    first, *rest = words
-    if _is_data(first):
-        return first, tuple(rest)
-    hint = " (everything after -- is the query; put options before it)" if _misplaced(words) else ""
-    raise UsageError(
-        f"{first}: no such file or folder{nearest_file(Path(first))}; expected SOURCE before the query:"
-        f" {options.SOURCES}{hint}"
-    )
-
-
-def _is_data(word: str) -> bool:
-    return is_address(word) or os.path.lexists(word)
-
-
-def _misplaced(words: Sequence[str]) -> bool:
-    return any(word.startswith("--") for word in words)
-
-
-def with_schema(
-    data: Data,
-    given: dict[str, Any],
-    *,
-    quiet: bool,
-    default: OnError = OnError.FAIL,
-    followed: bool = True,
-) -> None:
-    """Read or infer the schema in ``given``, and set the options that follow from it. Raises SkwsError.
-
-    ``followed``: False for a database as it is now.
-    """
-    path: Path | None = given["schema"]
-    drafted = path is None
-    if path is None:
-        draft = draft_of(data.sources, followed=followed)
-        for note in () if quiet else draft.notes:
-            tell(note)
-        path = draft.path
-    schema = read_schema(path)
-    given["schema"] = all_tables(schema) if is_sqlite(data.address) else schema
-    given["schema_path"] = path
-    given["on_error"] = given["on_error"] or (OnError.SKIP if drafted else default)
-    unbounded = isinstance(parse_window(given.get("window") or schema.window), Unbounded)
-    # Rows of a database live until they are deleted, and a draft says so of all others.
-    lasting = unbounded and (drafted or data.database)
-    given["force_unbounded"] = lasting or given.get("force_unbounded", False)
-    if data.address and given["lateness"] is None:
-        # Where nothing expires, keywords do not depend on the order of records; patterns do.
-        late = lasting and data.followed and not given.get("pattern")
-        given["lateness"] = _NEVER_LATE if late else "0 s"
-
-
-def engine_of(
-    choice: EngineChoice,
-    master: str | None,
-    packages: str = "",
-    *,
-    replay: Sequence[Path] = (),
-    quiet: bool = False,
-) -> EngineName:
-    """The engine that a choice stands for; says so in one line if it is Spark. Raises UsageError."""
-    if choice is not EngineChoice.AUTO:
-        return EngineName(choice.value)
-    reasons = {
-        "--master is given": master is not None,
-        "--packages is given": bool(packages),
-        "spark-submit runs it": os.environ.get(SUBMITTED) == "1",
-        f"the data has more than {VERY_LARGE >> 30} GiB": _very_large(replay),
-    }
-    reason = next((reason for reason, holds in reasons.items() if holds), None)
-    if reason is None:
-        return EngineName.LOCAL
-    if not quiet:
-        tell(f"engine: spark, since {reason}; --engine local runs in process")
-    return EngineName.SPARK
-
-
-def java_ahead(job: Job) -> AbstractContextManager[LocalJava | None]:
-    """For a search on Spark its Java, started before what searches is loaded; None for any other."""
-    if job.engine is not EngineName.SPARK:
-        return nullcontext()
-    from skws.spark.java_ahead import search_ahead  # noqa: PLC0415 - for Spark alone
-
-    return search_ahead(job.master)
-
-
-def _very_large(replay: Sequence[Path]) -> bool:
-    """True only where Spark is installed."""
-    files = (file for path in replay for file in (path.rglob("*") if path.is_dir() else [path]))
-    size = sum(file.stat().st_size for file in files if file.is_file())
-    return size > VERY_LARGE and find_spec("pyspark") is not None
-
+from skws_windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
 
 Format = TypeVar("Format", bound=StrEnum)
 PEOPLE: Final = frozenset({OutputFormat.TABLE, OutputFormat.TREE})

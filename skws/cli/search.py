@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.given import Data, engine_of, finite_data, java_ahead, with_schema
+from skws.cli.data import Data, engine_of, finite_data, java_ahead, with_schema
 from skws.sources.addresses import SQLITE, is_postgres, is_sqlite
 from skws.spec.enums import (
     DEFAULT_MAX_SIZE,

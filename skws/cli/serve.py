@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.given import live_data, with_schema
+from skws.cli.data import live_data, with_schema
 from skws.cli.watch import with_json_errors
 from skws.durable import PRIVATE, replaced
 from skws.hosts import LOOPBACK, is_loopback

@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.given import engine_of, live_data, with_schema
+from skws.cli.data import engine_of, live_data, with_schema
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, OnError
 from skws_schema.errors import UsageError

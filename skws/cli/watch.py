@@ -13,7 +13,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.given import engine_of, live_data, with_schema
+from skws.cli.data import engine_of, live_data, with_schema
 from skws.cli.terminal import color_on_stdout, tell
 from skws.jobs.alerts import Alert, Reloading, read_alerts
 from skws.jobs.control import RunControl, open_host

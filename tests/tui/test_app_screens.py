@@ -9,8 +9,7 @@ from textual.widgets import OptionList, Static
 
 from skws.cli.demo import movie_files
 from skws_tui.app import SkwsApp
-from skws_tui.keys import ACTIONS
-from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
+from skws_tui.screens.dialogs import ACTIONS, ConfirmScreen, HelpScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.networks import NetworksScreen
 from skws_tui.screens.schema import SchemaScreen

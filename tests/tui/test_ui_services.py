@@ -22,7 +22,7 @@ from skws.spec.query import completed, last_word
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_tui.keys import ACTIONS
+from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics import resampled
 from skws_tui.services.analyzer import change_text, folded, read_draft
 from skws_tui.services.drawing import Columns, Drawer, Phrase, duration, plain_text, sentence, separator, when

@@ -21,8 +21,7 @@ from skws.results.model import LiveResult
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import SkwsError, counted
 from skws_tui.fence import EventsReady, Failed, FencedApp, OffThread, ViewChanged
-from skws_tui.keys import ACTIONS, GOING, MODES, RETIRED, ScreenMaker
-from skws_tui.screens.dialogs import ConfirmScreen, HelpScreen
+from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, HelpScreen, ScreenMaker
 from skws_tui.screens.live import LiveScreen
 from skws_tui.screens.search import SearchScreen
 from skws_tui.services.request import UiRequest

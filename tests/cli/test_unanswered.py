@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from docs.stepped_run import HandClock
+from skws.cli.watch import Unanswered
 from skws.jobs.control import Command, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log, LogFormat
-from skws.jobs.unanswered import Unanswered
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_schema.yaml.load import parse_schema

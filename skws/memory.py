@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from skws_schema import memory
+from skws_schema import budgets
 from skws_schema.errors import UsageError
 
 DEFAULT: Final = "60%"
@@ -36,7 +36,7 @@ class MemoryShare:
     def kept(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """Have this process keep to it. Raises MemoryBudgetError where it cannot, inside."""
         use(self.size, warn, self.among)
-        with memory.explain_refusals():
+        with budgets.explain_refusals():
             yield
 
 
@@ -49,7 +49,7 @@ class _Asked:
 
 def use(size: str, warn: Callable[[str], None], among: int = 1) -> None:
     """From now on this process keeps to a budget. Raises UsageError for a size that cannot be read."""
-    memory.use(memory.MemoryBudget(read_size(size, among), warn))
+    budgets.use(budgets.MemoryBudget(read_size(size, among), warn))
     _Asked.size, _Asked.warn = size, warn
 
 
@@ -60,7 +60,7 @@ def ask(size: str) -> None:
 
 def warn_by(warn: Callable[[str], None]) -> None:
     """Warnings go here from now on, if there is a budget at all."""
-    if memory.size() is not None:
+    if budgets.size() is not None:
         use(_Asked.size, warn)
 
 
@@ -71,7 +71,7 @@ def asked() -> str:
 
 def share(among: int) -> MemoryShare | None:
     """What each of several processes may take of what was asked for; None if there is no budget."""
-    return None if memory.size() is None else MemoryShare(_Asked.size, among)
+    return None if budgets.size() is None else MemoryShare(_Asked.size, among)
 
 
 def read_size(text: str, among: int = 1) -> int:
@@ -86,11 +86,11 @@ def read_size(text: str, among: int = 1) -> int:
     if percent:
         if not 0 < float(number) <= 100:
             raise UsageError(f"--memory {text}: expected a share above 0% and of at most 100%")
-        return max(LEAST, memory.used() + int(float(number) / 100 * free() / among))
+        return max(LEAST, budgets.used() + int(float(number) / 100 * free() / among))
     power = _UNITS[unit.lower()]
     size = int(float(number) * ((1 << power) if binary or not power else 1000 ** (power // 10)))
     if size < LEAST:
-        raise UsageError(f"--memory {text}: expected at least {memory.shown(LEAST)}")
+        raise UsageError(f"--memory {text}: expected at least {budgets.shown(LEAST)}")
     return max(LEAST, size // among)
 
 

@@ -63,8 +63,8 @@ from skws.queries.slices import (
 )
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
+from skws_schema.budgets import check
 from skws_schema.errors import SkwsError
-from skws_schema.memory import check
 from skws_schema.model import Schema
 
 Task: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]

@@ -31,8 +31,8 @@ from skws.results.model import LiveResult, parsed
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import PATTERN
+from skws_schema.budgets import explain_refusals
 from skws_schema.errors import UsageError
-from skws_schema.memory import explain_refusals
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs

@@ -15,9 +15,9 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import LEAST, MemoryShare, free, read_size
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws_schema import memory
+from skws_schema import budgets
+from skws_schema.budgets import Held, MemoryBudget
 from skws_schema.errors import MemoryBudgetError, UsageError
-from skws_schema.memory import Held, MemoryBudget
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
 
@@ -33,7 +33,7 @@ joins: [a.k = b.k]
 @pytest.fixture(autouse=True)
 def no_budget() -> Iterator[None]:
     yield
-    memory.use(None)
+    budgets.use(None)
 
 
 class Hoard:
@@ -66,21 +66,21 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 def test_a_share_is_of_what_is_free() -> None:
     half = read_size("50%")
-    assert memory.used() < half < memory.used() + free()
+    assert budgets.used() < half < budgets.used() + free()
 
 
 def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
     hoard, told = Hoard(), list[str]()
-    memory.register(hoard)
-    memory.check()  # no budget, no limit
-    memory.use(MemoryBudget(int(1.5 * memory.used()), told.append))
-    memory.check()
-    memory.check()
+    budgets.register(hoard)
+    budgets.check()  # no budget, no limit
+    budgets.use(MemoryBudget(int(1.5 * budgets.used()), told.append))
+    budgets.check()
+    budgets.check()
     assert len(told) == 1
     assert "half of the memory budget" in told[0]
     assert "query 'x' holds 7 results" in told[0]
     with pytest.raises(MemoryBudgetError, match="used up: query 'x' holds 7 results") as ended:
-        memory.check(memory.used())
+        budgets.check(budgets.used())
     assert "--max-size" in str(ended.value)
 
 
@@ -92,7 +92,7 @@ def test_queries_that_hold_no_rows_are_counted() -> None:
 
 
 def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
-    with pytest.raises(MemoryBudgetError, match="the system is out of memory"), memory.explain_refusals():
+    with pytest.raises(MemoryBudgetError, match="the system is out of memory"), budgets.explain_refusals():
         raise MemoryError
     with (
         pytest.raises(MemoryBudgetError, match="the system is out of memory"),

@@ -18,7 +18,7 @@ from skws_bounds.maxref import Failure
 from skws_bounds.modified import Modified, modified
 from skws_bounds.normal_form import Atom, Attr, Domain, Query, Term
 from skws_bounds.theorems import time_cases
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
 
 MOST_CASES = 2000

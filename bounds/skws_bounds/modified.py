@@ -18,7 +18,7 @@ from typing import Final
 
 from skws_bounds.closure import Closure
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, Query, Stream, Term
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
 
 MOST_STEPS: Final = 50_000

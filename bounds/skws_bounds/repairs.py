@@ -10,7 +10,7 @@ from skws_bounds.maxref import Failure
 from skws_bounds.modified import MOST_STEPS, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, Query, Stream, Union
 from skws_bounds.verdict import Verdict, is_bounded
-from skws_schema.memory import OverBudgetError, StepBudget
+from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import Op
 
 MOST_TRIED = 200

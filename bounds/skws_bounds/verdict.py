@@ -21,7 +21,7 @@ from skws_bounds.maxref import Failure, Inequality, unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Query, Term, Union
 from skws_bounds.theorems import theorem_1, theorem_2
-from skws_schema.memory import OverBudgetError, StepBudget
+from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import Op
 
 Joins = tuple[Inequality, ...]

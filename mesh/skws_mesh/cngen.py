@@ -27,8 +27,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import DEPTH, NodeOrder, Tree, neighbours
+from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.graph import Edge, edges_from
-from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import Schema
 
 

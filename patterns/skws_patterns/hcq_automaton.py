@@ -22,8 +22,8 @@ from typing import Final
 
 from skws_patterns.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
 from skws_patterns.pcea import PCEA, Columns, Compared, Equality, Same, Source, Test, Transition, Unary
+from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import PatternError
-from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import Op
 
 # There are exponentially many sets of atoms, and so many states.

@@ -26,9 +26,9 @@ from skws.extras import missing_extra
 from skws.memory import DEFAULT, use
 from skws.sinks.base import OutputClosedError
 from skws.sinks.text import visible
-from skws_schema import memory
+from skws_schema import budgets
+from skws_schema.budgets import watch_steps
 from skws_schema.errors import SchemaError, SkwsError, UsageError
-from skws_schema.memory import watch_steps
 
 COMMANDS: Final = {
     "demo": "A first look: half a century of films in a minute.",
@@ -169,9 +169,9 @@ def run(arguments: Sequence[str]) -> int:
         return _interrupted()
     except Exception as error:  # noqa: BLE001, RUF100 - the last resort: no traceback reaches the user
         _drop_unwritten()
-        return _failed(memory.refused() if isinstance(error, MemoryError) else error)
+        return _failed(budgets.refused() if isinstance(error, MemoryError) else error)
     finally:
-        memory.use(None)
+        budgets.use(None)
     if code == INTERRUPTED:  # some versions of typer make this of the exception
         return _interrupted()
     return code if isinstance(code, int) else 0

@@ -21,8 +21,8 @@ from skws.sinks.text import escaped, visible
 from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.tree import Tree
+from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, counted
-from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
 from skws_windows.window import ExpressionWindow, Unbounded, Window, parse_window
 

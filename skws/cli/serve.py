@@ -18,8 +18,8 @@ from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName
 from skws.spec.job import Job
+from skws_schema.budgets import shown
 from skws_schema.errors import ConfigurationError, UsageError
-from skws_schema.memory import shown
 
 TOKEN: Final = "SKWS_SERVE_TOKEN"  # noqa: S105 - the name of the variable
 _TOKEN_FILE: Final = "token"  # noqa: S105 - in the checkpoint

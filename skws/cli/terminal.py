@@ -12,7 +12,7 @@ from skws.progress import Progress
 from skws.sinks.base import destination
 from skws.sinks.text import visible, visible_lines
 from skws.spec.enums import OnError
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

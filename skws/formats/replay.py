@@ -32,7 +32,7 @@ from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, Spool, ignor
 from skws.formats.jsonl import reads_columns
 from skws.formats.jsonl_order import in_order
 from skws.formats.splits import NoRecordsError, chunks, plan, read_split, skipped_notes
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_schema.model import Schema
 
 RUNS: Final = 64

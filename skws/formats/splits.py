@@ -38,8 +38,8 @@ from skws.formats.files import (
     replay_entries,
 )
 from skws.formats.jsonl import LinesHold, chunk_reader, json_holds, reads_columns
+from skws_schema.budgets import check
 from skws_schema.errors import SourceError, nearest, nearest_file
-from skws_schema.memory import check
 from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
 

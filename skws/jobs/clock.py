@@ -12,8 +12,8 @@ from typing import Final
 
 from skws.sources.feed import Clock, SystemClock
 from skws.spec.job import Job
+from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import UsageError
-from skws_schema.memory import TimeLimitError
 
 
 class StoppableClock(SystemClock):

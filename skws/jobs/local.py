@@ -34,8 +34,8 @@ from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
 from skws_purging.retention import LogPart, Retention
+from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SourceError, StateError, UsageError
-from skws_schema.memory import explain_refusals
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, TimeWindow
 

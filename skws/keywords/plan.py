@@ -15,8 +15,8 @@ from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.tree import NodeOrder
+from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
-from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
 from skws_windows.window import ExpressionWindow, Window, by_position, with_deletions
 

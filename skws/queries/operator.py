@@ -20,9 +20,9 @@ from skws.queries.partitioning import Part
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
+from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
-from skws_schema.memory import memory_checked
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded, Window

@@ -17,9 +17,9 @@ from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
+from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
 from skws_schema.evolution import SchemaChange
-from skws_schema.memory import memory_checked
 from skws_windows.window import Window
 
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions

@@ -35,7 +35,7 @@ from skws.queries.kinds import encoded, moment, written
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, summed
 from skws.results.model import LiveResult
 from skws.spec.query import KEYWORDS, TOP, Query, Stream
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_windows.window import TimeWindow, Window
 
 Blocks: TypeAlias = list[tuple[Piece, Split]]

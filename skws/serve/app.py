@@ -57,8 +57,8 @@ from skws.spec.query import (
     corrected,
     ranking_options,
 )
+from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
-from skws_schema.memory import TimeLimitError
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import parse_duration
 

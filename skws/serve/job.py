@@ -26,8 +26,8 @@ from skws.serve.saved import SavedSearch
 from skws.sinks.addresses import open_sinks
 from skws.spec.job import Job
 from skws.spec.query import Query, Stream
+from skws_schema.budgets import within
 from skws_schema.errors import SkwsError, UsageError
-from skws_schema.memory import within
 from skws_schema.model import Schema
 
 _EVENTS: Final = "events"

@@ -61,7 +61,7 @@ from skws.queries.slices import (
 )
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_schema.model import Schema
 from skws_windows.window import Window
 

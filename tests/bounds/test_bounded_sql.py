@@ -13,8 +13,8 @@ from skws_bounds.repairs import repairs
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
 from skws_bounds.verdict import check
+from skws_schema.budgets import within_steps
 from skws_schema.errors import SqlError, UsageError
-from skws_schema.memory import within_steps
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Schema
 from tests.bounds.bounds_queries import STREAMS, sql, stream
 

@@ -18,8 +18,8 @@ from skws_bounds.normal_form import Atom, Attr, Domain, Term
 from skws_bounds.run import Run
 from skws_bounds.theorems import theorem_1, theorem_2
 from skws_bounds.verdict import check, lasting
+from skws_schema.budgets import StepBudget
 from skws_schema.errors import UsageError
-from skws_schema.memory import StepBudget
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Row, Schema
 from tests.bounds.bounds_queries import (
     SECOND,

@@ -10,7 +10,7 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
-from skws_schema.memory import within_steps
+from skws_schema.budgets import within_steps
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import load_schema

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from skws.jobs.clock import Turns
-from skws_schema.memory import TimeLimitError
+from skws_schema.budgets import TimeLimitError
 from tests.waiting import until
 
 

@@ -17,9 +17,9 @@ from skws.results.model import LiveResult
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import OnError
-from skws_schema import memory
+from skws_schema import budgets
+from skws_schema.budgets import MemoryBudget
 from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError
-from skws_schema.memory import MemoryBudget
 from skws_schema.yaml.load import parse_schema
 from tests.clocks import HandClock
 from tests.jobs.test_schema_changes import WITH_NOTES
@@ -222,16 +222,16 @@ def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path) -> None:
 def test_a_run_ends_at_its_memory_budget(tmp_path: Path) -> None:
     notes, path = Notes(), tmp_path / "stream.jsonl"
     append(path, customer(1, 7), order(2, 7))
-    memory.use(MemoryBudget(1 << 40))
+    budgets.use(MemoryBudget(1 << 40))
     try:
         watch = LocalWatch(request(path), [Collected()], notes.log)
         watch.open()
-        memory.use(MemoryBudget(1 << 20))
+        budgets.use(MemoryBudget(1 << 20))
         with pytest.raises(MemoryBudgetError, match="used up"):
             steps(watch)
         watch.close(failed=True)
     finally:
-        memory.use(None)
+        budgets.use(None)
 
 
 def test_a_sink_that_fails_ends_the_run(tmp_path: Path) -> None:

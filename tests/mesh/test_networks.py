@@ -15,8 +15,8 @@ from skws_mesh.cngen import CNGen, ExpandedNode, TooManyKindsError, count_networ
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import NodeOrder, Tree
+from skws_schema.budgets import within_steps
 from skws_schema.graph import edges, edges_from
-from skws_schema.memory import within_steps
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.strategies import examples, schemas
 

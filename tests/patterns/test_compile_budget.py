@@ -15,8 +15,8 @@ from skws_patterns.language import progress
 from skws_patterns.language.compile import compile_pattern, parallel_automaton
 from skws_patterns.language.parse import parse_pattern
 from skws_patterns.language.resolve import resolve
+from skws_schema.budgets import OverBudgetError, StepBudget, watch_steps, within_steps
 from skws_schema.errors import PatternError
-from skws_schema.memory import OverBudgetError, StepBudget, watch_steps, within_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.patterns.pattern_matches import contains
 

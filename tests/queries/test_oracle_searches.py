@@ -11,8 +11,8 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.session import Session
 from skws.results.model import LiveResult, Result
 from skws.spec.query import RANK, Query, Stream
+from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
-from skws_schema.memory import TimeLimitError, within
 from skws_schema.model import Join, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream

@@ -34,8 +34,8 @@ from skws.sinks.webhook import Delivery, Endpoint, WebhookSink
 from skws.spec.enums import EngineName, OnError, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
+from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError, UsageError
-from skws_schema.memory import explain_refusals
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.sim import outputs

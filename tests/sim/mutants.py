@@ -509,7 +509,7 @@ _mutant(
     "memory-short",
     "results are left out when memory runs short",
     (
-        "skws_schema.memory:memory_checked",
+        "skws_schema.budgets:memory_checked",
         "        check()",
         "        try:\n            check()\n        except Exception:\n            return",
     ),

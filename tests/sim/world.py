@@ -26,7 +26,7 @@ from skws.queries import operator
 from skws.queries.keywords import kind
 from skws_mesh.columnar import hash_index
 from skws_purging import policy
-from skws_schema import memory as budget
+from skws_schema import budgets as budget
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from tests.sim.disk import Disk, Raw, installed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.memory import OverBudgetError, within_steps
+from skws_schema.budgets import OverBudgetError, within_steps
 from skws_windows.automata import regular as r
 from skws_windows.automata.k_sla import (
     clean,

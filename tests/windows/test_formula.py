@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws_schema.budgets import within_steps
 from skws_schema.errors import UsageError
-from skws_schema.memory import within_steps
 from skws_windows.automata import smso as m
 from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards import guard as g

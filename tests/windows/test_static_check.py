@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_schema.memory import StepBudget, within_steps
+from skws_schema.budgets import StepBudget, within_steps
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.k_sla import Finite, finite

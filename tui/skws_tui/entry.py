@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from skws.hosts import is_loopback
 from skws.spec.enums import EngineName
+from skws_schema.budgets import watch_steps
 from skws_schema.errors import SkwsError, UsageError
-from skws_schema.memory import watch_steps
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import state_folder
 

@@ -43,7 +43,7 @@ from enum import Enum, auto
 from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 from skws_schema.model import AttributeType
 from skws_windows.automata.k_sla import Branching
 from skws_windows.guards import guard as g

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from skws_schema.memory import OverBudgetError, StepBudget
+from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import Branching, LookbackAutomaton, branching, clean, finite, trimmed
 from skws_windows.automata.regular import Limits, Pair, Selection, WindowExpression

@@ -23,7 +23,7 @@ from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS
-from skws_schema.memory import check
+from skws_schema.budgets import check
 
 
 class Pairs:

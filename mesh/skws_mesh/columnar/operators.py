@@ -20,7 +20,7 @@ from skws_mesh.columnar.hash_index import HashIndex
 from skws_mesh.columnar.store import Partials, PartialStore, Table
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
-from skws_schema.memory import check
+from skws_schema.budgets import check
 
 NONE = -1
 LEAST_BRIDGED = 4  # of the largest network; in smaller ones all partials that wait are few

@@ -24,7 +24,7 @@ from skws_mesh.delta.results import NO_NODE, Candidates, PathJoins, Paths, TreeJ
 from skws_mesh.delta.walks import AskedWalks
 from skws_mesh.delta.words import CarriedWords, WordPairs, WordSets
 from skws_mesh.tree import Tree
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_schema.model import Schema
 
 _BRANCHING: Final = 1 << 30  # networks of trees have numbers from here on

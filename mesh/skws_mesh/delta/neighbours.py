@@ -20,8 +20,8 @@ from skws_mesh.columnar.columns import NOTHING, Ints, ranges, written
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_mesh.delta.words import FOUR, CarriedWords, WordPairs
+from skws_schema.budgets import check
 from skws_schema.graph import edges_from
-from skws_schema.memory import check
 from skws_schema.model import Schema
 
 _MOST: Final = 32  # pairs for each tuple, of 16 bytes or a few times as many

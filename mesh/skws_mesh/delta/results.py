@@ -22,7 +22,7 @@ from skws_mesh.columnar.store import NO_MEMBER
 from skws_mesh.delta.neighbours import Partners
 from skws_mesh.delta.walks import Walks
 from skws_mesh.delta.words import NO_WORD, CarriedWords, WordPairs, WordSets
-from skws_schema.memory import check
+from skws_schema.budgets import check
 
 HUB: Final = 1 << 14
 """Pairs of walks about one tuple, beyond which their words are joined first."""

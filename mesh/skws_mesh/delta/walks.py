@@ -20,7 +20,7 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, written
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.neighbours import AT_ONCE, Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_schema.model import Schema
 
 _NONE: Final = -1

@@ -52,8 +52,8 @@ from skws_patterns.language.progress import (
 )
 from skws_patterns.language.resolve import Resolved, TextMatch, resolve
 from skws_patterns.pcea import PCEA, RootKey, root_key
+from skws_schema.budgets import OverBudgetError
 from skws_schema.errors import PatternError
-from skws_schema.memory import OverBudgetError
 from skws_schema.model import Schema
 
 # The ways in which a first letter may gather the complete parts before it.

@@ -18,7 +18,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 
 
 @dataclass(frozen=True, slots=True, order=True)

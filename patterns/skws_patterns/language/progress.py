@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from skws_patterns.language.expression import Derivatives, Expression, Letter, Read, letters
 from skws_patterns.language.resolve import Reading, Resolved
 from skws_patterns.pcea import PCEA, Columns, Equality, Source, Transition
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 
 
 class Alphabet:

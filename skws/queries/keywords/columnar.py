@@ -31,9 +31,9 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import StreamTuple, static_tuples
+from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
-from skws_schema.memory import Held, memory_checked, register
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, Window, with_deletions
 

@@ -23,8 +23,8 @@ from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh
 from skws_purging.lifespans import ALWAYS, Lifespans, Members, StreamTuple, static_tuples
+from skws_schema.budgets import Held, check, memory_checked, register
 from skws_schema.errors import counted
-from skws_schema.memory import Held, check, memory_checked, register
 from skws_schema.model import Row
 from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
 

@@ -25,8 +25,8 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints
 from skws_mesh.columnar.live import KeySets, LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials, Table
 from skws_mesh.delta.networks import PathNetworks
+from skws_schema.budgets import check
 from skws_schema.graph import Edge, edges
-from skws_schema.memory import check
 from skws_schema.model import Schema, Value
 
 MOST_COUNTED: Final = 5

@@ -32,7 +32,7 @@ from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_schema.model import Analyzer, Schema
 
 _STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))

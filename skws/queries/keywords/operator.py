@@ -46,9 +46,9 @@ from skws_mesh.networks import CandidateNetwork
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
+from skws_schema.budgets import Held
 from skws_schema.errors import counted
 from skws_schema.graph import edges
-from skws_schema.memory import Held
 from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import Window, ticks_per_position
 

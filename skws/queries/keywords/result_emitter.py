@@ -26,7 +26,7 @@ from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS
-from skws_schema.memory import check
+from skws_schema.budgets import check
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND, Window, by_position
 

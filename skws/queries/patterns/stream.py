@@ -18,8 +18,8 @@ from skws.queries.patterns.text import PatternQuery
 from skws.results.names import TupleNames
 from skws_patterns.evaluator import Evaluator as Automaton
 from skws_patterns.evaluator import Mark, Valuation
+from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import PatternError
-from skws_schema.memory import Held, memory_checked, register
 from skws_schema.model import Row, Schema
 from skws_windows.window import (
     FOREVER,

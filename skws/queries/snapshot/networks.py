@@ -24,8 +24,8 @@ from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows, Weights
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.tree import NodeOrder, Tree
+from skws_schema.budgets import memory_checked
 from skws_schema.graph import Edge, edges
-from skws_schema.memory import memory_checked
 from skws_schema.model import Schema, Value
 
 JoinValue: TypeAlias = tuple[Value, ...]

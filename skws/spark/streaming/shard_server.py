@@ -64,9 +64,9 @@ from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
 from skws_purging.retention import LogPart, Retention
+from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError
 from skws_schema.evolution import SchemaChange
-from skws_schema.memory import explain_refusals
 
 if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan

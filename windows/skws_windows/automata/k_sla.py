@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias, TypeVar
 
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 from skws_windows.guards import guard as g
 from skws_windows.guards.satisfiability import Satisfiability
 

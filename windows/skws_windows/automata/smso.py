@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from operator import and_
 from typing import Final, TypeAlias
 
-from skws_schema.memory import StepBudget
+from skws_schema.budgets import StepBudget
 from skws_windows.automata.k_sla import Finite, Transition, automaton, closed, explored, minterm, trimmed
 from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards import guard as g

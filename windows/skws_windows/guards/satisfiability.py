@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
-from skws_schema.memory import OverBudgetError, StepBudget
 from skws_schema.model import COMPARED, Analyzer, AttributeType, Value
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds

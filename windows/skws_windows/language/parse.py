@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from skws_schema.budgets import OverBudgetError
 from skws_schema.errors import UsageError, nearest
-from skws_schema.memory import OverBudgetError
 from skws_windows.automata import regular as r
 from skws_windows.automata import smso as m
 from skws_windows.automata.regular import NO_LIMITS, Limits, Selection, WindowExpression, expression

@@ -160,7 +160,7 @@ class Operator(ABC):
 
     @abstractmethod
     def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
-        """Answer queries from their states on; the operator is new."""
+        """Answer queries from their states on; it has no others, and has processed nothing."""
 
     def origin(self, state: bytes) -> bytes:
         """Queries of one group whose states have equal origins share an operator again."""

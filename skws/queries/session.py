@@ -243,7 +243,7 @@ class Session:
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Inverse of ``snapshot``; queries whose states agree share an operator again."""
         self._state.expected = {}
-        groups: dict[Hashable, list[Query]] = {}
+        groups: dict[tuple[Hashable, bytes], list[Query]] = {}
         for query in self._queries.values():
             key = self._placed.get(query.name)
             if query.kind == KEYWORDS or key is None or query.name not in states:
@@ -252,10 +252,13 @@ class Session:
                 origin = blake2b(self.operators[key].origin(states[query.name])).digest()
                 groups.setdefault((key, origin), []).append(query)
                 self.operators[key].remove(query)
-        for key, queries in groups.items():
-            operator = self._new(queries[0])
+                del self._placed[query.name]
+        taken = set(self._placed.values())
+        for (key, origin), queries in groups.items():
+            operator = self._new(queries[0]) if key in taken else self.operators[key]
+            taken.add(key)
             operator.restore(states, queries)
-            self._place(queries, key, operator)
+            self._place(queries, (key, origin), operator)
         self._drop_idle()
         if SHARED in states and self.stream.bounded:
             self._keyword_queries().restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])

@@ -236,9 +236,11 @@ class SqlEvaluator(SynopsesEvaluator):
         self._rows: dict[str, list[Row]] = {}
 
     def load_tables(self, records: Iterable[Record]) -> None:
-        for record in records:
+        loaded = list(records)
+        for record in loaded:
             self._tables[self._schema.relations[record.relation].name].append(record.row)
-        self._run = Run(self._union, self._schema, self._tables)
+        if loaded:
+            self._run = Run(self._union, self._schema, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[SqlResult]:
         """Raises BadRecordsError for a deletion from a stream of the query, UsageError from a replay."""

@@ -126,6 +126,7 @@ class WindowedQueries(Operator):
         return [] if self._engine is None else self._engine.window_spans()
 
     def _begin_from(self, state: bytes, queries: Sequence[Query]) -> None:
+        self._saved = None
         self._read(queries)
         held = orjson.loads(state)
         if held is not None:

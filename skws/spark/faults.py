@@ -49,6 +49,7 @@ _IO: Final = re.compile(r"java\.(?:io|net|nio)\.")
 _STARTER: Final = "PythonWorkerFactory"
 _SOURCE: Final = "PythonStreamingSourceRunner"
 _NO_PROGRAM: Final = "java.lang.ProcessBuilder.start("
+_NAMED: Final = re.compile(r'Cannot run program ".*')  # what it is caused by does not name the program
 _SAID_WHY: Final = "Error from python worker"
 
 # Spark looks for these in the text of an error, to know that it was asked to stop.
@@ -174,7 +175,7 @@ def _fault(text: str, trace: str) -> SkwsError:
             return PassingError(f"Spark failed: {said.strip(' .')}")
     if lost := lost_process(trace):
         return PassingError(f"Spark failed: {lost}")
-    raised = _RAISED.findall(text)
+    raised = _NAMED.findall(trace)[:1] or _RAISED.findall(text)
     return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else found
 
 
@@ -184,7 +185,9 @@ def _printed(error: Exception) -> str:
 
 
 def _reason(text: str) -> str:
-    """The most informative line: the innermost cause if Java names one, else the first."""
+    """The most informative line: a missing program, the innermost cause, or the first."""
+    if program := _NAMED.search(text):
+        return program[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]

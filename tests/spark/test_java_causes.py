@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.spark.faults import lost_process
+from skws.spark.faults import lost_process, translated
 from skws.spark.local_java import use_java
 
 IDLE_ONE_KILLED = """\
@@ -94,6 +94,11 @@ def test_a_lost_process(trace: str) -> None:
 )
 def test_another_failure(trace: str) -> None:
     assert lost_process(trace) is None
+
+
+def test_a_missing_program_is_named() -> None:
+    named = 'Spark failed: Cannot run program "python9": error=2, No such file or directory'
+    assert str(translated(NO_SUCH_PROGRAM)) == named
 
 
 def test_what_it_said_is_read_from_the_last_exception_of_its_line() -> None:

@@ -66,7 +66,8 @@ esac
 class PreloadedPython:
     """A server of this process, with modules ``loaded``; ``program`` stands in for Python until ``close``.
 
-    ``folder``: only this user can enter it, and the server removes it, whatever becomes of this process.
+    ``folder``: only this user can enter it. The server removes it, whatever becomes of this process, and this
+    one if the server was killed: until then Spark may start the program, which needs no server.
     """
 
     def __init__(self, loaded: Sequence[str] = LIVE) -> None:
@@ -110,6 +111,7 @@ class PreloadedPython:
             self._server.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._server.wait(_PATIENCE)
+            shutil.rmtree(self.folder, ignore_errors=True)  # the server may have been killed
 
 
 @contextmanager
@@ -184,10 +186,10 @@ class Server:
             with connection.makefile("rb") as coming:
                 message = coming.read(min(int.from_bytes(size, "big"), _MOST))
             arguments, environment, folder = json.loads(message)
-        except (OSError, ValueError):
-            connection.close()  # it was killed meanwhile
-        else:
             process = os.fork()
+        except (OSError, ValueError):
+            connection.close()  # it was killed meanwhile, or starts Python itself
+        else:
             if not process:
                 self._leave()
                 connection.close()
@@ -258,16 +260,14 @@ def _become(arguments: list[str], environment: dict[str, str], folder: str, file
 
 
 def main(number: int, folder: Path, modules: Sequence[str]) -> None:
-    """``number``: of the file that is the listening socket. ``folder`` goes with the server."""
+    """``number``: of the file that is the listening socket. ``folder`` goes when all is done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        for module in modules:
-            importlib.import_module(module)
-        gc.collect()
-        gc.freeze()  # so that forks share what is loaded
-        Server(socket.socket(fileno=number)).serve()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    for module in modules:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # so that forks share what is loaded
+    Server(socket.socket(fileno=number)).serve()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Stands for a process that the server forks: hands on what it was started with, ends as that does.
 
 Run by path and without site packages, so that nothing is loaded that need not be. Where there is no server
-any more, Python is started as if there had never been one.
+any more, or it goes before it has forked, Python is started as if there had never been one.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from types import FrameType
 
 def main(path: str, arguments: list[str]) -> int:
     """The exit code of the process."""
+    process = 0
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        if not process:
+            sys.exit(128 + number)  # the server kills what it has forked for one that has gone
+        os.kill(process, number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
     connection = socket.socket(socket.AF_UNIX)
+    answers = connection.makefile("rb")
     try:
         connection.connect(path)
-    except OSError:
+        message = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
+        socket.send_fds(connection, [len(message).to_bytes(4, "big")], [0, 1, 2])
+        connection.sendall(message)
+        process = int(answers.readline())
+    except (OSError, ValueError):
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - as Spark asked
-    message = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
-    socket.send_fds(connection, [len(message).to_bytes(4, "big")], [0, 1, 2])
-    connection.sendall(message)
-    with connection.makefile("rb") as answers:
-        process = int(answers.readline() or 0)
-
-        def pass_on(number: int, _: FrameType | None) -> None:
-            os.kill(process, number)
-
-        if process:
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-                signal.signal(number, pass_on)
-        return int(answers.readline() or 1)
+    return int(answers.readline() or 1)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ import os, time
 print(os.getpid(), flush=True)
 time.sleep(60)
 """
+
+
+def processes_with(*words: str) -> Iterator[int]:
+    """Those that have all of the words in their command lines."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_text()
+            if all(word in line for word in words):
+                yield int(process.name)
 
 
 @pytest.fixture
@@ -95,6 +105,38 @@ def test_without_a_server_python_is_started(python: PreloadedPython) -> None:
         out, errors = process.communicate("", timeout=60)
     assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
     assert int(errors.split()[0]) == process.pid
+
+
+def test_a_server_that_is_killed_while_it_loads_leaves_python_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "says.py").write_text(_SAYS)
+    (tmp_path / "loads_long.py").write_text("import time; time.sleep(60)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    python = PreloadedPython(loaded=("loads_long",))
+    with started(python, "-m", "says") as process:
+        # The socket that listens, and one that waits there.
+        until(lambda: Path("/proc/net/unix").read_text().count(f"{python.folder}/socket") == 2)
+        for server in processes_with("-m\0skws.spark.preloaded\0", str(python.folder)):
+            os.kill(server, signal.SIGKILL)
+        out, errors = process.communicate("", timeout=60)
+    assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
+    assert errors == f"{process.pid} complains\n"
+    python.close()
+    assert not python.folder.exists()
+
+
+def test_a_server_that_cannot_load_leaves_python_to_start(
+    python: PreloadedPython, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = PreloadedPython(loaded=("no_such_module",))
+    with started(broken, "-m", "says") as process:
+        out, _ = process.communicate("", timeout=60)
+    assert (out, process.returncode) == (f"[] None {Path.cwd()} \n", 7)
+    assert "No module named 'no_such_module'" in capfd.readouterr().err
+    broken.close()
+    assert not broken.folder.exists()
 
 
 def test_the_folder_is_the_user_s_alone_and_goes_with_the_server(python: PreloadedPython) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from uuid import uuid4
 
 import pytest
 
+from skws.spark.preloaded import PreloadedPython
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered
 from tests.places import ROOT
 from tests.waiting import until
@@ -57,7 +59,7 @@ class Run:
     def __init__(
         self, folder: Path, shards: int, master: str, *settings: str, patterns: Sequence[str] = (PATTERN,)
     ) -> None:
-        self.mark = uuid4().hex
+        self.mark = os.environ.get(MARK) or uuid4().hex
         self.errors = folder / "errors"
         command = [
             *(sys.executable, "-m", "skws", "watch", QUERY, "--master", master),
@@ -104,10 +106,12 @@ class Run:
         ending = {process for kind in ENDING for process in self.processes(kind)}
         return [process for process in processes_of(self.mark, "-m\0") if process not in ending]
 
-    def kill_helpers(self, rng: random.Random) -> None:
-        """One of them, or some, or all that there are at the moment."""
+    def kill_helpers(self, rng: random.Random | None = None) -> None:
+        """All that there are at the moment; with ``rng`` one of them, or some, or all."""
         helpers = self.helpers()
-        for process in rng.sample(helpers, rng.randint(min(1, len(helpers)), len(helpers))):
+        if rng is not None:
+            helpers = rng.sample(helpers, rng.randint(min(1, len(helpers)), len(helpers)))
+        for process in helpers:
             with suppress(ProcessLookupError):  # it went with another one
                 os.kill(process, signal.SIGKILL)
 
@@ -265,6 +269,31 @@ def test_helpers_killed_several_at_once_while_it_starts_runs_and_stops(tmp_path:
     assert run.process.returncode == 130, run.errors.read_text()
     run.end()
     assert "Traceback" not in run.errors.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Python is preloaded there")
+def test_preloaded_python_killed_with_all_its_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run goes on with usual ones. Without the program in place of Python it says that, and ends."""
+    monkeypatch.setenv(MARK, uuid4().hex)  # by which forks are known is what their server had
+    python = PreloadedPython()
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, str(python.program))
+    out = tmp_path / "out.jsonl"
+    with written(tmp_path) as writer:
+        run = Run(tmp_path, 1, "local[2]")
+        run.until(more_than_now(out))
+        run.kill_helpers()
+        run.until(more_than_now(out))
+    all_told(tmp_path, run, writer.results)
+    shutil.rmtree(python.folder)
+    run.kill_helpers()
+    run.end()
+    python.close()
+    assert run.process.returncode == 1
+    told = run.errors.read_text()
+    assert f'\nskws: Spark failed: Cannot run program "{python.program}": ' in told
+    assert "Traceback" not in told
 
 
 @pytest.mark.slow

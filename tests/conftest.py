@@ -135,8 +135,10 @@ def partitioned(spark: SparkSession, number: int) -> Iterator[SparkSession]:
     """The session, with so many partitions of state."""
     former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
     spark.conf.set("spark.sql.shuffle.partitions", str(number))
-    yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", former)
+    try:
+        yield spark
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", former)
 
 
 @pytest.fixture
@@ -148,10 +150,4 @@ def spark_one(spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.fixture
 def spark_two(spark: SparkSession) -> Iterator[SparkSession]:
     with partitioned(spark, 2):
-        yield spark
-
-
-@pytest.fixture
-def spark_four(spark: SparkSession) -> Iterator[SparkSession]:
-    with partitioned(spark, 4):
         yield spark

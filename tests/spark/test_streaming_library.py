@@ -16,6 +16,7 @@ import skws
 import skws.spark
 from skws.spark import RECORDS
 from skws_schema.errors import UsageError
+from tests.conftest import partitioned
 from tests.spark.test_spark_library import shop, texts
 from tests.test_library import SHOP
 
@@ -212,8 +213,8 @@ def traces(rows: int) -> dict[str, pd.DataFrame]:
     }
 
 
-def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_path: Path) -> None:
-    spark, frames = spark_four, traces(300)
+def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: Path) -> None:
+    frames = traces(300)
     parts = [frames["request"].index // 150 == n for n in range(2)]
     types = {
         "request": "trace string, path string, time timestamp, op string",
@@ -229,7 +230,7 @@ def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_p
                 rows = frames[name][part].iloc[half::2]
                 shown = rows.assign(time=rows["time"].astype("datetime64[us, UTC]"))
                 shown.to_parquet(tmp_path / name / f"{number}-{half}.parquet", index=False)
-        for shards in (1, 3):
+        for shards, partitions in ((1, 1), (2, 3)):  # one partition stays without a shard
             out = tmp_path / f"{shards}"
             data = {
                 "service": spark.createDataFrame(frames["service"]),
@@ -239,21 +240,21 @@ def test_shards_by_key_give_what_one_shard_gives(spark_four: SparkSession, tmp_p
                 },
             }
             queries = {"a": "checkout timeout", "b": "timeout"}
-            run(skws.spark.search(spark, data, queries, **options, shards=shards), out, out / "out")
+            with partitioned(spark, partitions):
+                run(skws.spark.search(spark, data, queries, **options, shards=shards), out, out / "out")
             rows = spark.read.parquet(str(out / "out")).toArrow().to_pylist()
             found[shards] = sorted(map(str, rows))
     assert sum("late" in row for row in found[1]) > 5
     assert sum("request{checkout} - span{timeout}" in row for row in found[1]) > 100
     assert sum("service{timeout}" in row for row in found[1]) == 1
-    assert found[3] == found[1]
+    assert found[2] == found[1]
     shown.to_parquet(tmp_path / "span" / "again.parquet", index=False)
     for query, number, told in (
-        ("timeout", 2, "has shards=3, by request.trace, span.trace.*; this search has shards=2, by"),
-        (skws.Query("timeout", 1), 3, "this search has shards=3, by request.trace, span.trace.span.service"),
+        ("timeout", 3, "has shards=2, by request.trace, span.trace.*; this search has shards=3, by"),
+        (skws.Query("timeout", 1), 2, "this search has shards=2, by request.trace, span.trace.span.service"),
     ):
-        again = skws.spark.search(spark, data, query, **options, shards=number)
-        with pytest.raises(StreamingQueryException, match=told):
-            run(again, tmp_path / "3")
+        with partitioned(spark, 3), pytest.raises(StreamingQueryException, match=told):
+            run(skws.spark.search(spark, data, query, **options, shards=number), tmp_path / "2")
 
 
 def test_what_cannot_be_followed(spark_one: SparkSession, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ class Spark:
         self._reading = reading
         self._planned = planned
         self._servers: dict[int, ShardServer] = {}
-        self._feed = FeedReader(reading)
+        self._feed = FeedReader(reading, part=3)  # most batches of Spark are several micro-batches
 
     def batch(self, put: Callable[[Output], None]) -> None:
         """One micro-batch, if there is one. Raises TaskError, SkwsError."""
@@ -474,7 +474,6 @@ class SparkSimulation(LocalSimulation):
                 (processor, "ShardClient", lambda *given: self._spark().client(*given)),
                 (processor, "freeze_loaded_objects", lambda: None),
                 (reader, "Prefetch", Polling),
-                (reader, "_PART", 3),  # most batches of Spark are several micro-batches
                 (reader, "SystemClock", lambda: SimClock(world)),
                 (reader, "time", clocks),
                 (shard_server, "perf_counter", seconds),  # it is in what a shard gives, as text

@@ -6,8 +6,10 @@ and all is rebuilt from the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
+import numpy as np
 from msgspec.structs import replace
 
 from skws.data.batch import Record
@@ -92,7 +94,18 @@ class BestResults(Evaluator):
     def take(self, arrived: OrderedBatch) -> Iterable[Result]:
         """Changes in order of time, up to the time that the batch reaches."""
         for run in arrived.runs():
-            yield from self._take(run)
+            for part in self._apart(run):
+                yield from self._take(part)
+
+    def _apart(self, run: OrderedBatch) -> Iterator[OrderedBatch]:
+        """Deletions between two arrivals share a tick of a count window: those of each time by themselves."""
+        batch, position = run.batch, run.position
+        deletes = batch.deletes()
+        later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
+        cuts = np.flatnonzero(later) + 1 if self._plan.by_count else ()
+        for first, end in pairwise([0, *cuts, len(batch)]):
+            yield OrderedBatch(batch.taken(slice(first, end)), position)
+            position += int(np.count_nonzero(~deletes[first:end]))
 
     def advance(self, now: int) -> Iterable[Result]:
         """The changes as results expire."""

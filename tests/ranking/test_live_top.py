@@ -90,3 +90,22 @@ def restarted(
         again.replay(each.batch)
     again.seek(live.position, live.now)
     return again
+
+
+@pytest.mark.parametrize("at_once", [1, 6])
+def test_deletions_between_two_arrivals_each_have_their_time(at_once: int) -> None:
+    rows = [("alpha beta", x, x) for x in (1, 2)]
+    records = [Record(0, 1, row) for row in rows]
+    records += [Record(0, time, row, delete=True) for time, row in zip((2, 3), rows, strict=True)]
+    records += [Record(0, 5, ("gamma", 3, 3))]
+    live = Session(Stream(TABLES, CountWindow(25)), keywords=False)
+    live.add(STANDING)
+    told = [
+        result
+        for start in range(0, len(records), at_once)
+        for result in live.take(RecordBatch.of(records[start : start + at_once]))
+    ]
+    places = [each.place for each in told if isinstance(each, Result) and each.place]
+    assert [(place.event, place.at) for place in places] == [
+        ("enter", 1e-6), ("enter", 1e-6), ("leave", 2e-6), ("leave", 3e-6),
+    ]  # fmt: skip

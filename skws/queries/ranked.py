@@ -100,10 +100,12 @@ class BestResults(Evaluator):
     def _apart(self, run: OrderedBatch) -> Iterator[OrderedBatch]:
         """Deletions between two arrivals share a tick of a count window: those of each time by themselves."""
         batch, position = run.batch, run.position
-        deletes = batch.deletes()
+        if not self._plan.by_count or batch.delete is None:
+            yield run
+            return
+        deletes = batch.delete
         later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
-        cuts = np.flatnonzero(later) + 1 if self._plan.by_count else ()
-        for first, end in pairwise([0, *cuts, len(batch)]):
+        for first, end in pairwise([0, *(np.flatnonzero(later) + 1).tolist(), len(batch)]):
             yield OrderedBatch(batch.taken(slice(first, end)), position)
             position += int(np.count_nonzero(~deletes[first:end]))
 

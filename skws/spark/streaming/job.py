@@ -254,8 +254,12 @@ class ShardedJob:
         state = self._state(layout.generation)
         last = last_planned(self._spark, state)
         if last is None and previous is not None:  # this one begins where that one was done
-            state, last = self._state(previous.generation), layout.before - previous.before - 1
+            state, last = self._done(previous)
         return None if last is None else planned_offset(self._spark, state, last)
+
+    def _done(self, previous: Layout) -> tuple[str, int]:
+        """The checkpoint of the layout before this one, and its last batch."""
+        return self._state(previous.generation), self.layout.before - previous.before - 1
 
     def open(self, committer: OutputCommitter, done: Callable[[], int]) -> None:
         """``committer`` takes what micro-batches come to; ``done`` counts those that are through."""
@@ -356,7 +360,7 @@ class ShardedJob:
         first, initial, kept = beginning(place.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
-            old, last_done = self._state(previous.generation), layout.before - previous.before - 1
+            old, last_done = self._done(previous)
             first = planned_offset(spark, old, last_done)
             initial = moved(session, old, last_done, previous, layout, place.request.stream.lateness)
             kept = {layout.generation, previous.generation}

@@ -130,11 +130,6 @@ def _write_wrapper(home: Path, script: str) -> Path:
     return home
 
 
-if __name__ == "__main__":
-    # For the set-up of a machine: exit code 0 if there is a Java already.
-    sys.exit(find_java() is None)
-
-
 # What Spark's launcher gives to Java (JavaModuleOptions); a Java without one of these passes over it.
 _OPENED: Final = (
     *(
@@ -294,3 +289,8 @@ def class_path() -> list[str]:
 
     jars = (spark_home() / "jars").glob("*.jar")
     return [str(jar) for jar in sorted(jars, key=place) if not jar.name.startswith(_LEFT_OUT)]
+
+
+if __name__ == "__main__":
+    # For the set-up of a machine: exit code 0 if there is a Java already.
+    sys.exit(find_java() is None)

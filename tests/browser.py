@@ -7,12 +7,15 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from tests.waiting import until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SECONDS = 90
@@ -105,35 +108,41 @@ class Browser:
                 await asyncio.sleep(0.05)
 
 
-@asynccontextmanager
-async def browser(url: str, folder: Path) -> AsyncIterator[Browser]:
+@contextmanager
+def chromium(folder: Path) -> Iterator[int]:
+    """The port at which it is driven."""
     assert CHROMIUM is not None
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--no-first-run"]
     flags += [f"--user-data-dir={folder}", "--window-size=1200,800", "about:blank"]
-    running = await asyncio.create_subprocess_exec(
-        CHROMIUM, *flags, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with asyncio.timeout(SECONDS):
-            while not (told := _told(folder / "DevToolsActivePort")):
-                await asyncio.sleep(0.05)
-        port = told[0]
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as listed:
-                page = next(target for target in await listed.json() if target["type"] == "page")
-            async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as opened:
-                driven = Browser(opened)
-                listening = asyncio.create_task(driven.listen())
-                for domain in ("Network", "Runtime", "Log", "Page"):
-                    await driven.ask(f"{domain}.enable")
-                await driven.ask("Emulation.setFocusEmulationEnabled", enabled=True)
-                await driven.ask("Page.navigate", url=url)
-                yield driven
-                listening.cancel()
-    finally:
-        with suppress(ProcessLookupError):
+    with subprocess.Popen(
+        [CHROMIUM, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as running:
+        try:
+            until(lambda: _told(folder / "DevToolsActivePort"))
+            yield int(_told(folder / "DevToolsActivePort")[0])
+        finally:
             running.terminate()
-        await running.wait()
+
+
+@asynccontextmanager
+async def browser(url: str, port: int) -> AsyncIterator[Browser]:
+    """A page of its own, which leaves nothing to later ones."""
+    driver = f"http://127.0.0.1:{port}/json"
+    async with aiohttp.ClientSession() as session:
+        async with session.put(f"{driver}/new?about:blank") as made:
+            page = await made.json()
+        async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as opened:
+            driven = Browser(opened)
+            listening = asyncio.create_task(driven.listen())
+            for domain in ("Network", "Runtime", "Log", "Page"):
+                await driven.ask(f"{domain}.enable")
+            await driven.ask("Emulation.setFocusEmulationEnabled", enabled=True)
+            await driven.ask("Page.navigate", url=url)
+            yield driven
+            await driven.ask("Storage.clearDataForOrigin", origin=url, storageTypes="all")
+            listening.cancel()
+        async with session.get(f"{driver}/close/{page['id']}"):
+            """It is closed."""
 
 
 def _told(path: Path) -> list[str]:

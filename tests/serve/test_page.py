@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.browser import CHROMIUM, Browser, browser
+from tests.browser import CHROMIUM, Browser, browser, chromium
 from tests.jobs.watching import append, customer, order
 from tests.serve.serving import Serving, serving, shop
 from tests.tui.ui import free_port, scenario
@@ -28,8 +28,8 @@ PICTURES = os.environ.get("SKWS_PICTURES")
 
 
 @asynccontextmanager
-async def page(served: Serving, folder: Path) -> AsyncIterator[Browser]:
-    async with browser(served.url, folder / "profile") as opened:
+async def page(served: Serving, port: int) -> AsyncIterator[Browser]:
+    async with browser(served.url, port) as opened:
         await opened.until("document.getElementById('health')?.dataset.state === 'good'")
         yield opened
         faults = [one for one in opened.told if one["method"] == "Runtime.exceptionThrown"]
@@ -41,13 +41,13 @@ async def page(served: Serving, folder: Path) -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def opened_on(
-    shopping: tuple[Path, Path], folder: Path, environment: dict[str, str] | None = None
+    shopping: tuple[Path, Path], port: int, environment: dict[str, str] | None = None
 ) -> AsyncIterator[tuple[Serving, Browser]]:
     """The page of a server over the shop."""
     schema, stream = shopping
     command = (str(stream), "--schema", str(schema), "--window", "1 hour")
     with serving(*command, environment=environment) as served:
-        async with page(served, folder) as opened:
+        async with page(served, port) as opened:
             yield served, opened
 
 
@@ -71,9 +71,16 @@ def shopping(tmp_path: Path) -> tuple[Path, Path]:
     return schema, stream
 
 
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """One Chromium for all tests."""
+    with chromium(tmp_path_factory.mktemp("profile")) as port:
+        yield port
+
+
 @scenario
-async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    async with opened_on(shopping, tmp_path) as (_, opened):
+async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (_, opened):
         assert await opened.run("document.activeElement.id") == "query"
         await opened.enter("ada lamp")
         await opened.until(f"{ITEMS} === 2")
@@ -106,8 +113,8 @@ async def test_a_search_by_keyboard_alone(shopping: tuple[Path, Path], tmp_path:
 
 
 @scenario
-async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    async with opened_on(shopping, tmp_path) as (_, opened):
+async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (_, opened):
         await opened.enter("ada LAMPP")
         await opened.until("document.querySelector('#empty button')?.textContent === 'ada lamp'")
         await picture(opened, "meant")
@@ -124,11 +131,9 @@ FIELD = "document.getElementById('query')"
 
 
 @scenario
-async def test_words_are_completed_by_keyboard_and_pointer(
-    shopping: tuple[Path, Path], tmp_path: Path
-) -> None:
+async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path, Path], port: int) -> None:
     """As the combobox of the ARIA practices: the focus stays, and the option that is chosen is told."""
-    async with opened_on(shopping, tmp_path) as (_, opened):
+    async with opened_on(shopping, port) as (_, opened):
         assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
         await opened.type("ada lam")
         await opened.until(f"{OPTIONS}.length === 1")
@@ -180,19 +185,17 @@ async def test_words_are_completed_by_keyboard_and_pointer(
 
 
 @scenario
-async def test_a_fault_is_told(shopping: tuple[Path, Path], tmp_path: Path) -> None:
-    async with opened_on(shopping, tmp_path) as (_, opened):
+async def test_a_fault_is_told(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (_, opened):
         await opened.enter("nowhere.name:x")
         await opened.until("document.getElementById('search-fault').textContent.includes('nowhere')")
         assert await opened.run("document.getElementById('search-fault').getAttribute('role')") == "alert"
 
 
 @scenario
-async def test_saved_searches_are_added_followed_and_removed(
-    shopping: tuple[Path, Path], tmp_path: Path
-) -> None:
+async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
-    async with opened_on(shopping, tmp_path) as (served, opened):
+    async with opened_on(shopping, port) as (served, opened):
         await opened.type("ada lamp")
         await opened.run("document.getElementById('save-this').click()")
         assert await opened.run("document.activeElement.id") == "name"
@@ -220,9 +223,9 @@ async def test_saved_searches_are_added_followed_and_removed(
 
 
 @scenario
-async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
-    async with opened_on(shopping, tmp_path) as (_, opened):
+    async with opened_on(shopping, port) as (_, opened):
         await opened.type("ada lamp")
         await opened.run("document.getElementById('live').click()")
         await opened.until(f"{ITEMS} === 2")
@@ -232,7 +235,9 @@ async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], tmp_path
 
 
 @scenario
-async def test_a_followed_search_goes_on_behind_a_kill(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+async def test_a_followed_search_goes_on_behind_a_kill(
+    shopping: tuple[Path, Path], port: int, tmp_path: Path
+) -> None:
     schema, stream = shopping
     command = [str(stream), "--schema", str(schema), "--window", "1 hour", "--port", str(free_port())]
     command += ["--checkpoint", str(tmp_path / "state")]
@@ -240,7 +245,7 @@ async def test_a_followed_search_goes_on_behind_a_kill(shopping: tuple[Path, Pat
     try:
         first.ready()
         httpx.put(f"{first.url}queries/lamps", json={"query": "ada lamp"}, timeout=60, trust_env=False)
-        async with page(first, tmp_path) as opened:
+        async with page(first, port) as opened:
             await opened.until(f"{NAMES}.length === 1")
             await opened.run("document.querySelector('#saved button').click()")
             await opened.until(f"{ITEMS} === 2")
@@ -259,9 +264,9 @@ async def test_a_followed_search_goes_on_behind_a_kill(shopping: tuple[Path, Pat
 
 
 @scenario
-async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], tmp_path: Path) -> None:
+async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: int) -> None:
     token = "correct-horse-battery-staple"
-    async with opened_on(shopping, tmp_path, {"SKWS_SERVE_TOKEN": token}) as (_, opened):
+    async with opened_on(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, opened):
         await opened.until("!document.getElementById('token-form').hidden")
         await opened.enter("wrong")
         await opened.until("document.getElementById('token-fault').textContent !== ''")
@@ -271,7 +276,7 @@ async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], tmp_path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_in_both_schemes(shopping: tuple[Path, Path], tmp_path: Path, scheme: str) -> None:
+def test_pictures_in_both_schemes(shopping: tuple[Path, Path], port: int, scheme: str) -> None:
     """The text is readable on its ground in both: a contrast of 4.5 (WCAG 2.2, AA)."""
 
     @scenario
@@ -282,7 +287,7 @@ def test_pictures_in_both_schemes(shopping: tuple[Path, Path], tmp_path: Path, s
                 client.put("/queries/lamps of ada", json={"query": "ada lamp", "owner": "ann"})
                 client.put("/queries/daily", json={"query": "byron desk", "every": "1 day"})
                 until(lambda: client.post("/search", json={"query": "ada"}).json()["found"])
-            async with page(served, tmp_path) as opened:
+            async with page(served, port) as opened:
                 features = [{"name": "prefers-color-scheme", "value": scheme}]
                 await opened.ask("Emulation.setEmulatedMedia", features=features)
                 await opened.enter("ada lamp")

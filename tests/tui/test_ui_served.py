@@ -15,7 +15,7 @@ import pytest
 from yarl import URL
 
 from skws.cli.demo import movie_files
-from tests.browser import CHROMIUM, SECONDS, browser
+from tests.browser import CHROMIUM, SECONDS, browser, chromium
 from tests.tui.ui import SPEED, free_port, scenario
 
 pytestmark = [
@@ -54,15 +54,16 @@ async def until_served(port: int | None) -> None:
 @scenario
 async def test_a_browser_shows_the_results_and_takes_keys(served: URL, tmp_path: Path) -> None:
     await until_served(served.port)
-    async with browser(str(served), tmp_path / "profile") as page:
-        await page.shows("Travolta")
-        await page.click(200, 27)  # the second line: where keywords are typed
-        await page.type("nolan bale")
-        await page.shows("nolan 2 · bale 1")  # so many live tuples have them
-        await page.enter()
-        await page.shows("The Dark Knight")
-        drawn = await page.ask("Page.captureScreenshot", format="png")
-        assert len(base64.b64decode(drawn["result"]["data"])) > 10_000
+    with chromium(tmp_path / "profile") as port:
+        async with browser(str(served), port) as page:
+            await page.shows("Travolta")
+            await page.click(200, 27)  # the second line: where keywords are typed
+            await page.type("nolan bale")
+            await page.shows("nolan 2 · bale 1")  # so many live tuples have them
+            await page.enter()
+            await page.shows("The Dark Knight")
+            drawn = await page.ask("Page.captureScreenshot", format="png")
+            assert len(base64.b64decode(drawn["result"]["data"])) > 10_000
 
 
 @scenario

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import orjson
 
+from skws.spark.preloaded import PreloadedPython
 from tests.jobs.watching import YAML
 from tests.waiting import PATIENCE, until
 
 TIMEOUT: Final = httpx.Timeout(PATIENCE)
 
 
-class Serving:
-    """One process. ``url`` is known once it listens."""
+@cache
+def python() -> str:
+    """Has loaded what a server needs: without it, most of the time of these tests goes to loading modules."""
+    loaded = PreloadedPython(("skws.cli.serve", "skws.serve.server", "skws.queries.keywords.columnar"))
+    atexit.register(loaded.close)
+    return str(loaded.program)
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+
+class Serving:
+    """One process. ``url`` is known once it listens. Signals reach ``program`` itself if it is Python."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        program: str | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "skws", "serve", *arguments, "--log-format", "json"],
+            [program or python(), "-m", "skws", "serve", *arguments, "--log-format", "json"],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={**os.environ, **(environment or {})},
@@ -85,9 +100,11 @@ class Serving:
 
 
 @contextmanager
-def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Serving]:
+def serving(
+    *arguments: str, environment: Mapping[str, str] | None = None, program: str | None = None
+) -> Iterator[Serving]:
     """Runs until the block ends."""
-    one = Serving(["--port", "0", *arguments], environment)
+    one = Serving(["--port", "0", *arguments], environment, program)
     try:
         one.ready()
         yield one

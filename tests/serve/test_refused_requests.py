@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -288,7 +289,8 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_streams_and_process(tmp_path: Path, number: int) -> None:
     schema, stream = shop(tmp_path)
-    with serving(str(stream), "--schema", str(schema)) as one, one.client() as client:
+    served = serving(str(stream), "--schema", str(schema), program=sys.executable)
+    with served as one, one.client() as client:
         client.put("/queries/x", json={"query": "ada lamp"})
         open_stream = Stream(client, "/queries/x/events")
         open_stream.wait_for("ready")

@@ -4,10 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Tests of one file run in one process, and those on Spark, which come first. In the order of files: by the
-# number of their tests, the few that run long would come last, one after the other. One process more than
-# cores, as some wait for Spark, servers and browsers.
+# number of their tests, the few that run long would come last, one after the other.
 JOBS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(shell expr $(JOBS) + 1) --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder
 
 .PHONY: demo test check lint simulate test-all sim sim-night golden bench docs format clean
 

@@ -32,14 +32,21 @@ def runs(number: int) -> range:
 
 
 def examples(number: int, **more: Any) -> settings:
-    """The number of examples of a property test; if not thorough, a tenth and three, a fifth at most."""
-    return settings(max_examples=number if THOROUGH else min(-(-number // 5), 3 + number // 10), **more)
+    """The number of examples of a property test; if not thorough, a twentieth and three, a fifth at most."""
+    return settings(max_examples=number if THOROUGH else min(-(-number // 5), 3 + number // 20), **more)
 
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:
     """Runs a test with ``few`` seeds, and as a slow test with the others of ``many``."""
     slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, many))
     return pytest.mark.parametrize("seed", [*range(few), *slow])
+
+
+def some(names: str, few: Sequence[Any], others: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
+    """Runs a test with a few cases of values for ``names``, and as a slow test with the others."""
+    many = "," in names
+    slow = [pytest.param(*(case if many else [case]), marks=pytest.mark.slow) for case in others]
+    return pytest.mark.parametrize(names.split(", ") if many else names, [*few, *slow], **more)
 
 
 def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) -> pytest.MarkDecorator:

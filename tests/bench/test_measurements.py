@@ -27,9 +27,10 @@ from skws_bounds.sql import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml
+from tests.strategies import some
 
 
-@pytest.mark.parametrize(("file_format", "runs"), [*zip(FORMATS, (2, 1), strict=True)])
+@some("file_format, runs", [(FORMATS[0], 2)], [(FORMATS[1], 1)])
 def test_engine_and_floor_over_one_stream(file_format: str, runs: int) -> None:
     told: list[str] = []
     report = run(0.25, file_format, runs, 60, told.append)
@@ -49,8 +50,9 @@ def test_the_command_tells_medians_and_the_fastest(capsys: pytest.CaptureFixture
     assert median == fastest, "of one run they are the same"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("form", ["records", pytest.param("relations", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["records", "relations"])
 def test_spark_finds_what_is_found_in_process(tmp_path: Path, spark_two: SparkSession, form: str) -> None:
     assert write(tmp_path, 0.05, 2) == 3_600
     seconds, found = in_process(tmp_path)
@@ -86,6 +88,7 @@ def test_points_of_a_short_stream(tmp_path: Path) -> None:
     assert len((tmp_path / "queries.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_skws_and_the_percolator_match_the_same_dockets() -> None:
     pytest.importorskip("ahocorasick")
     by_skws, percolated = compare(400, 50, 3000)
@@ -112,6 +115,7 @@ def test_each_move_is_measured(tmp_path: Path) -> None:
     assert all(waited > 0 and worked >= 0 for waited, worked in found)
 
 
+@pytest.mark.slow
 def test_slices_one_by_one(tmp_path: Path) -> None:
     replay, schema = tmp_path / "load.jsonl", tmp_path / "load.yaml"
     schema.write_text(to_yaml(HEAVY.schema()), encoding="utf-8")
@@ -124,6 +128,7 @@ def test_slices_one_by_one(tmp_path: Path) -> None:
     assert two.total > two.largest > 0 < min(one.peak, two.peak)
 
 
+@pytest.mark.slow
 def test_shards_one_by_one(tmp_path: Path) -> None:
     replay = tmp_path / "load.jsonl"
     KEYED.write(replay, 1800)
@@ -133,6 +138,7 @@ def test_shards_one_by_one(tmp_path: Path) -> None:
     assert min(one.largest, two.largest, one.held, two.held) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("load", "spread"), [(KEYED, Partitioning.KEYS), (HEAVY, Partitioning.ROOTS)])
 def test_live_shards_one_by_one(tmp_path: Path, load: Load, spread: Partitioning) -> None:
     replay = tmp_path / "load.jsonl"

@@ -42,6 +42,7 @@ from tests.jobs.watching import (
 )
 from tests.places import ROOT
 from tests.queries.counted import counted
+from tests.strategies import some
 from tests.waiting import until
 
 ORDERED: Final = "customer c ; order o where c.cid = o.cid within 10 s"
@@ -207,7 +208,7 @@ def refused_or_right(kept: Kept, place: Path, expected: list[Any], what: object)
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("killed", [True, False])
+@some("killed", [True], [False])
 def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
     rng = random.Random(killed)
     kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
@@ -230,6 +231,7 @@ def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, kill
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_file_of_an_older_copy_is_refused_or_does_not_matter(tmp_path: Path, killed: bool) -> None:
     kept, state, older, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)

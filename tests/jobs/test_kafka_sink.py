@@ -125,6 +125,7 @@ def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str
     assert brokers.log(topic).committed == shown(0, 1)
 
 
+@pytest.mark.slow
 def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
     """With the mock cluster of librdkafka, which can go away and keep what it holds."""
     notes: list[str] = []
@@ -170,7 +171,7 @@ def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, t
     assert brokers.log(topic).committed == []
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_it_loses_and_repeats_nothing(
     brokers: Broker, topic: str, tmp_path: Path, kills: int
 ) -> None:

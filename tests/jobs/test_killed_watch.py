@@ -50,7 +50,7 @@ def rows(folder: Path) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)
     (tmp_path / "schema.yaml").write_text(YAML)
@@ -87,9 +87,10 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
     assert rows(tmp_path) == {(line["query"], line["id"]) for line in lines(out)}
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
-def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
+@pytest.mark.slow
+def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """Customers and orders in topics of their own, of three partitions each."""
+    kills = 12
     rng = random.Random(kills)
     (tmp_path / "schema.yaml").write_text(YAML)
     out = tmp_path / "out.jsonl"

@@ -59,6 +59,7 @@ def test_a_new_run_waits_for_its_database(database: Database) -> None:
     assert waited(notes)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path: Path, skws: Skws) -> None:
     database.run(*TABLES)
     out = tmp_path / "out.jsonl"
@@ -155,6 +156,7 @@ def test_a_run_waits_for_its_brokers(tmp_path: Path) -> None:
     assert any("trying again in 0.1 s" in line for line in notes.lines)
 
 
+@pytest.mark.slow
 def test_a_sink_waits_for_its_database(database: Database, tmp_path: Path) -> None:
     path, notes = tmp_path / "in.jsonl", Notes()
     append(path, customer(1000, 7), order(1001, 7))

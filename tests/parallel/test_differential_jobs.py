@@ -158,8 +158,7 @@ def test_a_replay_of_several_blocks_with_as_many_results(tmp_path: Path, mixed: 
     assert compared(KEYWORDS, STREAMS, path, 3, window=TimeWindow(60), cuts=cuts) == []
 
 
-@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
-@pytest.mark.parametrize("on_error", OnError)
+@combinations("mixed, on_error", [False, True], list(OnError))
 @seeds(1, 4)
 def test_bad_records_are_told_in_order_and_once(
     tmp_path: Path, seed: int, on_error: OnError, mixed: bool
@@ -213,22 +212,23 @@ def test_change_events_are_not_taken_for_insertions(tmp_path: Path) -> None:
     compared(KEYWORDS, STREAMS, path, window=TimeWindow(12), on_error=OnError.SKIP)
 
 
-@pytest.mark.parametrize(
-    ("query", "window"),
-    [
-        (replace(BEST, max_size=2), Unbounded()),
-        (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
-        (KEYWORDS, Unbounded()),
-        (PATTERN, Unbounded()),
-        (KEYWORDS, TimeWindow(5_000)),
-    ],
-    ids=["best", "windows per key", "keywords", "pattern", "a long window"],
-)
-@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
-def test_what_cannot_be_cut_is_searched_by_one_process(
-    tmp_path: Path, query: Query, window: Window, mixed: bool
-) -> None:
+WHOLE: dict[str, tuple[Query, Window]] = {
+    "best": (replace(BEST, max_size=2), Unbounded()),
+    "windows per key": (
+        KEYWORDS,
+        ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x"),
+    ),
+    "keywords": (KEYWORDS, Unbounded()),
+    "pattern": (PATTERN, Unbounded()),
+    "a long window": (KEYWORDS, TimeWindow(5_000)),
+}
+
+
+@combinations("asked, order", list(WHOLE), ["in order", "out of order"])
+def test_what_cannot_be_cut_is_searched_by_one_process(tmp_path: Path, asked: str, order: str) -> None:
     """It says so, unless reading is shared."""
+    query, window = WHOLE[asked]
+    mixed = order == "out of order"
     stream = insertions(random_stream(STREAMS, 3, 400, 7))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
     notes = compared(query, STREAMS, path, window=window)

@@ -107,7 +107,7 @@ def test_what_is_described(client: httpx.Client, served: Serving) -> None:
     seen: set[str] = set()
 
     @given(requests(described))
-    @examples(1_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    @examples(2_000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
     def check(request: tuple[str, str, dict[str, str], Any, str]) -> None:
         method, path, query, body, template = request
         try:

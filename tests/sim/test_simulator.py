@@ -19,7 +19,7 @@ from tests.sim.hosts import simulation
 from tests.sim.mutants import MUTANTS, hunted_apart, mutated
 from tests.sim.plan import Options, drawn, shrunk
 from tests.sim.world import World
-from tests.strategies import THOROUGH, combinations, seeds
+from tests.strategies import THOROUGH, combinations, seeds, some
 
 SOURCES = ("files", "kafka", "postgres")
 HOSTS = ("local", "spark")
@@ -29,6 +29,7 @@ def of(source: str, host: str = "local") -> Options:
     return Options(host=host, source=source)
 
 
+@pytest.mark.slow
 def test_it_finds_nothing_and_says_how_much_it_did() -> None:
     number = 4 if THOROUGH else 1
     command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--runs", str(number)]
@@ -37,7 +38,7 @@ def test_it_finds_nothing_and_says_how_much_it_did() -> None:
     assert ended.stdout.startswith(f"first seed 1\n{number} simulations, ")
 
 
-@combinations("source, host", SOURCES, HOSTS)
+@combinations("source, host", SOURCES, HOSTS, every=3)
 def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
@@ -48,8 +49,7 @@ def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     assert runs[0][2].total() > 10
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("source", SOURCES)
+@combinations("source, host", SOURCES, HOSTS)
 def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
     network = set() if source == "files" else {"away", "repeat"}
     waited_for = {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}
@@ -63,14 +63,10 @@ def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
     assert not waited_for
 
 
-@pytest.mark.parametrize(
-    ("host", "source", "lateness"),
-    [
-        ("local", "files", "no"),
-        ("local", "kafka", "yes"),
-        ("spark", "postgres", "no"),
-        ("spark", "files", "yes"),
-    ],
+@some(
+    "host, source, lateness",
+    [("local", "kafka", "yes"), ("spark", "files", "yes")],
+    [("local", "files", "no"), ("spark", "postgres", "no")],
 )
 @seeds(1, 10)
 def test_windows_of_an_expression_and_a_kind_of_another_package(

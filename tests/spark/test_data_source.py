@@ -56,6 +56,7 @@ def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_p
     assert len(expected) == 4
 
 
+@pytest.mark.slow
 def test_the_snapshot_and_the_changes_of_a_database(
     spark_one: SparkSession, database: Database, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbou
 from tests.bounds import pattern_streams
 from tests.formats.replays import write_replay
 from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
+from tests.strategies import combinations, some
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -58,17 +59,12 @@ def both(
     return len(run.slicing.slices)
 
 
-@pytest.mark.parametrize(
-    ("window", "cut"),
-    [
-        (TimeWindow(12), True),
-        (CountWindow(9), True),
-        (Unbounded(), False),
-        pytest.param(TimeWindow(60), True, marks=pytest.mark.slow),
-        pytest.param(CountWindow(40), True, marks=pytest.mark.slow),
-    ],
+@some(
+    "window, cut",
+    [(TimeWindow(12), True), (Unbounded(), False)],
+    [(CountWindow(9), True), (TimeWindow(60), True), (CountWindow(40), True)],
 )
-@pytest.mark.parametrize("query", [KEYWORDS, PATTERN], ids=["keywords", "pattern"])
+@some("query", [KEYWORDS], [PATTERN], ids=["keywords", "pattern"])
 def test_equal_record_for_record(
     spark: SparkSession, tmp_path: Path, query: Query, window: Window, cut: bool
 ) -> None:
@@ -85,7 +81,7 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
     assert both(spark, path, STREAMS, KEYWORDS, window=TimeWindow(12)) == 1
 
 
-@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(500)], ids=["endless", "long"])
+@some("window", [Unbounded()], [TimeWindow(500)], ids=["endless", "long"])
 def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, window: Window) -> None:
     """With rows that are replaced, and equal rows of which the oldest is deleted; each part has the table."""
     stream = random_stream(DIVIDED, 5, 500, 25)
@@ -111,6 +107,7 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
     assert sum(result.start is None for result in found) > 5
 
 
+@pytest.mark.slow
 def test_likenesses_wildcards_and_conditions(spark: SparkSession, tmp_path: Path) -> None:
     path = write_replay(
         tmp_path / "r.jsonl", TABLES, without_dequeues(TABLES, random_stream(TABLES, 5, 600, 5))
@@ -175,18 +172,17 @@ def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Pa
     assert both(spark, folder, STREAMS, KEYWORDS, window=TimeWindow(12)) > 3
 
 
-@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
-@pytest.mark.parametrize("query", [RANKED, BEST], ids=["all", "best"])
+@combinations("query, window", [RANKED, BEST], [TimeWindow(40), CountWindow(25)])
 def test_scores(spark: SparkSession, tmp_path: Path, query: Query, window: Window) -> None:
     stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
     assert both(spark, path, TABLES, query, window=window) > 1
 
 
-@pytest.mark.parametrize(
-    ("query", "window"),
+@some(
+    "query, window",
+    [(RANKED, ExpressionWindow("open when x > 4 and plain close when time - time[-1] > 2 us"))],
     [
-        (RANKED, ExpressionWindow("open when x > 4 and plain close when time - time[-1] > 2 us")),
         (KEYWORDS, ExpressionWindow("longest match [plain] .* [keyed] within 60 us per x")),
         (
             Query.of_pattern("plain p AND keyed k"),

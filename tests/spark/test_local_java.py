@@ -155,6 +155,7 @@ def test_classes_of_a_search_that_failed_are_not_archived(java_home: Path) -> No
     assert not list((java_home / "cache").rglob("search-*"))
 
 
+@pytest.mark.slow
 def test_without_archives_java_starts_as_usual(java_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKWS_JAVA_ARCHIVE", "0")
     searched()

@@ -104,6 +104,7 @@ def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
     ]
 
 
+@pytest.mark.slow
 def test_a_stream_of_records_of_any_relation(spark_one: SparkSession, tmp_path: Path) -> None:
     frames = shop(240)
     expected = skws.search("byron leaks", frames, schema=SHOP, window=WINDOW, max_size=3)
@@ -152,6 +153,7 @@ def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Pat
     assert {row["query"] for row in told} == {None, "alert"}
 
 
+@pytest.mark.slow
 def test_other_queries_take_over_and_another_window_is_refused(
     spark_one: SparkSession, tmp_path: Path
 ) -> None:
@@ -213,6 +215,7 @@ def traces(rows: int) -> dict[str, pd.DataFrame]:
     }
 
 
+@pytest.mark.slow
 def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: Path) -> None:
     frames = traces(300)
     parts = [frames["request"].index // 150 == n for n in range(2)]

@@ -67,6 +67,7 @@ def test_a_python_without_skws_is_told_so() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_search_on_this_machine(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"

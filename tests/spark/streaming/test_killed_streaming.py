@@ -195,13 +195,10 @@ def count(out: Path) -> int:
     return out.read_bytes().count(b"\n") if out.exists() else 0
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [["source"], pytest.param(["planners", "source", "server"], marks=pytest.mark.slow)],
-    ids=", ".join,
-)
-def test_killed_once_each(tmp_path: Path, kinds: list[str]) -> None:
+@pytest.mark.slow
+def test_killed_once_each(tmp_path: Path) -> None:
     """Spark repeats no task here: the run itself does what is to be done."""
+    kinds = ["planners", "source", "server"]
     run = killed_at_random(tmp_path, kinds, lambda: Run(tmp_path, 1, "local[2]"))
     assert "the process of the source has gone; starting again in 1 s" in run.errors.read_text()
     run.kill("java", random.Random())

@@ -92,6 +92,7 @@ def test_other_numbers_of_shards_at_each_start(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "checkpoint").glob("spark*")) == ["spark-5", "spark-6"]
 
 
+@pytest.mark.slow
 def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -> None:
     first, second, third = written(tmp_path, 3, 6)
     folder = ControlFolder(tmp_path / "control")

@@ -35,7 +35,7 @@ from skws_schema.yaml.document import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.counted import counted
 from tests.spark.streaming.shard_runs import KeptShard, all_shards, lines, micro_batch_of
-from tests.strategies import COLUMNS, combinations, seeds
+from tests.strategies import COLUMNS, combinations, seeds, some
 
 
 @pytest.fixture(autouse=True)
@@ -387,14 +387,14 @@ BY_QUERY: Final = (Wanted(3, Partitioning.QUERIES),)
 ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) for spread in Partitioning))
 
 
-@pytest.mark.parametrize(
-    ("window", "schema", "layouts", "lateness", "values"),
+@some(
+    "window, schema, layouts, lateness, values",
     [
-        *((window, SCHEMA, BY_QUERY, 0, 5) for window in (TimeWindow(30), CountWindow(20), Unbounded())),
-        *((window, SCHEMA, BY_QUERY, 0, 2) for window in (TimeWindow(30), CountWindow(20), Unbounded())),
+        *((TimeWindow(30), SCHEMA, BY_QUERY, 0, values) for values in (5, 2)),
         (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5),
         (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5),
     ],
+    [(window, SCHEMA, BY_QUERY, 0, values) for window in (CountWindow(20), Unbounded()) for values in (5, 2)],
 )
 @seeds(1, 3)
 def test_shards_by_delta_joins(

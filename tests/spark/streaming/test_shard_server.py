@@ -138,6 +138,7 @@ ShardClient(sys.argv[1], request, share).close()
 """
 
 
+@pytest.mark.slow
 def test_a_server_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
     told = pickle.dumps((pickle.dumps(REQUEST), SHARE))
     subprocess.run([sys.executable, "-c", ORPHAN, run], input=told, check=True)

@@ -97,6 +97,7 @@ def test_a_task_finds_the_server_that_was_started_ahead() -> None:
     until(lambda: gone(known))
 
 
+@pytest.mark.slow
 def test_they_go_at_the_end() -> None:
     run = uuid4().hex[:12]
     servers_ahead(run, LOCAL, TWO.values()).join()

@@ -252,6 +252,7 @@ def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
     assert told == [("-", ["lamp"]), ("+", ["lamp"])]
 
 
+@pytest.mark.slow
 def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tmp_path: Path) -> None:
     """At a new run's start by the driver, at another one's by the process of the source."""
     database.run(*TABLES, LAMP)

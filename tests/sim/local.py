@@ -157,8 +157,13 @@ class LocalSimulation:
         # These two stand from the start: best results that a command adds take equal rows to be those of the
         # log alone, and the runs of a window are kept until they are swept.
         added = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts))
-        other = {"third": Query("3", kind="counted")} if self.options.asks == "kinds" else {}
-        return added, {**given, "best": best, "within": within, **other}
+        given |= {"best": best, "within": within}
+        if self.options.asks == "kinds":
+            given["third"] = Query("3", kind="counted")
+        if self.options.window == "expression":
+            # Else nothing keeps the log, and a pattern that is added begins with what happens to be left of it.
+            given["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)
+        return added, given
 
     @contextmanager
     def running(self) -> Iterator[None]:

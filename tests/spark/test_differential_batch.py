@@ -62,7 +62,7 @@ def both(
 @some(
     "window, cut",
     [(TimeWindow(12), True), (Unbounded(), False)],
-    [(CountWindow(9), True), (TimeWindow(60), True), (CountWindow(40), True)],
+    [(CountWindow(9), True), (TimeWindow(60), True), (CountWindow(25), True), (CountWindow(40), False)],
 )
 @some("query", [KEYWORDS], [PATTERN], ids=["keywords", "pattern"])
 def test_equal_record_for_record(

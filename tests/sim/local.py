@@ -161,7 +161,7 @@ class LocalSimulation:
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
         if self.options.window == "expression":
-            # Else nothing keeps the log, and a pattern that is added begins with what happens to be left of it.
+            # Else nothing keeps the log, and a pattern that is added begins with what is left of it.
             given["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)
         return added, given
 

@@ -38,15 +38,13 @@ def examples(number: int, **more: Any) -> settings:
 
 def seeds(few: int, many: int) -> pytest.MarkDecorator:
     """Runs a test with ``few`` seeds, and as a slow test with the others of ``many``."""
-    slow = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, many))
-    return pytest.mark.parametrize("seed", [*range(few), *slow])
+    return some("seed", range(few), range(few, many))
 
 
 def some(names: str, few: Sequence[Any], others: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
     """Runs a test with a few cases of values for ``names``, and as a slow test with the others."""
-    many = "," in names
-    slow = [pytest.param(*(case if many else [case]), marks=pytest.mark.slow) for case in others]
-    return pytest.mark.parametrize(names.split(", ") if many else names, [*few, *slow], **more)
+    slow = [pytest.param(*(one if "," in names else (one,)), marks=pytest.mark.slow) for one in others]
+    return pytest.mark.parametrize(names, [*few, *slow], **more)
 
 
 def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) -> pytest.MarkDecorator:

@@ -25,7 +25,7 @@ from skws_mesh.kinds import MeshKind
 from skws_windows.window import CountWindow, ExpressionWindow, Window
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
 from tests.spark.streaming.spark_runs import running
-from tests.strategies import examples
+from tests.strategies import examples, some
 
 ORDER: Final = b'{"relation": "order", "time": %d, "row": {"cid": 7, "item": "lamp"}}'
 GOOD: Final = (
@@ -220,7 +220,7 @@ def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("number", [4, pytest.param(40, marks=pytest.mark.slow)])
+@some("number", [4], [40])
 def test_on_spark(tmp_path: Path, number: int) -> None:
     folder, count = written(tmp_path, number)
     for window in (None, ExpressionWindow("open when cid > 7 close when cid < 8")):

@@ -11,10 +11,11 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from skws.spark.faults import SparkFailedError, plain_errors, translated
 from skws_schema.errors import BadRecordsError, SourceError
 from tests.commands import IDS, REPLAY, SEARCH, Skws, process
+from tests.strategies import some
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("alone", [False, pytest.param(True, marks=pytest.mark.slow)])
+@some("alone", [False], [True])
 def test_demo_shows_the_papers_query_as_trees(
     skws: Skws, request: pytest.FixtureRequest, alone: bool
 ) -> None:

@@ -292,9 +292,7 @@ def started(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
 
 
-@pytest.mark.parametrize(
-    "kilobytes", [300, *(pytest.param(more, marks=pytest.mark.slow) for more in (777, 1_500))]
-)
+@some("kilobytes", [300], [777, 1_500])
 def test_a_limit_of_file_sizes_in_a_process_of_its_own(tmp_path: Path, kilobytes: int) -> None:
     results = 6_000
     (tmp_path / "schema.yaml").write_text(YAML)

@@ -27,6 +27,7 @@ from tests.jobs.watching import QUERY, SCHEMA, YAML, numbered
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
 from tests.places import ROOT
+from tests.strategies import some
 from tests.waiting import until
 
 RESULTS = 600
@@ -171,7 +172,7 @@ def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, t
     assert brokers.log(topic).committed == []
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@some("kills", [2], [20])
 def test_killed_at_any_moment_it_loses_and_repeats_nothing(
     brokers: Broker, topic: str, tmp_path: Path, kills: int
 ) -> None:

@@ -20,6 +20,7 @@ from tests.jobs.test_schema_changes import WITH_NOTES, note
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, told
 from tests.kafka import MockBroker
 from tests.places import ROOT
+from tests.strategies import some
 from tests.waiting import until
 
 RESULTS = 600
@@ -50,7 +51,7 @@ def rows(folder: Path) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@some("kills", [2], [20])
 def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)
     (tmp_path / "schema.yaml").write_text(YAML)

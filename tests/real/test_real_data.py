@@ -26,6 +26,7 @@ from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import FOREVER, parse_window
 from tests.places import DATA, ROOT
+from tests.strategies import some
 
 FOLDERS = {"stackexchange": "stackexchange-ai", "sakila": "sakila", "mondial": "mondial"}
 
@@ -79,10 +80,7 @@ def test_in_process_equals_path_search(name: str, query: str, size: int) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("name", "query", "size"),
-    [CASES[1], *(pytest.param(*case, marks=pytest.mark.slow) for case in (CASES[3], CASES[5]))],
-)
+@some("name, query, size", [CASES[1]], [CASES[3], CASES[5]])
 def test_spark_equals_in_process(spark: SparkSession, name: str, query: str, size: int) -> None:
     from skws.spark.replay import replay_run
 

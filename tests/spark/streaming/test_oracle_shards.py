@@ -371,7 +371,7 @@ def test_patterns_that_look_further_back_than_the_window(seed: int) -> None:
     assert seen.results > 100
 
 
-@pytest.mark.parametrize("window", [TimeWindow(40), pytest.param(CountWindow(40), marks=pytest.mark.slow)])
+@some("window", [TimeWindow(40)], [CountWindow(40)])
 @seeds(1, 4)
 def test_shards_change_their_schemas_as_one_worker_does(window: Window, seed: int) -> None:
     best = Query("alpha beta", kind=TOP, options={SIZE: "3"})

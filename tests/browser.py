@@ -127,9 +127,8 @@ def chromium(folder: Path) -> Iterator[int]:
 @asynccontextmanager
 async def browser(url: str, port: int) -> AsyncIterator[Browser]:
     """A page of its own, which leaves nothing to later ones."""
-    driver = f"http://127.0.0.1:{port}/json"
     async with aiohttp.ClientSession() as session:
-        async with session.put(f"{driver}/new?about:blank") as made:
+        async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as made:
             page = await made.json()
         async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as opened:
             driven = Browser(opened)
@@ -138,11 +137,12 @@ async def browser(url: str, port: int) -> AsyncIterator[Browser]:
                 await driven.ask(f"{domain}.enable")
             await driven.ask("Emulation.setFocusEmulationEnabled", enabled=True)
             await driven.ask("Page.navigate", url=url)
-            yield driven
-            await driven.ask("Storage.clearDataForOrigin", origin=url, storageTypes="all")
-            listening.cancel()
-        async with session.get(f"{driver}/close/{page['id']}"):
-            """It is closed."""
+            try:
+                yield driven
+            finally:
+                await driven.ask("Storage.clearDataForOrigin", origin=url, storageTypes="all")
+                await driven.ask("Page.close")
+                listening.cancel()
 
 
 def _told(path: Path) -> list[str]:

@@ -24,7 +24,7 @@ TIMEOUT: Final = httpx.Timeout(PATIENCE)
 
 
 @cache
-def python() -> str:
+def loaded_python() -> str:
     """Has loaded what a server needs: without it, most of the time of these tests goes to loading modules."""
     loaded = PreloadedPython(("skws.cli.serve", "skws.serve.server", "skws.queries.keywords.columnar"))
     atexit.register(loaded.close)
@@ -41,7 +41,7 @@ class Serving:
         program: str | None = None,
     ) -> None:
         self.process = subprocess.Popen(
-            [program or python(), "-m", "skws", "serve", *arguments, "--log-format", "json"],
+            [program or loaded_python(), "-m", "skws", "serve", *arguments, "--log-format", "json"],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={**os.environ, **(environment or {})},

@@ -182,7 +182,7 @@ def test_the_documented_client_goes_on_behind_a_kill(tmp_path: Path) -> None:
     schema, stream = shop(tmp_path)
     options = ["--checkpoint", str(tmp_path / "state"), "--port", str(free_port())]
     command = [str(stream), "--schema", str(schema), *options]
-    server = Serving(command)
+    server = Serving(command, program=sys.executable)
     server.ready()
     httpx.put(f"{server.url}queries/duo", json={"query": "ada lamp"}, timeout=60, trust_env=False)
     out = tmp_path / "out"
@@ -195,7 +195,7 @@ def test_the_documented_client_goes_on_behind_a_kill(tmp_path: Path) -> None:
         until(lambda: out.read_text().count("lamp") == 1)
         server.kill()
         append(stream, customer(2, 2), order(2, 2))
-        server = Serving(command)
+        server = Serving(command, program=sys.executable)
         append(stream, order(3, 2))
         until(lambda: out.read_text().count("lamp") == 3)
         assert out.read_text().count("the live results") == 1

@@ -17,6 +17,7 @@ import pytest
 from tests.jobs.watching import LAMP, QUERY, TABLES, append, numbered
 from tests.postgres import Database
 from tests.serve.serving import Serving, Stream, shop
+from tests.strategies import some
 from tests.tui.ui import free_port
 from tests.waiting import until
 
@@ -82,7 +83,7 @@ def check(follower: Follower, expected: int) -> None:
     assert len(follower.of("snapshot")) == 1, "every other connection went on where the one before ended"
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@some("kills", [2], [20])
 def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)
     schema, source = shop(tmp_path)
@@ -178,7 +179,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
     follower.close()
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.slow)])
+@some("kills", [1], [8])
 def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: int) -> None:
     """100 searches are saved, every third is removed; the server is killed meanwhile."""
     rng = random.Random(5)

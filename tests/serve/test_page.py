@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -241,7 +242,7 @@ async def test_a_followed_search_goes_on_behind_a_kill(
     schema, stream = shopping
     command = [str(stream), "--schema", str(schema), "--window", "1 hour", "--port", str(free_port())]
     command += ["--checkpoint", str(tmp_path / "state")]
-    first = Serving(command)
+    first = Serving(command, program=sys.executable)
     try:
         first.ready()
         httpx.put(f"{first.url}queries/lamps", json={"query": "ada lamp"}, timeout=60, trust_env=False)
@@ -252,7 +253,7 @@ async def test_a_followed_search_goes_on_behind_a_kill(
             first.kill()
             await opened.until("document.getElementById('status').textContent.includes('lost')")
             append(stream, customer(next(TIME), 5, "Ada King"), order(next(TIME), 5, "oil lamp"))
-            second = Serving(command)
+            second = Serving(command, program=sys.executable)
             try:
                 await opened.until(f"{ITEMS} === 3")
                 await opened.until("document.getElementById('status').textContent.startsWith('3 results')")

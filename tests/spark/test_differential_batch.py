@@ -60,16 +60,16 @@ def both(
 
 
 @some(
-    "window, cut",
-    [(TimeWindow(12), True), (Unbounded(), False)],
-    [(CountWindow(9), True), (TimeWindow(60), True), (CountWindow(25), True), (CountWindow(40), False)],
+    "window, count, cut",
+    [(TimeWindow(12), 400, True), (Unbounded(), 400, False)],
+    [(CountWindow(9), 400, True), (TimeWindow(60), 800, True), (CountWindow(40), 800, True)],
 )
 @some("query", [KEYWORDS], [PATTERN], ids=["keywords", "pattern"])
 def test_equal_record_for_record(
-    spark: SparkSession, tmp_path: Path, query: Query, window: Window, cut: bool
+    spark: SparkSession, tmp_path: Path, query: Query, window: Window, count: int, cut: bool
 ) -> None:
     """With ties, NULLs, keys that are replaced and deleted, and a table."""
-    stream = without_dequeues(TABLES, random_stream(TABLES, 4, 400, 7))
+    stream = without_dequeues(TABLES, random_stream(TABLES, 4, count, 7))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
     assert (both(spark, path, TABLES, query, window=window) > 1) == cut
 
@@ -172,11 +172,14 @@ def test_files_of_relations_are_merged_by_time(spark: SparkSession, tmp_path: Pa
     assert both(spark, folder, STREAMS, KEYWORDS, window=TimeWindow(12)) > 3
 
 
-@combinations("query, window", [RANKED, BEST], [TimeWindow(40), CountWindow(25)])
-def test_scores(spark: SparkSession, tmp_path: Path, query: Query, window: Window) -> None:
+SCORED = {"all": RANKED, "best": BEST}
+
+
+@combinations("asked, window", list(SCORED), [TimeWindow(40), CountWindow(25)])
+def test_scores(spark: SparkSession, tmp_path: Path, asked: str, window: Window) -> None:
     stream = without_dequeues(TABLES, random_stream(TABLES, 3, 600, 5))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
-    assert both(spark, path, TABLES, query, window=window) > 1
+    assert both(spark, path, TABLES, SCORED[asked], window=window) > 1
 
 
 @some(

@@ -2,7 +2,8 @@
 
 A tuple lives for a window. Its number among equal tuples, and whether it replaced
 another, depend on tuples that were alive at its start: so records are kept for
-two windows.
+two windows. These end where the stream is settled, at the last record that was
+read in order: readers that wait for late records know of no later time.
 """
 
 from __future__ import annotations
@@ -23,21 +24,20 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``windows``: those of all readers of the log. ``lateness`` in microseconds."""
+    """``windows``: those of all readers of the log."""
 
     windows: Collection[Window]
-    lateness: int = 0
 
-    def over(self, part: LogPart, now: int, position: int) -> bool:
-        """True if a part is no longer needed at event time ``now`` and ``position`` in the stream."""
-        if self.lateness and part.latest is not None and part.latest >= now - self.lateness:
-            return False  # some of its records may still wait for late ones
-        return all(self._passed(window, part, now, position) for window in self.windows)
+    def over(self, part: LogPart, settled: int, position: int) -> bool:
+        """True if a part is no longer needed at ``position`` of a stream that is settled up to a time."""
+        if part.latest is not None and part.latest > settled:
+            return False  # some of its records wait for late ones
+        return all(self._passed(window, part, settled, position) for window in self.windows)
 
-    def _passed(self, window: Window, part: LogPart, now: int, position: int) -> bool:
+    def _passed(self, window: Window, part: LogPart, settled: int, position: int) -> bool:
         match window:
             case TimeWindow(length):
-                return part.latest is None or part.latest < now - self.lateness - 2 * length
+                return part.latest is None or part.latest < settled - 2 * length
             case CountWindow(size):
                 return part.after < position - 2 * (size + 1)
         return False

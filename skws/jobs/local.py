@@ -564,8 +564,7 @@ class LocalWatch:
     def _over(self, part: LogPart) -> bool:
         """True if nothing alive depends on a part of the log."""
         live = self.worker.live
-        retention = Retention(live.keeps, self.request.stream.lateness)
-        return retention.over(part, live.latest or 0, live.position)
+        return Retention(live.keeps).over(part, live.settled, live.position)
 
     def _journal_synced(self) -> bool:
         try:

@@ -84,7 +84,8 @@ class Order:
     """Sorts micro-batches by time; with a lateness, also across them. Under a count window nothing is sorted.
 
     ``position``: that of the next insertion that is not late. ``now``: the latest tick. ``latest``: the
-    latest event time, None before any. ``counts``: of records so far.
+    latest event time, None before any; ``settled``: that of the records given in order. ``counts``: of
+    records so far.
     """
 
     def __init__(self, stream: Stream, on_late: OnLate = unheard) -> None:
@@ -95,6 +96,7 @@ class Order:
         self.position = 0
         self.counts = Counts()
         self.latest: int | None = None
+        self.settled = ALWAYS
         self._waiting = RecordBatch.of(())
 
     @property
@@ -147,13 +149,18 @@ class Order:
         Records that were ``passed_over`` take a position, and are left out.
         """
         if not self._lateness:
-            return _counting(accepted, self.position - insertions(accepted))
+            return self._given(accepted, self.position - insertions(accepted))
         waiting = together([self._waiting, accepted])
         waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))
         first = self.position - insertions(waiting)
         ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon))
         settled, self._waiting = waiting.cut(ready)
-        return _counting(settled, first)
+        return self._given(settled, first)
+
+    def _given(self, batch: RecordBatch, position: int) -> OrderedBatch:
+        if len(batch):
+            self.settled = max(self.settled, int(batch.time.max()))
+        return _counting(batch, position)
 
 
 def _counting(batch: RecordBatch, position: int) -> OrderedBatch:

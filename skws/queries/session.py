@@ -73,6 +73,11 @@ class Session:
         return self._state.order.now
 
     @property
+    def settled(self) -> int:
+        """The latest event time that all queries know of: some wait for late records."""
+        return self._state.order.settled
+
+    @property
     def latest(self) -> int | None:
         """The latest event time."""
         return self._state.order.latest

@@ -64,8 +64,8 @@ class Recovered:
         found = self.live.take(batch)
         part = LogPart(int(batch.time.max()), self.live.position)
         self.log.append((part, LoggedBatch(*before, batch)))
-        retention = Retention(self.live.keeps, self.stream.lateness)
-        while retention.over(self.log[0][0], self.live.latest or 0, self.live.position):
+        retention = Retention(self.live.keeps)
+        while retention.over(self.log[0][0], self.live.settled, self.live.position):
             del self.log[0]
         self.states |= self.live.snapshot()
         self.told += len(self.states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import dropwhile
 
 import pytest
 
@@ -11,13 +12,15 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.operator import LoggedBatch
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import LiveResult, Result
 from skws.spec.query import TOP, Query, RankingChoice, Stream, TopChoice
+from skws_purging.retention import LogPart, Retention
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import TABLES, random_stream
+from tests.strategies import some
 
 STANDING = Query("alpha beta", 3, TOP, {"size": "3"}, name="best")
 
@@ -66,22 +69,29 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
             log.append(LoggedBatch(live.position, live.now, RecordBatch.of(some)))
             told += live.take(log[-1].batch)
             if number == 20:
-                live = restarted(live, log, Stream(TABLES, window), share, static)
+                live = restarted(live, log, {}, Stream(TABLES, window), share, static)
     assert seen(told) == seen(list(expected))
 
 
 def restarted(
-    live: Session, log: list[LoggedBatch], stream: Stream, share: Part, static: list[Record]
+    live: Session,
+    log: list[LoggedBatch],
+    states: dict[str, bytes],
+    stream: Stream,
+    share: Part,
+    static: list[Record],
 ) -> Session:
-    """Made anew from the log of the last two windows, as after a crash."""
-    length = stream.window.end(0)
-    here = live.position if stream.by_count else live.now
-    kept = [
-        each
-        for each in log
-        if (each.position if stream.by_count else int(each.batch.time[-1])) > here - 2 * length
-    ]
+    """Made anew from what is kept of the log, and from what that leaves open, as after a crash."""
+
+    def over(each: LoggedBatch) -> bool:
+        after = each.position + int((~each.batch.deletes()).sum())
+        part = LogPart(int(each.batch.time.max()), after)
+        return Retention({stream.window}).over(part, live.settled, live.position)
+
+    kept = list(dropwhile(over, log))
     again = Session(stream, share, keywords=False)
+    states |= live.snapshot()  # the last state of a query holds until it gives another
+    again.expect(states)
     again.load_tables(static)
     again.add(STANDING)
     for number, each in enumerate(kept):
@@ -89,7 +99,35 @@ def restarted(
             again.seek(each.position, each.now)
         again.replay(each.batch)
     again.seek(live.position, live.now)
+    again.restore(states)
     return again
+
+
+@some("seed", [12, 15], [*range(12), 13, 14, *range(16, 20)])
+def test_a_restart_makes_no_difference_where_records_wait_for_late_ones(seed: int) -> None:
+    """Equal rows queue: which one a deletion ends depends on deletions that have left the log."""
+    rng = random.Random(seed)
+    time, records = 100, []
+    for _ in range(150):
+        time += rng.choice((0, 1, 1, 2, 9))
+        records.append(
+            Record(0, time - rng.randrange(5), (rng.choice(("alpha", "beta")), 1, 1), rng.random() < 0.3)
+        )
+    stream = Stream(TABLES, TimeWindow(12), lateness=5)
+    undisturbed = Session(stream, keywords=False)
+    undisturbed.add(STANDING)
+    live = Session(stream, keywords=False)
+    live.add(STANDING)
+    log: list[LoggedBatch] = []
+    states: dict[str, bytes] = {}
+    told = 0
+    for some in parts(records, seed):
+        log.append(LoggedBatch(live.position, live.now, RecordBatch.of(some)))
+        found = live.take(log[-1].batch)
+        assert seen(found) == seen(undisturbed.take(log[-1].batch))
+        told += len(found)
+        live = restarted(live, log, states, stream, WHOLE, [])
+    assert told > 20
 
 
 @pytest.mark.parametrize("at_once", [1, 6])

@@ -226,11 +226,10 @@ class Shard:
         From the front alone, since a deletion must not go before what it deletes.
         """
         live, log = self._live, self._log
-        retention = Retention(live.keeps, self._request.stream.lateness)
-        now = max((chunk.latest for chunk in log), default=0)
+        retention = Retention(live.keeps)
 
         def is_over(chunk: Chunk) -> bool:
-            return retention.over(LogPart(chunk.latest, chunk.after), now, live.position)
+            return retention.over(LogPart(chunk.latest, chunk.after), live.settled, live.position)
 
         gone = [chunk.number for chunk in takewhile(is_over, log)]
         del log[: len(gone)]

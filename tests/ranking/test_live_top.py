@@ -65,8 +65,8 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
         live = Session(Stream(TABLES, window), share, keywords=False)
         live.load_tables(static)
         assert len(live.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
-        for number, some in enumerate(parts(stream, seed=7)):
-            log.append(LoggedBatch(live.position, live.now, RecordBatch.of(some)))
+        for number, arrived in enumerate(parts(stream, seed=7)):
+            log.append(LoggedBatch(live.position, live.now, RecordBatch.of(arrived)))
             told += live.take(log[-1].batch)
             if number == 20:
                 live = restarted(live, log, {}, Stream(TABLES, window), share, static)
@@ -121,8 +121,8 @@ def test_a_restart_makes_no_difference_where_records_wait_for_late_ones(seed: in
     log: list[LoggedBatch] = []
     states: dict[str, bytes] = {}
     told = 0
-    for some in parts(records, seed):
-        log.append(LoggedBatch(live.position, live.now, RecordBatch.of(some)))
+    for arrived in parts(records, seed):
+        log.append(LoggedBatch(live.position, live.now, RecordBatch.of(arrived)))
         found = live.take(log[-1].batch)
         assert seen(found) == seen(undisturbed.take(log[-1].batch))
         told += len(found)

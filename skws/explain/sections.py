@@ -84,6 +84,8 @@ def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
 
 def _meaning(alternative: Alternative) -> str:
     match alternative:
+        case Phrase(spelled=compound) if compound:
+            meaning = f"part of a compound: {compound}"
         case Phrase():
             meaning = f"phrase of the {_stem(alternative.analyzer)}s {' '.join(alternative.stems)}"
         case Prefix():

@@ -199,7 +199,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 
 TABLES: Final = "tables"
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 

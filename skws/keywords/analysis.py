@@ -6,7 +6,9 @@ is said); stop words are not searchable on their own. A compound such as ``Spide
 hyphens, apostrophes and underscores do not count (``spiderman``, ``oneil``),
 save between digits. A text is cut at white space first, which is fast and can
 split no word; each distinct chunk is analysed once and remembered. With the
-analyzer ``none`` a text is one chunk and one word, as it is.
+analyzer ``none`` a text is one chunk and one word, as it is. A compound inside a
+longer one (``example.com`` in ``server-01.example.com``) is no word of its own: it is
+a run of pieces that is ``spelled`` as it is, which costs a text nothing.
 
 Folding makes case and accents irrelevant (``Café`` and ``cafe``, ``Straße`` and
 ``STRASSE``, full-width and plain letters). Only accents are removed, never the
@@ -18,10 +20,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from whoosh.analysis.filters import STOP_WORDS
 from whoosh.lang.porter2 import stem as porter2
@@ -70,16 +72,34 @@ _MARKS: Final = _ranges(
         }
     )
 )
-# Scripts written without spaces: every character is a word, and a word typed is a phrase of them.
-_UNSPACED: Final = (
+# Scripts without blanks between words: every character is a word, and a word typed is a phrase of them.
+_HAN_AND_KANA: Final = (
     "\u3005-\u3007\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U000323af"
 )
+_OTHERS: Final = (
+    range(0x0E00, 0x0F00),  # Thai, Lao
+    range(0x0F00, 0x10A0),  # Tibetan, which has marks between syllables only; Myanmar
+    range(0x1780, 0x17E0),  # Khmer
+    range(0x1950, 0x19E0),  # Tai Le, New Tai Lue
+    range(0x1A20, 0x1AB0),  # Tai Tham
+    range(0x1B00, 0x1B80),  # Balinese
+    range(0x3100, 0x3200),  # bopomofo, rare kana
+    range(0xA000, 0xA4D0),  # Yi
+    range(0xA980, 0xAA00),  # Javanese, more of Myanmar
+    range(0xAA60, 0xAAE0),  # more of Myanmar, Tai Viet
+    range(0x11700, 0x11750),  # Ahom
+)
+_UNSPACED: Final = _HAN_AND_KANA + _ranges(
+    [code for code in chain(*_OTHERS) if unicodedata.category(chr(code)) in {"Lo", "Lm"}]
+)
+# The vowel AM of Thai and Lao is one character or, decomposed, a mark and a letter.
+_AM: Final = "(?:[\u0e33\u0eb3]|(?<=\u0e4d)\u0e32|(?<=\u0ecd)\u0eb2)?"
 HYPHENS: Final = "-\u2010\u2011"
 APOSTROPHES: Final = "'\u2019"
 JOINERS: Final = f"{HYPHENS}{APOSTROPHES}&._"
 
-PIECE: Final = re.compile(f"[{_UNSPACED}][{_MARKS}]*|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
+PIECE: Final = re.compile(f"[{_UNSPACED}][{_MARKS}]*{_AM}|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
 """The smallest unit that is looked for: a run of letters, digits and marks, or one unspaced character."""
 
 COMPOUND: Final = re.compile(f"(?:(?<!\\.)\\.)?[\\w{_MARKS}]+(?:[{JOINERS}][\\w{_MARKS}]+)*(?:\\+\\+|#)?")
@@ -212,6 +232,19 @@ class Chunk(NamedTuple):
     stems: tuple[str, ...]
 
 
+class Piece(Protocol):
+    """A piece of a text: where it stands, and its folded word."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def word(self) -> str: ...
+
+
 class _Piece(NamedTuple):
     start: int
     end: int
@@ -308,21 +341,38 @@ def _pieces(raw: str) -> list[_Piece]:
 
 def _whole(raw: str, pieces: list[_Piece]) -> str:
     """The word that a compound is, taken whole; empty if white space is all it lacks."""
-    if UNSPACED.search(raw):
-        return ""
+    return "" if UNSPACED.search(raw) else spelled(raw, pieces).replace(" ", "")
+
+
+_JOINED: Final = re.compile(f"(?:[{JOINERS}](?![{JOINERS.replace('_', '')}]))+|_+")
+
+
+def spelled(text: str, pieces: Sequence[Piece]) -> str:
+    """How consecutive pieces of a text are joined, with a blank where nothing that counts joins them.
+
+    ``cve 2025-7425``, ``server 01.example.com``, ``.net``. Blanks and hyphens between
+    words are the same, as ``spider man`` is found in ``Spider-Man``.
+    """
     acronym = len(pieces) > 1 and all(len(piece.word) == 1 and piece.word.isalpha() for piece in pieces)
-    parts = ["." if raw[0] == "." and len(pieces) == 1 else "", pieces[0].word]
+    parts = ["." if len(pieces) == 1 and _dotted(text, pieces[0].start) else "", pieces[0].word]
     for before, after in pairwise(pieces):
-        between = raw[before.end : after.start]
-        parts.append(_joint(between, before.word[-1:] + after.word[:1], acronym=acronym))
-        parts.append(after.word)
+        between = text[before.end : after.start]
+        sides = before.word[-1:] + after.word[:1]
+        parts += _joint(between, sides, acronym=acronym) if _JOINED.fullmatch(between) else " ", after.word
     return "".join(parts)
 
 
+def _dotted(text: str, start: int) -> bool:
+    """True if the piece at ``start`` has a dot before it that is no ellipsis."""
+    while text[start - 1 : start] == "_":
+        start -= 1
+    return text[start - 1 : start] == "." and text[start - 2 : start - 1] != "."
+
+
 def _joint(between: str, sides: str, *, acronym: bool) -> str:
-    """What stays of a joiner in the whole. ``sides`` are the characters left and right of it."""
+    """What of a joiner counts. ``sides`` are the characters left and right of it."""
     if "&" in between:
         return "&"
     if sides.isdigit():
         return "-" if between[0] in HYPHENS else between[0]
-    return "." if "." in between and not acronym else ""
+    return "." if "." in between and not acronym else " "

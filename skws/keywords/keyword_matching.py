@@ -18,11 +18,12 @@ import numpy as np
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.keywords.analysis import chunks, stems
+from skws.keywords.leaves import contains
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Slot
 from skws.keywords.scope import satisfying
-from skws.keywords.table import PredicateMemory, contains
+from skws.keywords.table import PredicateMemory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.store import Table
@@ -50,7 +51,7 @@ class PredicateTable(PredicateMemory[tuple[int, ...]]):
         words = stems(text, self._analyzer)
         phrases = {-phrase for phrase in found if phrase < 0}
         return [predicate for predicate in found if predicate > 0] + [
-            phrase for phrase in phrases if contains(words, self._phrases[phrase])
+            phrase for phrase in phrases if contains(words, self._phrases[phrase], text)
         ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from whoosh.support.levenshtein import damerau_levenshtein
 
 from skws.keywords import syntax
-from skws.keywords.analysis import MEMORABLE, UNSPACED, Token, fold, tokens
+from skws.keywords.analysis import MEMORABLE, PIECE, UNSPACED, Token, fold, spelled, tokens
 from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard, WordAlternative
 from skws.keywords.syntax import fault
 from skws_schema.model import Analyzer, Groups, Schema
@@ -151,6 +151,30 @@ def satisfies(token: Token, alternative: WordAlternative) -> bool:
             return has_form(token.word, form)
 
 
+def contains(words: Sequence[str], phrase: Phrase, text: str) -> bool:
+    """True if a text contains a phrase. ``words``: the stems of its pieces."""
+    stems, size = phrase.stems, len(phrase.stems)
+    first = stems[0]
+    if not any(words[i : i + size] == stems for i in range(len(words) - size + 1) if words[i] == first):
+        return False
+    return (
+        not phrase.spelled or next(runs(list(tokens(text, phrase.analyzer)), phrase, text), None) is not None
+    )
+
+
+def runs(words: Sequence[Token], phrase: Phrase, text: str) -> Iterator[tuple[int, int]]:
+    """Where a text has a phrase, each time it is there, in characters. ``words``: the tokens of the text."""
+    pieces = [word for word in words if not word.whole]
+    size = len(phrase.stems)
+    dot = phrase.spelled.startswith(".")
+    for i in range(len(pieces) - size + 1):
+        run = pieces[i : i + size]
+        if tuple(piece.stem for piece in run) != phrase.stems:
+            continue
+        if not phrase.spelled or spelled(text, run) == phrase.spelled:
+            yield run[0].start - dot, run[-1].end
+
+
 LEAST: Final = {1: 3, 2: 5}
 """The fewest letters of a word with so many typing errors: shorter ones are like too many others."""
 _LEAST_LITERAL: Final = 2  # letters of a word with wildcards
@@ -251,7 +275,10 @@ def _words(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
 
 def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """A typed word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so."""
+    """A typed word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so.
+
+    A compound in which it matters what joins the pieces (AT&T is not "at t") may be part of a longer one.
+    """
     found = list(tokens(text, analyzer))
     pieces = [token for token in found if not token.whole]
     wholes = [token for token in found if token.whole]
@@ -259,7 +286,7 @@ def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:
     if len(wholes) == 1 and wholes[0].width == len(pieces):
         meanings.append(Term(wholes[0].stem))
         if wholes[0].word != "".join(piece.word for piece in pieces):
-            return meanings  # what joins the pieces counts: AT&T is not "at t"
+            return [*meanings, *_within_compounds(text, pieces)]
     elif len(pieces) == 1 and pieces[0].searchable:
         meanings.append(Term(pieces[0].stem))
     if len(pieces) > 1 and any(piece.searchable for piece in pieces):
@@ -273,6 +300,13 @@ def _phrase(text: str, analyzer: Analyzer) -> list[_Meaning]:
     if len(pieces) == 1 and pieces[0].searchable:
         return [Term(pieces[0].stem)]
     return _consecutive(pieces)
+
+
+def _within_compounds(text: str, pieces: list[Token]) -> list[_Meaning]:
+    """A compound as part of longer ones; not if a sign such as U+FDFA stands for several words."""
+    if not all(len(PIECE.findall(piece.word)) == 1 for piece in pieces):
+        return []
+    return [Phrase(tuple(piece.stem for piece in pieces), spelled(text, pieces))]
 
 
 def _consecutive(pieces: list[Token]) -> list[_Meaning]:

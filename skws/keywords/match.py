@@ -18,7 +18,7 @@ import numpy.typing as npt
 from skws.data.blocks import Block
 from skws.data.texts import Column
 from skws.keywords.analysis import Token, tokens
-from skws.keywords.leaves import satisfies
+from skws.keywords.leaves import runs, satisfies
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws.keywords.scope import satisfied, satisfying, text_satisfies
 from skws.keywords.table import Bitmaps, ChunkTable, Numbered
@@ -162,7 +162,7 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
         for number, slot in enumerate(query.slots)
         for alternative in slot.alternatives
         if alternative.applies(position, column)
-        for start, end in _spans(alternative, words)
+        for start, end in _spans(alternative, words, text)
     ]
     return _without_overlaps(found)
 
@@ -173,17 +173,13 @@ def occurrences(slot: Slot, relation: int, column: int, text: str) -> int:
     if not alternatives:
         return 0
     words = list(tokens(text, alternatives[0].analyzer))
-    return len({start for alternative in alternatives for start, _ in _spans(alternative, words)})
+    return len({start for alternative in alternatives for start, _ in _spans(alternative, words, text)})
 
 
-def _spans(alternative: Alternative, words: Sequence[Token]) -> Iterator[tuple[int, int]]:
+def _spans(alternative: Alternative, words: Sequence[Token], text: str) -> Iterator[tuple[int, int]]:
     match alternative:
-        case Phrase(stems=stems):
-            pieces = [w for w in words if not w.whole]
-            for i in range(len(pieces) - len(stems) + 1):
-                run = pieces[i : i + len(stems)]
-                if tuple(piece.stem for piece in run) == stems:
-                    yield run[0].start, run[-1].end
+        case Phrase():
+            yield from runs(words, alternative, text)
         case Condition():
             return
         case _:

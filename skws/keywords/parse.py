@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.analysis import APOSTROPHES, tokens
 from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
-from skws.keywords.scope import Compared, compare, compared, in_range, left_out, resolve
+from skws.keywords.scope import Compared, compare, compared, in_range, is_near_name, left_out, resolve
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import QueryError
@@ -22,6 +22,8 @@ MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""
 MAX_CHARACTERS: Final = 10_000
 """Parsing takes a second or two for so many, and more with their square."""
+_SIGNS: Final = re.compile(r"[:~\\]")
+"""What is in every term that is a text in spite of its operators."""
 _POSSESSIVE: Final = re.compile(f"^[{APOSTROPHES}]s(?!\\w)", re.IGNORECASE)
 
 
@@ -64,7 +66,9 @@ def _outside(slots: list[Slot], relations: frozenset[int]) -> tuple[Slot, ...]:
 def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
     """Read the keywords before, between or after semicolons; gives their bits."""
     text, first, dropped = reader.text, len(reader.slots), len(reader.dropped)
-    tree, places = syntax.parse(part.alone(text), text)
+    alone = part.alone(text)
+    plain = list(syntax.pasted(alone, partial(is_near_name, schema=schema))) if _SIGNS.search(alone) else ()
+    tree, places = syntax.parse(alone, text, plain)
     reader.scopes = {name: _resolve(name, schema, text, at) for name, at in places.items()}
     for node in _conjuncts(tree):
         if isinstance(node, syntax.Without):

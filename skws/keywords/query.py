@@ -60,9 +60,13 @@ class Term(_Scoped):
 
 @dataclass(frozen=True, slots=True)
 class Phrase(_Scoped):
-    """Consecutive pieces of one attribute, by their stems; stop words count."""
+    """Consecutive pieces of one attribute, by their stems; stop words count.
+
+    ``spelled``: how they are joined (``analysis.spelled``); empty if anything may be between them.
+    """
 
     stems: tuple[str, ...]
+    spelled: str = ""
 
 
 @dataclass(frozen=True, slots=True)

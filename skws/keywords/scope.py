@@ -45,6 +45,18 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | Compared:
     return _every_column(name, schema)
 
 
+_SHORT: Final = 3
+"""Letters of a name that is near too many others, as ``std`` in ``std::vector``."""
+
+
+def is_near_name(name: str, schema: Schema) -> bool:
+    """True if a text before a colon is the name of a relation or attribute, or near one if it is long."""
+    name = name.removeprefix("!")
+    head, _, _ = name.rpartition(".")
+    known = [*schema.index, *(a.name for r in schema.relations for a in r.attributes)]
+    return any(meant(each, known) or (len(each) > _SHORT and nearest(each, known)) for each in (name, head))
+
+
 def compared(name: str, schema: Schema) -> Compared:
     """The attribute that ``name`` stands for in a comparison.
 

@@ -13,7 +13,7 @@ therefore an error whose message says what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from whoosh.qparser import plugins as whoosh_plugins
@@ -173,7 +173,7 @@ _AT_WORDS: Final = (
     (r"\?$", "'?' stands for one character inside of a word (t?avolta); leave it out at the end"),
     (r"\uff1f", "this sign is full-width, which makes it no operator"),
     (r"\^", "no word weighs more than others: there is no '^'"),
-    (r"^[+\uff0b](?=[\w(])", "all keywords are looked for, without '+'"),
+    (r"^[+\uff0b](?=[^\W\d]|\()", "all keywords are looked for, without '+'"),
     (
         r"^[!\uff01](?=[\w(])",
         "an exclusion begins with '-', not with '!', which goes before a condition (!price<500)",
@@ -217,8 +217,40 @@ def _literally(word: str) -> str:
     return f'to search for the text itself, write "{printable(word)}"'
 
 
-def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
+_TERM: Final = re.compile(
+    rf"[{QUOTES}][^{QUOTES}]*[{QUOTES}]|(?<![^\s(])-?(?P<term>[^\s(){QUOTES}-][^\s(){QUOTES}]*)"
+)
+_SCOPE: Final = re.compile(r"(?P<name>[^\s:*<>=!]+):(?=\S)")
+_PASTED: Final = re.compile(
+    r"[^\W\d_][\w+.-]*://\S"  # an address, whatever signs it has
+    r"|[^\W\d_]:[\\/]|\\\\\w|~\w*/"  # a path of Windows, of a server, of a home
+    r"|[\w.+-]*\d~[^\W\d]"  # a version that comes before another
+    r"|(?:[0-9a-fA-F]{1,4}:){2}[0-9a-fA-F:]+|[\w:]*::\w"  # an address of a network, a qualified name
+    # A time, a version with an epoch, a host with a port; but no range of times.
+    r"|(?!.*\.\.)(?:\d(?=\S*[.:-]\S*:|\S*:\S*[.:-])[^\s:*?<>=]*|[\w-]+(?:\.[\w-]+)+(?=:\d)):[^\s*?<>=]+$"
+)
+
+
+def pasted(text: str, named: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+    """Where terms stand that are texts, in spite of signs of operators: addresses, paths, versions, times.
+
+    A colon after a name of the schema (``named``) is an operator. In quotes all signs are text already.
+    """
+    for found in _TERM.finditer(text):
+        start, end = found.span("term")
+        scope = _SCOPE.match(text, start, end) if start >= 0 else None
+        if scope is not None and named(scope["name"]):
+            start = scope.end()
+        if start >= 0 and _PASTED.match(text, start, end):
+            yield start, end
+
+
+def parse(
+    text: str, shown: str | None = None, plain: Sequence[tuple[int, int]] = ()
+) -> tuple[Node, dict[str, int]]:
     """The tree of a query and the position of each scope in it. Errors show ``shown``, else the text.
+
+    ``plain``: places of terms without operators.
 
     The tree's leaves are ``TERMS`` and ``Without`` (with ``fieldname``, ``text``, ``startchar``,
     ``endchar``), its groups ``All``, ``Either`` and ``Not``. Raises
@@ -226,19 +258,29 @@ def parse(text: str, shown: str | None = None) -> tuple[Node, dict[str, int]]:
     """
     if _PLAIN.fullmatch(text) is not None:  # all that can be wrong is a sign, or a word in capitals
         return All(_words(text)), {}
-    tagged = _PARSER.tag(text)
+    written = text
+    for start, end in plain:
+        written = f"{written[:start]}{_LETTER * (end - start)}{written[end:]}"
+    tagged = _PARSER.tag(written)
     tags = [node for node in tagged if not node.is_ws()]
     _check_balance(tags, shown or text)
     for check in _CHECKS:
         for before, node, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
             check(before, node, after, shown or text)
     _check_quotes(tags, shown or text)
+    for node in tags:
+        if (node.startchar, node.endchar) in plain:
+            node.text = text[node.startchar : node.endchar]
     scopes = {
         node.fieldname if isinstance(node, Scope) else node.name: node.startchar
         for node in reversed(tags)
         if isinstance(node, Scope | Range)
     }
     return _PARSER.filterize(tagged), scopes
+
+
+_LETTER: Final = "x"
+"""In place of each character of a plain term: it has no meaning of its own."""
 
 
 def _words(text: str) -> list[Node]:

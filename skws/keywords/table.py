@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os.path import commonprefix
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -22,8 +22,8 @@ import numpy.typing as npt
 from whoosh.lang.porter2 import exceptional_forms
 
 from skws.data.texts import Column, Places, Texts
-from skws.keywords.analysis import JOINERS, MEMORABLE, analyse, chunks, stems
-from skws.keywords.leaves import WordPredicates, literals, parts
+from skws.keywords.analysis import JOINERS, MEMORABLE, PIECE, Token, analyse, chunks, spelled, stems
+from skws.keywords.leaves import WordPredicates, contains, literals, parts
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
 from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Analyzer
@@ -106,6 +106,8 @@ def _start(alternative: Alternative) -> str | None:
             start = unstemmed(stem)
         case Prefix(start=start):
             pass
+        case Phrase(spelled=compound) if compound:
+            start = longest_part(compound)
         case Phrase(stems=stems):
             begins = stems if alternative.analyzer is Analyzer.SIMPLE else map(unstemmed, stems)
             start = max(begins, key=len)
@@ -193,7 +195,8 @@ class PredicateMemory(ChunkMemory[Known]):
     """Looks for predicates, called by positive numbers, in chunks.
 
     A phrase cannot be recognized in a single chunk: its longest word puts it in doubt, and only texts
-    with such a word are compared word by word.
+    with such a word are compared word by word. A part of a longer compound can, and what of it is joined
+    by signs that count puts the rest in doubt: many compounds have words such as ``com`` in common.
     """
 
     def __init__(self, analyzer: Analyzer) -> None:
@@ -201,14 +204,16 @@ class PredicateMemory(ChunkMemory[Known]):
         self._analyzer = analyzer
         self._words = WordPredicates()
         self._longest: defaultdict[str, list[int]] = defaultdict(list)
-        self._phrases: dict[int, tuple[str, ...]] = {}
+        self._joined: defaultdict[str, list[int]] = defaultdict(list)  # by the longest part of a compound
+        self._sizes: Counter[int] = Counter()  # of these parts, in pieces
+        self._phrases: dict[int, Phrase] = {}
 
     def add(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
         match alternative:
-            case Phrase(stems=words):
-                self._longest[max(words, key=len)].append(predicate)
-                self._phrases[predicate] = words
+            case Phrase():
+                self._key(alternative).append(predicate)
+                self._phrases[predicate] = alternative
             case Condition():
                 raise ValueError("no text satisfies a condition")
             case _:
@@ -217,17 +222,37 @@ class PredicateMemory(ChunkMemory[Known]):
     def remove(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
         if isinstance(alternative, Phrase):
-            self._longest[max(alternative.stems, key=len)].remove(predicate)
+            self._key(alternative, count=-1).remove(predicate)
             del self._phrases[predicate]
+            self._sizes = +self._sizes
         elif not isinstance(alternative, Condition):
             self._words.remove(alternative, predicate)
 
+    def _key(self, phrase: Phrase, count: int = 1) -> list[int]:
+        """The predicates that the same word, or the same part of a compound, puts in doubt."""
+        if not phrase.spelled:
+            return self._longest[max(phrase.stems, key=len)]
+        part = longest_part(phrase.spelled)
+        self._sizes[len(PIECE.findall(part))] += count
+        return self._joined[part]
+
     def satisfied(self, chunk: str) -> Iterator[int]:
         """The predicates that a chunk satisfies, perhaps several times; phrases in doubt are negative."""
-        for token in analyse(chunk, self._analyzer).tokens:
+        found = analyse(chunk, self._analyzer).tokens
+        for token in found:
             yield from self._words.of(token)
             if not token.whole:
                 yield from (-phrase for phrase in self._longest.get(token.stem, ()))
+        for part in self._parts(chunk, found) if self._sizes else ():
+            for phrase in self._joined.get(part, ()):
+                yield phrase if self._phrases[phrase].spelled == part else -phrase
+
+    def _parts(self, chunk: str, found: Sequence[Token]) -> Iterator[str]:
+        """What compounds of a chunk consist of, in as many pieces as any that is looked for."""
+        pieces = [token for token in found if not token.whole]
+        for size in self._sizes:
+            for i in range(len(pieces) - size + 1):
+                yield spelled(chunk, pieces[i : i + size])
 
 
 class ChunkTable(PredicateMemory[int]):
@@ -275,7 +300,7 @@ class ChunkTable(PredicateMemory[int]):
     def look_up(self, chunk: str) -> int:
         found = 0
         for predicate in () if self._hopeless(chunk) else self.satisfied(chunk):
-            found |= abs(predicate)
+            found |= -predicate if predicate < 0 else self._of_phrases.get(predicate, predicate)
         return found
 
     def _with_phrases(self, found: int, text: str) -> int:
@@ -283,12 +308,11 @@ class ChunkTable(PredicateMemory[int]):
         words = stems(text, self._analyzer)
         bits = found & ((1 << _FIRST_FLAG) - 1)
         for flag, bit in self._of_phrases.items():
-            if found & flag and contains(words, self._phrases[flag]):
+            if found & flag and contains(words, self._phrases[flag], text):
                 bits |= bit
         return bits
 
 
-def contains(words: Sequence[str], phrase: Sequence[str]) -> bool:
-    """True if ``phrase`` is a run of consecutive ``words``."""
-    size = len(phrase)
-    return any(words[i : i + size] == phrase for i in range(len(words) - size + 1) if words[i] == phrase[0])
+def longest_part(compound: str) -> str:
+    """The longest part of a ``spelled`` compound whose pieces are joined by signs that count."""
+    return max(compound.split(" "), key=len)

@@ -86,6 +86,9 @@ def _leaves() -> st.SearchStrategy[str]:
     word = st.sampled_from(
         (*WORDS, "spider-man", "o'neil", "at&t", "u.s.a", "3.14", ".net", "movies", "東京")
     )
+    compound = st.lists(st.sampled_from((*WORDS[:6], "3", "14", "t", "o")), min_size=2, max_size=3).flatmap(
+        lambda some: st.sampled_from("-._'&").map(lambda sign: sign.join(some))
+    )
     phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"')
     scope = st.sampled_from(("", "", "", "movie:", "movie.plot:", "name:", "actor:"))
     form = st.sampled_from(("*ino", "t*v*ta", "f?ction", "s*n*", "*i?y", "?ulp"))
@@ -93,7 +96,7 @@ def _leaves() -> st.SearchStrategy[str]:
         ("travlota~", "tarrantinos~2", "pilp~", "reltae~2", "fine~1", "the~", "t-ulp~")
     )
     prefix = st.sampled_from(WORDS).map(lambda some: some[:3] + "*")
-    leaf = st.one_of(word, word, phrase, prefix, form, mistyped)
+    leaf = st.one_of(word, word, phrase, prefix, form, mistyped, compound)
     return st.tuples(scope, leaf).map("".join)
 
 

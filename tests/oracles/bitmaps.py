@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
-from skws.keywords.analysis import tokens
+from skws.keywords.analysis import Token, tokens
 from skws.keywords.match import EXCLUDED
 from skws.keywords.query import Condition, Fuzzy, KeywordQuery, Phrase, Prefix, Slot, Term, Wildcard
 from skws_schema.model import Row, Schema
@@ -46,11 +47,47 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
                     size = len(alternative.stems)
                     hit = any(
                         [piece.stem for piece in pieces[i : i + size]] == list(alternative.stems)
+                        and (not alternative.spelled or joined(str(value), pieces[i : i + size], alternative))
                         for i in range(len(pieces))
                     )
             if hit:
                 return True
     return False
+
+
+def joined(text: str, run: list[Token], phrase: Phrase) -> bool:
+    """Whether pieces of a text are the compound that a phrase spells, sign by sign."""
+    letters = all(len(piece.word) == 1 and piece.word.isalpha() for piece in run)
+    expected = phrase.spelled
+    if expected.startswith("."):
+        before = text[: run[0].start].rstrip("_")
+        if not before.endswith(".") or before.endswith(".."):
+            return False
+        expected = expected[1:]
+    for number, piece in enumerate(run):
+        if not expected.startswith(piece.word):
+            return False
+        expected = expected[len(piece.word) :]
+        if number + 1 < len(run):
+            after = run[number + 1]
+            sign = _sign(text[piece.end : after.start], piece.word[-1], after.word[0], acronym=letters)
+            if expected[:1] != sign:
+                return False
+            expected = expected[1:]
+    return not expected
+
+
+def _sign(between: str, left: str, right: str, *, acronym: bool) -> str:
+    """What joins two pieces of a compound; a blank if nothing that counts does."""
+    signs = between.replace("_", "")
+    single = len(signs) == 1 or all(one == "_" or other == "_" for one, other in pairwise(between))
+    if not between or not single or any(each not in "-\u2010\u2011'\u2019&." for each in signs):
+        return " "
+    if "&" in signs:
+        return "&"
+    if left.isdigit() and right.isdigit():
+        return "-" if between[0] in "-\u2010\u2011" else between[0]
+    return "." if "." in signs and not acronym else " "
 
 
 GAP = "\0"

@@ -22,12 +22,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from skws.keywords import leaves
 from skws.keywords.analysis import analyse, chunks, stem, stems, stop_words
-from skws.keywords.leaves import has_form, parts, within
+from skws.keywords.leaves import alternatives_of, contains, has_form, parts, within
 from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.keywords.suggest import Vocabulary
-from skws.keywords.table import ChunkMemory, contains
+from skws.keywords.syntax import Word
+from skws.keywords.table import ChunkMemory
 from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
 from skws.results.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
@@ -144,7 +146,7 @@ class LiveWords(LearnedRows):
 
         A word counts the tuples that a search for it finds. Raises TimeLimitError.
         """
-        likely: list[tuple[int, str, Analyzer, str]] = []
+        likely: list[tuple[int, str, Analyzer]] = []
         for analyzer, terms in self._terms.items():
             places = [rows for (r, c), rows in self._rows.items() if self._analyzer(r, c) is analyzer]
             for number, word in enumerate(terms.beginning(start)):
@@ -153,21 +155,23 @@ class LiveWords(LearnedRows):
                 if _SPACE.search(word):
                     continue
                 stem = terms.words[word]
-                likely.append((-sum(len(rows.get(stem, ())) for rows in places), word, analyzer, stem))
+                likely.append((-sum(len(rows.get(stem, ())) for rows in places), word, analyzer))
         likely.sort(key=itemgetter(0, 1))
         found: dict[str, int] = {}
-        for _, word, analyzer, stem in likely:
+        for _, word, analyzer in likely:
             if len(found) == most:
                 break
             check()
-            slots = [
-                self._of(rows, stem).slots
-                for (r, c), rows in self._rows.items()
-                if self._analyzer(r, c) is analyzer
-            ]
-            if number := int(alive(distinct(np.concatenate(slots))).sum()):
+            if number := int(alive(self._found_by(word, analyzer)).sum()):
                 found[word] = found.get(word, 0) + number
         return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+
+    def _found_by(self, word: str, analyzer: Analyzer) -> Ints:
+        """The tuples that a word finds where texts have an analyzer."""
+        columns = frozenset(place for place in self._rows if self._analyzer(*place) is analyzer)
+        meanings = alternatives_of(Word(word), word, (leaves.Place(None, analyzer, columns),))
+        found = [s.slots for each in meanings if _known(each) for _, s in self._containing(each)]
+        return distinct(np.concatenate([NOTHING, *found]))
 
     def _analyzer(self, relation: int, column: int) -> Analyzer:
         return self._schema.relations[relation].attributes[column].analyzer
@@ -200,7 +204,7 @@ class LiveWords(LearnedRows):
             else:
                 asked = [self._of(rows, each) for each in alternative.stems if each not in _STOPPED]
                 common = reduce(np.intersect1d, [each.slots for each in asked])
-                slots = self._with_phrase(common, place[1], alternative.stems)
+                slots = self._with_phrase(common, place[1], alternative)
                 standing = asked[0].among(slots)
             if len(standing.slots):
                 yield place, standing
@@ -236,10 +240,10 @@ class LiveWords(LearnedRows):
         lengths = self._lengths.take(numbers).compress(there)
         return _Standing(slots.compress(there), often, lengths, bool(often.max(initial=0) < _MOST))
 
-    def _with_phrase(self, slots: Ints, column: int, phrase: tuple[str, ...]) -> Ints:
+    def _with_phrase(self, slots: Ints, column: int, phrase: Phrase) -> Ints:
         """The slots whose text has the words of a phrase one behind the other."""
         texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
-        there = np.array([contains(stems(text), phrase) for text in texts], dtype=bool)
+        there = np.array([contains(stems(text), phrase, text) for text in texts], dtype=bool)
         return slots.compress(there)
 
     def _learn(self, new: Ints) -> None:

@@ -54,6 +54,19 @@ class Same:
 
 
 @dataclass(frozen=True, slots=True)
+class Related:
+    """The values of two columns of one tuple compared; false where one is NULL."""
+
+    column: int
+    operator: Op
+    other: int
+
+    def holds(self, row: Row) -> bool:
+        left, right = row[self.column], row[self.other]
+        return left is not None and right is not None and COMPARED[self.operator](left, right)
+
+
+@dataclass(frozen=True, slots=True)
 class Contains:
     """The row contains a text, as ``matches`` decides; equal if ``text`` and ``columns`` are."""
 
@@ -71,7 +84,7 @@ class Contains:
         return hash((self.text, self.columns))
 
 
-Test: TypeAlias = Compared | Same | Contains
+Test: TypeAlias = Compared | Same | Related | Contains
 
 
 @dataclass(frozen=True, slots=True)

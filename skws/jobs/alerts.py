@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from msgspec.structs import replace
+from msgspec import structs
 
 from skws.jobs.control import Command
 from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS, moment
+from skws.queries.patterns.result import PatternResult
+from skws.queries.sql import SqlResult
 from skws.results.model import LiveResult, Result, parsed
 from skws.sinks.addresses import parse_sink
 from skws.spec.query import (
@@ -103,11 +105,7 @@ class Limiter:
             self._hold(result.id)
             return None
         self._passed += 1
-        result = parsed(result)
-        if not isinstance(result, Result):
-            return result  # it has no field for the number, which is logged at the end
-        held, self.held_back = self.held_back, 0
-        return replace(result, held_back=held) if held else result
+        return self._numbered(parsed(result)) if self.held_back else parsed(result)
 
     def state(self) -> dict[str, Any]:
         """The state of the limiter, as JSON."""
@@ -124,6 +122,18 @@ class Limiter:
         if state["rate"] == [self._rate.most, self._rate.length]:
             self._interval, self._passed = state["stretch"], state["told"]
             self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
+
+    def _numbered(self, result: LiveResult) -> LiveResult:
+        """The result with the number of those held back; for other packages' kinds the log tells it."""
+        held = self.held_back
+        if isinstance(result, Result):
+            result = structs.replace(result, held_back=held)
+        elif isinstance(result, PatternResult | SqlResult):
+            result = replace(result, held_back=held)
+        else:
+            return result
+        self.held_back = 0
+        return result
 
     def _hold(self, name: str) -> None:
         self.held_back += 1

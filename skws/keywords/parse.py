@@ -11,7 +11,16 @@ from skws.keywords import syntax
 from skws.keywords.analysis import APOSTROPHES, tokens
 from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
-from skws.keywords.scope import Compared, compare, compared, in_range, is_near_name, left_out, resolve
+from skws.keywords.scope import (
+    Compared,
+    compare,
+    compared,
+    in_range,
+    is_near_name,
+    left_out,
+    refuse_attribute,
+    resolve,
+)
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import QueryError
@@ -289,12 +298,17 @@ class _Reader:
 
     def _compared(self, node: syntax.Node, name: str, attribute: object) -> Condition:
         if isinstance(node, syntax.Comparison):
-            return compare(compared(node.name, self.schema), node.sign, node.text, self.schema)
+            attribute = compared(node.name, self.schema)
+            if not node.quoted:
+                refuse_attribute(attribute, node.text, self.schema)
+            return compare(attribute, node.sign, node.text, self.schema)
         assert isinstance(attribute, Compared)  # noqa: S101 - the caller has looked
         if isinstance(node, syntax.Range):
             return in_range(attribute, node.low, node.high, self.schema)
         if not isinstance(node, syntax.Word | syntax.Phrase):
             raise QueryError(f"{name} is compared as a whole: it takes no '*', '?' or '~'")
+        if isinstance(node, syntax.Word):
+            refuse_attribute(attribute, node.text, self.schema)
         return compare(attribute, Op.EQUAL, node.text, self.schema)
 
 

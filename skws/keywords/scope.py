@@ -75,6 +75,28 @@ def compared(name: str, schema: Schema) -> Compared:
     return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
 
 
+def refuse_attribute(attribute: Compared, value: str, schema: Schema) -> None:
+    """Raises QueryError if a value without quotes is the name of an attribute: it is compared with values.
+
+    ``relation.attribute`` always is; a bare name if the same relation has an attribute of its type.
+    """
+    head, _, tail = value.rpartition(".")
+    owner = meant(head, schema.index) if head else None
+    if owner is None and not head:
+        relation = schema.relations[attribute.relation]
+        kind = relation.attributes[attribute.column].type.family
+        same = [each.name for each in relation.attributes if each.type.family is kind]
+        named = meant(value, same)
+    else:
+        named = meant(tail, schema.relation(owner).columns) if owner is not None else None
+    if named is not None:
+        _, name = _described(attribute, schema)
+        raise QueryError(
+            f"{value!r} is an attribute, and a condition compares {name} with a value"
+            f'; join relations by the schema, or write "{value}" for the text'
+        )
+
+
 def comparable(schema: Schema) -> tuple[str, ...]:
     """The names by which conditions call attributes that are no texts, the shortest that are unambiguous."""
     owners: dict[str, list[str]] = {}

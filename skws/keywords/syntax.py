@@ -65,6 +65,7 @@ class Comparison(syntax.TextNode):  # type: ignore[misc]  # untyped base
 
     def __init__(self, must: str, name: str, sign: str, text: str) -> None:
         super().__init__(text.strip(QUOTES))
+        self.quoted = text[:1] in QUOTES
         self.must, self.name, self.sign = bool(must), name, sign
 
 

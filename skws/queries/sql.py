@@ -161,6 +161,7 @@ class SqlResult:
     op: Op = "+"
     end: None = None
     snapshot: bool = False
+    held_back: int = 0
 
     @classmethod
     def of(cls, query: str, start: float, row: JsonRow, count: int) -> SqlResult:
@@ -172,7 +173,7 @@ class SqlResult:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
         (shown,) = self.tuples
-        return {
+        made = {
             "op": self.op,
             "query": self.query,
             "id": self.id,
@@ -181,6 +182,7 @@ class SqlResult:
             "count": self.count,
             "tuples": [{"relation": shown.relation, "id": shown.id, "keywords": [], "row": shown.row}],
         }
+        return made | {"held_back": self.held_back} if self.held_back else made
 
     def to_json(self) -> bytes:
         return dumped(self.to_dict())

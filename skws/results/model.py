@@ -369,7 +369,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def to_json(self) -> bytes:
         """The JSON form, put together from that of its parts."""
-        if self.score is not None or self.place is not None:
+        if self.score is not None or self.place is not None or self.held_back:
             return _dumps(self.to_dict())
         network, tuples, joins = self._made()
         plain = {

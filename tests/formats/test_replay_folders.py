@@ -98,3 +98,13 @@ def test_a_sample_takes_no_relation_from_what_is_no_record(tmp_path: Path) -> No
     taken = sample([path])
     assert list(taken.tables()) == ["plays"]
     assert taken.unreadable == 4
+
+
+def test_records_of_one_time_come_by_file_and_line(folder: Path) -> None:
+    def line(role: str, time: int) -> bytes:
+        return b'{"relation": "plays", "time": %d, "row": {"mid": 1, "role": "%s"}}\n' % (time, role.encode())
+
+    (folder / "a.jsonl").write_bytes(line("d", 2) + line("a", 1) + line("b", 1))
+    (folder / "b.jsonl").write_bytes(line("c", 1) + line("e", 2))
+    records = Replay.open(folder, SCHEMA).stream(BadRecordLog())
+    assert "".join(str(record.row[1]) for record in records) == "abcde"

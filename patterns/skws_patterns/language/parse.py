@@ -62,6 +62,15 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """Attributes of one tuple, each compared with the next one."""
+
+    references: tuple[Reference, ...]
+    operators: tuple[Op, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Keyword:
     """A tuple contains a text: anywhere it is searched, or in one attribute."""
 
@@ -71,7 +80,7 @@ class Keyword:
     span: Span
 
 
-Condition: TypeAlias = Agreement | Filter | Keyword
+Condition: TypeAlias = Agreement | Filter | Comparison | Keyword
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +126,20 @@ def _contains(tree: Tree[Token]) -> Keyword:
     return Keyword(reference.variable, reference.attribute, text, span(tree))
 
 
-def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter:
+def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | Comparison:
     operators = [Op(str(child)) for child in tree.children[1::2]]
     operands = tree.children[::2]
     references = [_reference(o) for o in operands if isinstance(o, Tree)]
     if len(references) == len(operands):
-        if any(operator is not Op.EQUAL for operator in operators):
+        if all(operator is Op.EQUAL for operator in operators):
+            return Agreement(tuple(references))
+        if len({reference.variable for reference in references}) > 1:
             raise PatternError.at(
                 text,
                 *span(tree),
                 "attributes of two tuples can only be equal: an automaton keeps no other comparison",
             )
-        return Agreement(tuple(references))
+        return Comparison(tuple(references), tuple(operators), span(tree))
     if len(operands) > 2 or not references:
         message = "a constant is compared with one attribute, as in t.amount > 5"
         raise PatternError.at(text, *span(tree), message)
@@ -245,7 +256,7 @@ class _Reader:
 def _references(condition: Condition) -> Iterator[Reference]:
     """The attributes that a condition reads."""
     match condition:
-        case Agreement(references):
+        case Agreement(references) | Comparison(references):
             yield from references
         case Filter(reference):
             yield reference

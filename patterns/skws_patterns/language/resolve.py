@@ -7,15 +7,15 @@ reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from skws_patterns.language.expression import Letter, letters
-from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference, Span
-from skws_patterns.pcea import Compared, Contains, Same, Test, Unary, typed
+from skws_patterns.language.parse import Agreement, Comparison, Filter, Keyword, Pattern, Reference, Span
+from skws_patterns.pcea import Compared, Contains, Related, Same, Test, Unary, typed
 from skws_schema.errors import PatternError, UsageError, nearest
-from skws_schema.model import Attribute, Row, Schema
+from skws_schema.model import Attribute, AttributeType, Op, Row, Schema
 
 # From a text, a relation and the columns to search, the test of rows. Raises UsageError.
 TextMatch: TypeAlias = Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]
@@ -81,6 +81,8 @@ class _Resolver:
         for condition in self._pattern.conditions:
             if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
                 tests.append(self._compared(letter, condition))
+            elif isinstance(condition, Comparison) and condition.references[0].variable == letter.variable:
+                tests += self._related(letter, condition)
             elif isinstance(condition, Keyword) and condition.variable == letter.variable:
                 tests.append(self._contains(letter, condition))
         return Reading(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
@@ -122,6 +124,19 @@ class _Resolver:
             return Compared(column, condition.operator, typed(condition.value, attribute))
         except ValueError as error:
             raise self._fault(condition.span, str(error)) from None
+
+    def _related(self, letter: Letter, condition: Comparison) -> Iterator[Related]:
+        relation = self._schema.relations[letter.relation]
+        columns = [self._column(letter, each.attribute, each.span) for each in condition.references]
+        for operator, left, right in zip(condition.operators, columns, columns[1:], strict=False):
+            one, other = relation.attributes[left], relation.attributes[right]
+            if one.type.family is not other.type.family:
+                types = f"{one.name} is of type {one.type} and {other.name} of type {other.type}"
+                raise self._fault(condition.span, f"{types}: they are not compared")
+            if one.type is AttributeType.BOOLEAN and operator not in {Op.EQUAL, Op.DIFFERENT}:
+                message = f"{one.name} and {other.name} are booleans, which have no order; expected = or !="
+                raise self._fault(condition.span, message)
+            yield Related(left, operator, right)
 
     def _contains(self, letter: Letter, condition: Keyword) -> Contains:
         relation = self._schema.relations[letter.relation]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from skws.queries.patterns.normal_form import memory_lines
 from skws.queries.patterns.text import read_query
 from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
-from skws_patterns.pcea import PCEA, Compared, Contains, Equality, Source, State, Test, Transition
+from skws_patterns.pcea import PCEA, Compared, Contains, Equality, Related, Source, State, Test, Transition
 from skws_schema.drawing import Edge, Node, to_dot
 from skws_schema.model import Relation, Schema
 from skws_windows.window import Unbounded, Window, parse_window, window_text
@@ -88,6 +88,9 @@ def _attribute(relation: Relation, column: int) -> str:
 def _test(test: Test, relation: Relation) -> str:
     if isinstance(test, Compared):
         return f"[{relation.attributes[test.column].name} {test.operator} {test.value!r}]"
+    if isinstance(test, Related):
+        left, right = (relation.attributes[column].name for column in (test.column, test.other))
+        return f"[{left} {test.operator} {right}]"
     if isinstance(test, Contains):
         return f"[:{test.text!r}]"
     names = " = ".join(relation.attributes[column].name for column in test.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,7 +49,7 @@ class PatternResult:
 
     ``start``: the time of the last tuple, in seconds since the epoch. ``end``:
     when the first tuple leaves the window; None if not known. ``snapshot``:
-    the result was there before the pattern.
+    the result was there before the pattern. ``held_back``: as in ``Result``.
     """
 
     query: str
@@ -58,6 +58,7 @@ class PatternResult:
     end: float | None
     tuples: tuple[PatternTuple, ...]
     snapshot: bool = False
+    held_back: int = 0
 
     @property
     def op(self) -> Op:
@@ -83,8 +84,8 @@ class PatternResult:
             )
             for one in shown["tuples"]
         )
-        snapshot = shown.get("snapshot", False)
-        return cls(shown["query"], shown["id"], shown["start"], shown["end"], tuples, snapshot)
+        made = cls(shown["query"], shown["id"], shown["start"], shown["end"], tuples)
+        return replace(made, snapshot=shown.get("snapshot", False), held_back=shown.get("held_back", 0))
 
     def to_json(self) -> bytes:
         return orjson.dumps(self._with([member.json for member in self.tuples]))
@@ -98,4 +99,8 @@ class PatternResult:
             "end": self.end,
             "tuples": tuples,
         }
-        return {**shown, "snapshot": True} if self.snapshot else shown
+        if self.snapshot:
+            shown["snapshot"] = True
+        if self.held_back:
+            shown["held_back"] = self.held_back
+        return shown

@@ -140,6 +140,10 @@ def _check_sort(text: str, name: str, sort: AttributeType) -> None:
 
 def _known(name: str, alphabet: Alphabet) -> str:
     if name not in alphabet.fields:
+        owners = [field for field in alphabet.fields if field.endswith(f".{name}")]
+        if owners:
+            message = "has different types or analyzers in different relations"
+            raise UsageError(f"{name!r} {message}; write {' or '.join(owners)}")
         raise UsageError(f"no field {name!r}{nearest(name, alphabet.fields)}")
     return name
 

@@ -116,6 +116,8 @@ def test_what_is_too_much_is_held_back_and_counted() -> None:
     told = [limiter.let(result(n, time)) for n, time in enumerate((0, 1, 2, 59, 60, 61, 200))]
     assert [each is not None for each in told] == [True, True, False, False, True, True, True]
     assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 2, None, None]
+    written = [orjson.loads(each.to_json()).get("held_back") for each in told if each]
+    assert written == [None, None, 2, None, None]
     assert limiter.let(result(0, 201, "-")) is not None
     assert limiter.let(result(2, 201, "-")) is None
     assert limiter.held_back == 0

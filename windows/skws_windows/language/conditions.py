@@ -259,8 +259,8 @@ class Conditions:
         known = [*self._alphabet.fields, *self._alphabet.relations]
         shared = [field for field in known if field.endswith(f".{name}")]
         if shared:
-            message = f"{name!r} has different types in different relations; write {' or '.join(shared)}"
-            return self._fault(message, node)
+            message = f"{name!r} has different types or analyzers in different relations"
+            return self._fault(f"{message}; write {' or '.join(shared)}", node)
         if name.lower() in ("null", "none"):
             return self._fault("nothing is equal to a missing value; write `is null`, or `is not null`", node)
         return self._fault(f"no field or relation {name!r}{nearest(name, known)}", node)

@@ -144,9 +144,19 @@ def test_a_notebook_draws_trees_with_keywords_marked() -> None:
     assert "No results" in skws.search("nothing", DATA, schema=SHOP)._repr_html_()
 
 
+def test_a_result_that_outlives_the_calendar_has_a_table() -> None:
+    complaints = [{"id": 1, "purchase_id": 3, "text": "byron leaks", "time": "9999-12-31T23:59:59Z"}]
+    results = skws.search("byron leaks", {"complaint": complaints}, schema=SHOP, window="2 days")
+    (row,) = results.to_arrow().to_pylist(maps_as_pydicts="lossy")
+    assert row["end"].isoformat() == "9999-12-31T23:59:59.999999+00:00"
+    assert "9999-12-31 23:59:59 – 9999-12-31 23:59:59" in results._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        ({"customer": [{"id": 1, "name": "half \ud800"}]}, "customer: .*surrogates not allowed"),
+        ({"customer": [{"id": 10**30, "name": "byron"}]}, "customer: .*too large"),
         ({"custmer": CUSTOMERS}, "no relation 'custmer' in schema shop; did you mean 'customer'"),
         ({"customer": 3}, "customer: expected a data frame .* found int"),
         ({"customer": [CUSTOMERS[0], 3]}, "customer row 1: expected a dictionary, found int"),

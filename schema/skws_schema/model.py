@@ -53,9 +53,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(text: str) -> int:
-    """Microseconds since the epoch of a time, in UTC if it names no zone. Raises ValueError."""
+    """Microseconds since the epoch of a time, in UTC if it names no zone.
+
+    Raises ValueError, also for one that an offset moves out of the years 1 to 9999.
+    """
     moment = datetime.fromisoformat(text)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+    try:
+        utc = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+    return (utc - _EPOCH) // timedelta(microseconds=1)
 
 
 def iso(time: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, TypeAlias
@@ -28,6 +29,16 @@ class Micros(int):
     """A timestamp in microseconds since the epoch."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A value that Python cannot hold, such as a date after the year 9999; no conversion takes it."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 LARGEST: Final = 2**63 - 1
@@ -61,6 +72,8 @@ def shown(value: object) -> str:
         text = repr(value[:60] if isinstance(value, str | bytes) else value)
     except RecursionError:
         return "a deeply nested value"
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -90,7 +103,18 @@ def integer_of_text(text: str) -> int:
 
 
 def number_of_int(value: int) -> float:
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise refusal(AttributeType.NUMBER, value) from None
+
+
+def text_of_int(value: int) -> str:
+    """Its digits."""
+    try:
+        return str(value)
+    except ValueError:  # of more than 4,300 digits
+        raise MalformedError(f"expected a text, got {shown(value)}") from None
 
 
 def number_of_float(value: float) -> float:
@@ -140,7 +164,10 @@ def timestamp_of_text(text: str) -> int:
         gap = moment - (_NAIVE_EPOCH if moment.tzinfo is None else _EPOCH)
     except (ValueError, OverflowError):
         raise refusal(AttributeType.TIMESTAMP, text) from None
-    return (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds
+    micros = (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds
+    if not EARLIEST <= micros <= LATEST:  # by its offset
+        raise MalformedError(f"expected a timestamp within the years 1 to 9999 of UTC, got {shown(text)}")
+    return micros
 
 
 def _seconds_of_text(text: str) -> int:
@@ -172,8 +199,8 @@ def unchanged(value: Any) -> Value:
 
 # How JSON values are converted, by the attribute's type and the value's; other types are refused.
 JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
-    AttributeType.TEXT: {str: unchanged, int: str},
-    AttributeType.STRING: {str: unchanged, int: str},
+    AttributeType.TEXT: {str: unchanged, int: text_of_int},
+    AttributeType.STRING: {str: unchanged, int: text_of_int},
     AttributeType.INTEGER: {int: integer_of_int, float: integer_of_float, str: integer_of_text},
     AttributeType.NUMBER: {float: number_of_float, int: number_of_int, str: number_of_text},
     AttributeType.BOOLEAN: {bool: unchanged, int: boolean_of_int, str: boolean_of_text},

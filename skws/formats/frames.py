@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
-from skws.formats.parquet import ArrowReader
+from skws.data.values import Unreadable
+from skws.formats.parquet import ArrowReader, python_values
 from skws.formats.rows import Origins, column_of
 from skws_schema.errors import UsageError
 from skws_schema.model import AttributeType, Relation, Schema
@@ -43,7 +44,7 @@ def arrow_table(name: str, frame: Any) -> pa.Table:
             return pa.table(dict(frame))
         if isinstance(frame, Sequence) and not isinstance(frame, str | bytes):
             return _of_rows(name, frame)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:  # also half a surrogate pair
         raise UsageError(f"{name}: {str(error).splitlines()[0]}") from None
     raise UsageError(
         f"{name}: expected a data frame (pandas, Polars, Arrow), rows as dictionaries, or a path;"
@@ -86,10 +87,12 @@ def has_time(columns: Collection[str], relation: Relation) -> bool:
 def sampled_columns(table: pa.Table) -> dict[str, list[object]]:
     """The first rows by column, as a schema is inferred from them."""
     head = table.slice(0, _SAMPLED)
-    return {name: list(map(_sampled, head.column(name).to_pylist())) for name in head.column_names}
+    return {name: list(map(_sampled, python_values(head.column(name)))) for name in head.column_names}
 
 
 def _sampled(value: Any) -> object:
+    if isinstance(value, Unreadable):
+        return None
     if isinstance(value, float) and value.is_integer():
         return int(value)  # beside NULL, pandas has whole numbers as floats
     if not hasattr(value, "isoformat"):

@@ -34,6 +34,7 @@ from skws.data.values import (
     LATEST,
     Convert,
     MalformedError,
+    Unreadable,
     conversion,
     shown,
     timestamp,
@@ -47,6 +48,7 @@ from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
 
 BATCH_ROWS = 8192
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 @contextmanager
@@ -169,18 +171,32 @@ def _python_values(column: pa.Array) -> list[Any]:
     if numeric and column.null_count == 0:
         # A sixth of the time of to_pylist.
         return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+    return python_values(column)
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column, nested ones too; ``Unreadable``, or bytes for a text that is not UTF-8."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
-    except UnicodeDecodeError:  # Arrow does not look into texts when it reads them
-        return [_text_if_valid(value) for value in column.cast(pa.large_binary()).to_pylist()]
+    except (ValueError, OverflowError):  # Arrow does not look into values when it reads them
+        return [_python_value(value) for value in column]
 
 
-def _text_if_valid(value: bytes | None) -> str | bytes | None:
-    """A text; its bytes if they are not UTF-8, which no conversion takes."""
+def _python_value(value: pa.Scalar) -> Any:
     try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return value
+        return value.as_py()
+    except (ValueError, OverflowError):
+        kind = value.type
+    if pa.types.is_struct(kind):
+        return {name: _python_value(inner) for name, inner in value.items()}
+    if any(is_kind(kind) for is_kind in _LISTS):
+        return [_python_value(inner) for inner in value.values]
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value.as_buffer().to_pybytes()
+    try:
+        return Unreadable(value.cast(pa.string()).as_py())
+    except (pa.ArrowException, ValueError):
+        return Unreadable(f"a value of type {kind}")
 
 
 def _instant(kind: pa.DataType) -> Callable[[Any], int] | None:

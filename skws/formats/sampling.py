@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from skws.data.values import MalformedError
+from skws.data.values import MalformedError, Unreadable
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, opened
@@ -211,8 +211,13 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
     from skws.formats import parquet  # noqa: PLC0415 - Arrow's is slow to import
 
     with parquet.opened(file) as opened_file:
-        rows = (row for batch in opened_file.iter_batches() for row in batch.to_pylist())
-        yield from _flat(rows, opened_file.schema_arrow.names, skip)
+        names = opened_file.schema_arrow.names
+        rows = (
+            dict(zip(names, row, strict=True))
+            for batch in opened_file.iter_batches()
+            for row in zip(*map(parquet.python_values, batch.columns), strict=True)
+        )
+        yield from _flat(rows, names, skip)
 
 
 def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
@@ -244,4 +249,6 @@ def _plain(value: object) -> object:
             return value.decode("utf-8", "replace")
         case list():
             return [_plain(one) for one in value]
+        case Unreadable():
+            return None
     return value

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from skws.data.values import LATEST
 from skws.results.model import LiveResult, TupleShown
+from skws_schema.model import iso
 
 _MICROSECOND: Final = 1_000_000
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
@@ -75,7 +76,8 @@ def result_table(results: Iterable[LiveResult]) -> pa.Table:
 
 
 def _micros(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * _MICROSECOND)
+    """An end after the calendar becomes its last instant: Python has no later one for readers."""
+    return None if seconds is None else min(round(seconds * _MICROSECOND), LATEST)
 
 
 def _texts(row: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -164,4 +166,5 @@ def _lifespan(result: LiveResult) -> str:
 
 
 def _moment(seconds: float | None) -> str:
-    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+    micros = _micros(seconds)
+    return "" if micros is None else iso(micros)[:19].replace("T", " ")

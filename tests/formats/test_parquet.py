@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from skws.data.batch import BadRecord, Record
 from skws.formats import BadRecordLog, Replay, parquet
 from skws.formats.parquet import columns
+from skws.formats.sampling import sample
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SourceError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
+from skws_schema.yaml.load import parse_schema
 from tests.formats.samples import PLAYS, SCHEMA, T, by_rows, items
 from tests.strategies import examples
 
@@ -85,6 +87,33 @@ def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"role", b"\xefole"))
     with pytest.raises(SourceError, match=r"cast.parquet: .* the name of a column is not UTF-8"):
         columns(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "beyond"), [(pa.timestamp("us"), 253_402_300_800_000_000), (pa.date32(), 2**31 - 1)]
+)
+def test_a_schema_is_inferred_beside_times_beyond_the_calendar(
+    tmp_path: Path, kind: pa.DataType, beyond: int
+) -> None:
+    times = pa.array([0] * 9 + [beyond], pa.int64() if kind != pa.date32() else pa.int32()).cast(kind)
+    pq.write_table(pa.table({"v": range(10), "at": times}), tmp_path / "r.parquet")
+    assert set(sample([tmp_path]).tables()["r"]["at"][-2:]) == {times[0].as_py().isoformat(), None}
+    schema = "name: s\nrelations: {r: {attributes: {v: integer, at: timestamp}, table: true}}"
+    assert [item.reason for item in items(tmp_path, parse_schema(schema)) if isinstance(item, BadRecord)] == [
+        f"r.at: expected seconds since the epoch within the years 1 to 9999, got {beyond}"
+        " (milliseconds or microseconds?)"
+    ]
+
+
+def test_a_time_beyond_the_calendar_is_refused_in_an_object(tmp_path: Path) -> None:
+    at = pa.array([0, 253_402_300_800_000_000], pa.int64()).cast(pa.timestamp("us"))
+    pq.write_table(pa.table({"o": pa.StructArray.from_arrays([at], ["at"])}), tmp_path / "r.parquet")
+    schema = "name: s\nrelations: {r: {attributes: {at: {type: timestamp, from: o.at}}, table: true}}"
+    first, second = items(tmp_path / "r.parquet", parse_schema(schema))
+    assert first.row == (0,)  # type: ignore[union-attr]
+    assert second.reason == (  # type: ignore[union-attr]
+        "r.at: expected a timestamp (ISO 8601, or seconds since the epoch), got 10000-01-01 00:00:00.000000"
+    )
 
 
 def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from skws.data.arrow import flags, integers, of_integers, texts_at
 from skws.data.blocks import ArrowBlock
-from skws.data.values import TEXT_CONVERSIONS, MalformedError, conversion, timestamp
+from skws.data.values import EARLIEST, LATEST, TEXT_CONVERSIONS, MalformedError, conversion, timestamp
 from skws_schema.model import AttributeType as T
 from skws_schema.model import Value
 
@@ -29,6 +29,7 @@ REFUSED: list[tuple[T, list[Any]]] = [
     (T.TEXT, [1.5, True, [], {}]),
     (T.TIMESTAMP, ["2026-02-30", "2026-01-01x10:00", "soon", "", True, float("inf"), {}]),
     (T.TIMESTAMP, [1_767_225_600_000, "99999999999999", "2026-W01-1", "2026-01-01T25:00"]),
+    (T.TIMESTAMP, ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00"]),
 ]
 
 
@@ -54,6 +55,8 @@ REFUSED: list[tuple[T, list[Any]]] = [
         (T.TIMESTAMP, 1767225600.123456, 1_767_225_600_123_456),
         (T.TIMESTAMP, "1767225600.123456", 1_767_225_600_123_456),
         (T.TIMESTAMP, -1, -1_000_000),
+        (T.TIMESTAMP, "0001-01-01T01:00:00+01:00", EARLIEST),
+        (T.TIMESTAMP, "9999-12-31T23:59:59.999999Z", LATEST),
     ],
 )
 def test_accepted(kind: T, given_: Any, value: Value) -> None:
@@ -66,6 +69,12 @@ def test_accepted(kind: T, given_: Any, value: Value) -> None:
 def test_refused(kind: T, given_: Any) -> None:
     with pytest.raises(MalformedError, match="expected"):
         conversion(kind, type(given_))(given_)
+
+
+@pytest.mark.parametrize("kind", T)
+def test_a_number_of_thousands_of_digits_is_refused(kind: T) -> None:
+    with pytest.raises(MalformedError, match=r"expected.* got a number of thousands of digits"):
+        conversion(kind, int)(10**5000)
 
 
 @given(

@@ -53,6 +53,16 @@ def test_numbers_of_any_length() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "written", [".inf", "1e300", "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
+)
+def test_a_bound_is_a_time_in_the_calendar(written: str) -> None:
+    (found,) = said(
+        f"relations:\n  a: {{attributes: {{x: {{type: timestamp, max: {written!r}}}}}}}\n".replace("'", "")
+    )
+    assert "expected a timestamp" in found
+
+
 def test_window_is_checked_by_who_knows_windows() -> None:
     def refuse(text: str) -> str | None:
         return None if text == "1:30" else f"{text!r} is no duration"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from skws_schema.errors import nearest
-from skws_schema.model import BOUNDABLE, AttributeType, Schema, instant
+from skws_schema.model import BOUNDABLE, AttributeType, Schema, instant, iso
 from skws_schema.yaml.located import Data, Located, Path
 
 CheckWindow: TypeAlias = Callable[[str], str | None]
@@ -79,11 +79,13 @@ def bound_value(kind: AttributeType, written: Data) -> int | float:
 
 
 def _microseconds(written: Data) -> int:
-    if isinstance(written, int | float) and not isinstance(written, bool):
-        return round(written * 1_000_000)
     try:
+        if isinstance(written, int | float) and not isinstance(written, bool):
+            micros = round(written * 1_000_000)
+            iso(micros)  # fails outside the years 1 to 9999
+            return micros
         return instant(str(written))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ValueError(
             f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {written!r}"
         ) from None

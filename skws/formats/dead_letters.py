@@ -1,20 +1,23 @@
 """Bad and late records: a run fails at bad ones, skips them, or writes dead letters; late ones are left out.
 
-All of them are counted. A dead letter of a late record can be replayed.
+All of them are counted. A dead letter of a late record can be replayed. Results that cannot be written are
+set aside in the same way.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.durable import GrowingFile, explained
+from skws.results.model import LiveResult
 from skws.results.names import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError
@@ -22,6 +25,7 @@ from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text, rounded_up
 
 KEPT: Final = 5
+T = TypeVar("T")
 
 
 class DeadLetterError(SkwsError):
@@ -83,13 +87,17 @@ class BadRecordLog:
                 self._untold.append(bad.reason)
             self.passed_over[bad.reason] += bad.passed_over
             return
-        self.count += 1
-        if len(self.first) < KEPT:
-            self.first.append(bad)
+        self.note(bad)
         if self.on_error is OnError.FAIL:
             raise BadRecordsError(f"{place(bad)}: {bad.reason} ({self._remedy})")
         if self.on_error is OnError.DEAD_LETTER:
             self._write(bad)
+
+    def note(self, bad: BadRecord) -> None:
+        """Count a bad record, whatever the policy."""
+        self.count += 1
+        if len(self.first) < KEPT:
+            self.first.append(bad)
 
     def set_aside(self, letter: BadRecord) -> None:
         """Write a valid record that was dropped (too late) to the dead letters, if they have a file.
@@ -211,3 +219,34 @@ def late_notice(late: Late, schema: Schema, lateness: int) -> str:
         f" and the lateness is {duration_text(lateness)}; late records are left out and counted"
         f" (--lateness '{needed}' would take this one)"
     )
+
+
+def encoded_each(
+    results: Iterable[LiveResult], encode: Callable[[LiveResult], T]
+) -> tuple[list[T], list[BadRecord]]:
+    """What ``encode`` makes of each result; those that it fails for, as bad records.
+
+    Values are checked where they are read. One that slips through costs its results, not the run.
+    """
+    made: list[T] = []
+    bad: list[BadRecord] = []
+    for result in results:
+        try:
+            made.append(encode(result))
+        except (SkwsError, MemoryError):
+            raise
+        except Exception as error:
+            reason = f"cannot be written: {type(error).__name__}: {error}"
+            bad.append(BadRecord("result", 0, 0, _named(result), reason, where=f"of {result.query!r}"))
+    return made, bad
+
+
+def unwritable_notice(bad: BadRecord) -> str:
+    """The notice of a run's first result that cannot be written."""
+    return f"{place(bad)}: {bad.reason}; such results are left out and counted as bad records"
+
+
+def _named(result: LiveResult) -> bytes:
+    """As JSON, what tells which result it is; of values in it, one cannot be written."""
+    line = {"op": result.op, "query": result.query, "id": result.id, "start": result.start, "end": result.end}
+    return json.dumps(line).encode()

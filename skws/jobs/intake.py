@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING, BadRecord, Item
-from skws.formats.dead_letters import BadRecordLog, dead_letter, malformed
+from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, malformed
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
+from skws.results.model import LiveResult
 from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.feed import Batch, Feed, Offset, Source, redacted
 from skws.sources.retry import retry
@@ -84,9 +85,21 @@ class Intake:
             self.bad.add(one)
         return self.letters(malformed(bad)) if self._letters_wanted else ()
 
+    def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
+        """The results that have a JSON form; the others are counted, whatever the policy."""
+        good, bad = encoded_each(results, _with_json)
+        for one in bad:
+            self.bad.note(one)
+        return good, bad
+
     @staticmethod
     def letters(bad: Sequence[BadRecord]) -> tuple[str, ...]:
         return tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
+
+
+def _with_json(result: LiveResult) -> LiveResult:
+    result.to_json()
+    return result
 
 
 class Input:

@@ -9,9 +9,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from skws.data.batch import NOTHING, Chunk, Item, Record
+from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
 from skws.data.values import EARLIEST
-from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
+from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
@@ -98,7 +98,7 @@ class LocalWatch:
         self._tables: list[Record] = []
         self._table_letters: tuple[str, ...] = ()  # of static tables, for the first micro-batch
         self._first_late: Late | None = None
-        self._late_warned = False
+        self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
         self._logged_to: Offset = {}
         self._number = self._written = self._committed = 0
@@ -333,12 +333,13 @@ class LocalWatch:
 
     def _write(self, entry: Entry, outcome: Outcome) -> None:
         """Write the results of a micro-batch, up to the limit."""
-        results = outcome.results
+        results, unwritable = self.intake.writable(outcome.results)
+        self._warn_of(unwritable)
         limit = self.request.limit
         if limit is not None and len(results) >= limit - self.gauges.written:
             results = results[: limit - self.gauges.written]
             self._full = True
-        letters = (*entry.letters, *self._late_letters(outcome))
+        letters = (*entry.letters, *self._late_letters(outcome), *self._letters(unwritable))
         if self._checkpoint is not None and (results or letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
@@ -546,9 +547,16 @@ class LocalWatch:
         self._state = "ended"
 
     def _late_letters(self, outcome: Outcome) -> tuple[str, ...]:
-        if self.request.dead_letters is None:
-            return ()
-        return self.intake.letters(late_letters(outcome.late, self.schema, self.request.stream.lateness))
+        return self._letters(late_letters(outcome.late, self.schema, self.request.stream.lateness))
+
+    def _letters(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
+        return () if self.request.dead_letters is None else self.intake.letters(bad)
+
+    def _warn_of(self, unwritable: Sequence[BadRecord]) -> None:
+        """Warn of the first result that cannot be written, once."""
+        if unwritable and not self._unwritable_warned:
+            self._unwritable_warned = True
+            self._log.warning("result", unwritable_notice(unwritable[0]))
 
     def _warn_of_late(self) -> None:
         """Warn of the first late record, once."""

@@ -13,7 +13,7 @@ import pytest
 from skws.jobs.control import Command, ControlFolder, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, ResultTuple
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import OnError
@@ -90,6 +90,34 @@ def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
     assert bad["line"] == 2
     assert "late" in late["reason"]
     watch.close()
+
+
+@pytest.mark.parametrize("kept", [None, "checkpoint"])
+def test_a_result_that_cannot_be_written_is_put_aside_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None
+) -> None:
+    def to_json(self: ResultTuple) -> bytes:
+        if self.row["cid"] == 8:
+            raise OverflowError("date value out of range")
+        return written(self)
+
+    written = ResultTuple.to_json
+    monkeypatch.setattr(ResultTuple, "to_json", to_json)
+    path, letters, notes, sink = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl", Notes(), Collected()
+    checkpoint = None if kept is None else tmp_path / kept
+    append(path, customer(1, 7), order(1, 7), customer(1, 8), order(1, 8), order(2, 8), order(2, 7))
+    watch = opened(request(path, dead_letters=letters, checkpoint=checkpoint), sink, notes=notes)
+    steps(watch)
+    assert [result.tuples[0].row["cid"] for result in sink.results] == [7, 7]
+    assert notes.lines[-1] == (
+        f"result of '{QUERY}': cannot be written: OverflowError: date value out of range;"
+        " such results are left out and counted as bad records"
+    )
+    assert (watch.metrics().results, watch.metrics().bad) == (2, 2)
+    watch.close()
+    assert [(one["source"], orjson.loads(one["raw"])["query"]) for one in lines(letters)] == [
+        ("result", QUERY)
+    ] * 2
 
 
 def test_bad_records_end_the_run_by_default(tmp_path: Path) -> None:

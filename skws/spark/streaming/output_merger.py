@@ -62,6 +62,7 @@ class OutputMerger:
         self.delivered = 0
         self.bad = 0
         self._late_reported = False  # that some came too late
+        self._unwritable_reported = False
         self.reasons: list[str] = []
         self.behind = ""
         self.live = self.operators = self.waiting = self.log_bytes = 0
@@ -84,6 +85,8 @@ class OutputMerger:
         letters = tuple(letter for head in heads for letter in head.letters)
         for one in stats:
             letters += tuple(one.get("late_letters", ()))
+            if "unwritable" in one:
+                letters += self._unwritable(one["unwritable"])
         for head in heads:
             self._heed(head, again=again)
         if self.table_letters and not again:
@@ -131,6 +134,15 @@ class OutputMerger:
         self.behind = self.behind if head.behind is None else head.behind
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
+
+    def _unwritable(self, told: dict[str, Any]) -> tuple[str, ...]:
+        """Count the results of a shard that cannot be written; gives their dead letters."""
+        if not self._unwritable_reported:
+            self._unwritable_reported = True
+            self._log.warning("result", told["notice"])
+        self.bad += len(told["letters"])
+        self.reasons = [*self.reasons, *told["reasons"]][:_KEPT_REASONS]
+        return tuple(told["letters"])
 
     def _count(self, told: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
         """Records are counted by all shards that see some of them alone, else by the first one."""

@@ -40,7 +40,15 @@ import orjson
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import compressed, unpacked
-from skws.formats.dead_letters import Late, late_letters, late_notice
+from skws.formats.dead_letters import (
+    KEPT,
+    Late,
+    encoded_each,
+    late_letters,
+    late_notice,
+    place,
+    unwritable_notice,
+)
 from skws.jobs.control import Command
 from skws.jobs.intake import Intake
 from skws.jobs.standing import StandingQueries
@@ -358,9 +366,21 @@ class ShardServer:
 
 def blobs_of(worked: Worked) -> list[bytes]:
     """Lines: stats in the first blob, then results, so many to a blob, compressed."""
-    lines = [written(result) for result in worked.results]
+    lines, unwritable = encoded_each(worked.results, written)
+    stats = worked.stats
+    if unwritable:
+        reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]
+        letters = Intake.letters(unwritable)
+        stats = {
+            **stats,
+            "unwritable": {
+                "letters": letters,
+                "reasons": reasons,
+                "notice": unwritable_notice(unwritable[0]),
+            },
+        }
     parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
-    return [orjson.dumps(worked.stats), *(compressed(b"\n".join(part)) for part in parts)]
+    return [orjson.dumps(stats), *(compressed(b"\n".join(part)) for part in parts)]
 
 
 def serve(setup: Setup) -> None:

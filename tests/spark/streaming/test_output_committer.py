@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 
 import numpy as np
+import orjson
 import pytest
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
 from skws.jobs.clock import StoppableClock
-from skws.results.model import Result, ResultTuple, parsed
+from skws.jobs.metrics import Gauges
+from skws.results.model import LiveResult, Result, ResultTuple, parsed
 from skws.spark.streaming.messages import RECORDS, Worked
-from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, records_of, results_of
+from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output
 from skws.spark.streaming.shard_server import blobs_of
+from tests.jobs.watching import Notes, request
 from tests.spark.streaming.committers import committer
 
 PATIENCE = 20.0
@@ -103,6 +106,32 @@ def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
     told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
     assert list(map(parsed, results_of(told))) == results
+
+
+def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path) -> None:
+    rows = [{"title": "Pulp Fiction"}, {"title": "half of \ud800"}]
+    tuples = [ResultTuple.given("movie", f"movie:{n}", ("pulp",), row) for n, row in enumerate(rows)]
+    results = [
+        Result("+", "pulp", f"{n}", 1.0, None, "movie{pulp}", (one,), ()) for n, one in enumerate(tuples)
+    ]
+    blobs = blobs_of(Worked(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
+    told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
+    notes, written = Notes(), Written()
+    merger = OutputMerger(request(tmp_path), notes.log, Gauges(request(tmp_path), 0), lambda _: None)
+    merger.deliver_to(written)  # type: ignore[arg-type]  # all that is asked of one
+    merger.take(told)
+    assert list(map(parsed, written.results)) == results[:1]
+    (letter,) = map(orjson.loads, written.letters)
+    assert (letter["source"], orjson.loads(letter["raw"])["id"]) == ("result", "1")
+    assert "result of 'pulp': cannot be written: " in notes.lines[0]
+    assert merger.bad_summary().startswith("1 bad record\n  result of 'pulp': cannot be written: ")
+
+
+class Written:
+    """What a fan-out would write."""
+
+    def write(self, batch: int, results: Sequence[LiveResult], letters: Sequence[str]) -> None:
+        self.results, self.letters = results, letters
 
 
 @pytest.mark.parametrize("shards", [1, 2])

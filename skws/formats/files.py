@@ -181,12 +181,19 @@ def entries(folder: Path) -> list[Path]:
     Skips names that begin with ``.`` or ``_``, schemas kept beside data, and
     links to a folder above, which would never end. Raises OSError.
     """
-    named = sorted(
-        entry
-        for entry in folder.iterdir()
-        if not entry.name.startswith((".", "_")) and not entry.name.endswith(KEPT_SCHEMA)
-    )
-    return [entry for entry in named if not (entry.is_symlink() and _leads_up(entry))]
+    return [folder / entry.name for entry in named_entries(folder)]
+
+
+def named_entries(folder: Path) -> list[os.DirEntry[str]]:
+    """As ``entries``, with what the system knows of them already."""
+    with os.scandir(folder) as found:
+        named = [
+            entry
+            for entry in found
+            if not entry.name.startswith((".", "_")) and not entry.name.endswith(KEPT_SCHEMA)
+        ]
+    named.sort(key=lambda entry: entry.name)
+    return [entry for entry in named if not (entry.is_symlink() and _leads_up(folder / entry.name))]
 
 
 def replay_entries(folder: Path) -> list[Path]:

@@ -100,7 +100,7 @@ def parse_source(
     path = text.removeprefix("file://")
     if not path:
         raise UsageError("the source is empty: expected a path, -, replay:PATH or an address")
-    return FilesSource(Path(path))
+    return FilesSource(Path(path), clock or SystemClock())
 
 
 def _of_extension(text: str) -> Source | None:

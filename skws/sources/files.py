@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Final
@@ -15,16 +15,16 @@ from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split
 from skws.formats.tabular import OPEN_QUOTE, CsvReader
-from skws.sources.feed import Batch, Feed, Offset, Source, static_relations
+from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
 from skws.sources.folder import (
     Listing,
+    Lookout,
+    Matcher,
     Position,
     Positions,
     SourceFile,
     arrival,
     check_path,
-    listing,
-    match_files,
 )
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
@@ -193,10 +193,11 @@ _TRIES: Final = 5
 class FilesFeed(Feed):
     """Follows the files at ``root``. A poll reads from every file that has new records."""
 
-    def __init__(self, root: Path, schema: Schema) -> None:
+    def __init__(self, root: Path, schema: Schema, clock: Clock | None = None) -> None:
         """Raises SourceError if the path does not exist, or is a file of unknown format."""
         check_path(root)
         self._root = root
+        self._clock = clock
         self._noticed: set[str] = set()
         self.change_schema(schema)
         self._tables_read: dict[str, tuple[int, int, int]] = {}
@@ -206,6 +207,10 @@ class FilesFeed(Feed):
         self._schema = schema
         self._static = static_relations(schema)
         self._whole = WholeFiles(schema)
+        self._lookout = Lookout(self._root, schema, self._clock)
+        self._matcher = Matcher()
+        # What the last poll saw, and its offset, if it gave nothing.
+        self._idle: tuple[Listing, Offset] | None = None
         # By inode: the state in which a file was of no relation, None if it is of one.
         self._foreign: dict[int, tuple[int, int, int] | None] = {}
         # Files that gave nothing in their present state: not read again before they change.
@@ -219,7 +224,7 @@ class FilesFeed(Feed):
         """The present rows of static tables, in files of their own or among streams."""
         if not self._static:
             return
-        for found in listing(self._root, self._schema).files:
+        for found in self._lookout.look(everything=True).files:
             self._tables_read[found.name] = found.state
             if self._is_foreign(found):
                 continue
@@ -232,8 +237,10 @@ class FilesFeed(Feed):
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """The new items, file by file."""
-        for _ in range(_TRIES):
-            listed = listing(self._root, self._schema)
+        for turn in range(_TRIES):
+            listed = self._lookout.look(everything=turn > 0)
+            if self._idle is not None and self._idle[0] is listed and self._idle[1] is start:
+                return Batch(NOTHING, start)
             try:
                 return self._polled(listed, start, limit)
             except (OSError, SourceError) as error:
@@ -244,10 +251,14 @@ class FilesFeed(Feed):
     def _polled(self, listed: Listing, start: Offset, limit: int) -> Batch:
         notices = [line for name in listed.unknown for line in self._once(f"skipped {name}: unknown format")]
         before = Positions.of(start)
-        positions, moves = match_files(before, listed.files)
+        positions, moves = self._matcher.match(before, listed.files)
         notices += self._all_gone(before, listed.files)
-        read, after = self._read_new(positions, listed.files, limit, notices)
-        return Batch(read, Positions(after, positions.next).offset(), tuple(moves + notices))
+        files = [found for found in listed.files if found.name in positions.files]
+        read, after = self._read_new(positions, files, limit, notices)
+        now = replace(positions, files=after)
+        end = start if now == before else now.offset()
+        self._idle = (listed, end) if end is start and not len(read) else None
+        return Batch(read, end, tuple(moves + notices))
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file is gone or has changed."""
@@ -255,20 +266,24 @@ class FilesFeed(Feed):
 
     def _replayed(self, start: Offset, end: Offset) -> Iterator[Chunk]:
         before, after = Positions.of(start).by_id, Positions.of(end)
-        files = {found.name: found for found in listing(self._root, self._schema).files}
+        files = {found.name: found for found in self._lookout.look(everything=True).files}
         inodes = {found.inode: found for found in files.values()}
         for name, position in sorted(after.files.items(), key=lambda entry: arrival(entry[0])):
             first = before.get(position.id, Position(position.id)).at
-            if first == position.at:
+            if first >= position.at:
                 continue
             places = (files.get(name), inodes.get(position.inode))
             found = next((f for f in places if f is not None and position.holds_for(f)), None)
+            if found is None:  # the file was copied, then cut
+                copies = (f for f in files.values() if f.size >= position.at and position.is_of_copy(f))
+                found = next(copies, None)
             if found is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
             yield self._between(found, position, first).read.without(self._static)
 
     def lag(self, offset: Offset) -> str:
-        positions, _ = match_files(Positions.of(offset), files := listing(self._root, self._schema).files)
+        positions, _ = self._matcher.match(Positions.of(offset), self._lookout.look().files)
+        files = [found for found in self._lookout.look().files if found.name in positions.files]
         streams = [found for found in files if not (self._is_table(found) or self._is_foreign(found))]
         waiting = sum(found.size - positions.files[found.name].at for found in streams if not found.whole)
         whole = sum(found.whole and not positions.files[found.name].done for found in streams)
@@ -278,7 +293,7 @@ class FilesFeed(Feed):
         self._whole.close()
 
     def _read_new(
-        self, positions: Positions, files: tuple[SourceFile, ...], limit: int, notices: list[str]
+        self, positions: Positions, files: Sequence[SourceFile], limit: int, notices: list[str]
     ) -> tuple[Chunk, dict[str, Position]]:
         after = dict(positions.files)
         for found in files:
@@ -385,10 +400,11 @@ class FilesSource(Source):
     """A growing file, or a directory of growing files to which others are added."""
 
     path: Path
+    clock: Clock = field(default_factory=SystemClock, compare=False)
 
     @property
     def name(self) -> str:
         return str(self.path)
 
     def open(self, schema: Schema) -> Feed:
-        return FilesFeed(self.path, schema)
+        return FilesFeed(self.path, schema, self.clock)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from skws.formats.files import Format, entries, is_endless, is_packed
+from skws.formats.files import Format, is_endless, is_packed, named_entries
 from skws.formats.splits import format_of, names_relations, relation_named
-from skws.sources.feed import Offset, parse_offset
+from skws.sources.feed import Clock, Offset, SystemClock, parse_offset
 from skws_schema.errors import SourceError, nearest_file
 from skws_schema.model import Schema
 
@@ -59,16 +61,143 @@ class Listing:
 def listing(root: Path, schema: Schema) -> Listing:
     """The files at ``root``: the file, or all under a directory whose names do not begin with . or _.
 
-    Raises SourceError if a directory cannot be read.
+    None of them while ``root`` is away. Raises SourceError if a directory cannot be read.
     """
-    try:
-        if not root.is_dir():
-            return Listing(tuple(_file(root, root.name, schema, None)), ())
-        unknown: list[str] = []
-        files = sorted(_files(root, "", schema, None, unknown), key=lambda found: arrival(found.name))
-        return Listing(tuple(files), tuple(unknown))
-    except OSError as error:
-        raise SourceError(f"{error.filename or root}: cannot read: {error.strerror}") from None
+    return Lookout(root, schema).look(everything=True)
+
+
+_PER_FILE: Final = 500  # microseconds; a look takes some two percent of it
+_FEW: Final = 50
+_HOT: Final = 60_000_000  # microseconds
+_MOST_HOT: Final = 256
+
+
+class Lookout:
+    """Lists the files at ``root`` again and again, at a cost that stays small where nothing happens.
+
+    Each look finds new files, by the times of their directories, and growth of files that have grown in the
+    last minute. All others are looked at as often as takes some two percent of a core: of few files, always.
+    """
+
+    def __init__(self, root: Path, schema: Schema, clock: Clock | None = None) -> None:
+        self._root = root
+        self._schema = schema
+        self._clock = clock or SystemClock()
+        self._last = Listing((), ())
+        self._due = 0
+        self._known: dict[str, SourceFile] = {}
+        self._unknown: set[str] = set()
+        self._folders: dict[Path, int] = {}  # with the times of their last changes
+        self._hot: dict[str, int] = {}  # the time at which each was seen to have changed
+
+    def look(self, *, everything: bool = False) -> Listing:
+        """The same object while nothing changes. Raises SourceError if a directory cannot be read."""
+        try:
+            now = self._clock.now()
+            if everything or now >= self._due or self._folders_changed():
+                self._see(self._scanned(), now)
+                self._due = now + _PER_FILE * max(0, len(self._known) + len(self._folders) - _FEW)
+            elif changed := self._changed(now):
+                self._see([changed.get(file.name, file) for file in self._last.files], now)
+        except OSError as error:
+            raise SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}") from None
+        return self._last
+
+    def _see(self, files: Sequence[SourceFile | None], now: int) -> None:
+        found = tuple(file for file in files if file is not None)
+        before, unknown = self._known, tuple(sorted(self._unknown))
+        if found == self._last.files and unknown == self._last.unknown:
+            return
+        self._known = {file.name: file for file in found}
+        self._hot |= {file.name: now for file in found if before.get(file.name) is not file}
+        latest = sorted(self._hot.items(), key=lambda entry: entry[1])[-_MOST_HOT:]
+        self._hot = {name: at for name, at in latest if name in self._known and now - at <= _HOT}
+        self._last = Listing(found, unknown)
+
+    def _changed(self, now: int) -> dict[str, SourceFile | None]:
+        """The files that have grown lately and have changed again; None for one that is gone."""
+        hot = [self._known[name] for name, at in self._hot.items() if now - at <= _HOT]
+        seen = {known.name: self._seen_again(known) for known in hot}
+        return {known.name: seen[known.name] for known in hot if seen[known.name] is not known}
+
+    def _seen_again(self, known: SourceFile) -> SourceFile | None:
+        try:
+            return self._file(known.path, known.name, None, known.path.stat())
+        except FileNotFoundError:
+            return None
+
+    def _folders_changed(self) -> bool:
+        if len(self._folders) > _MOST_HOT:
+            return False
+        try:
+            return any(folder.stat().st_mtime_ns != changed for folder, changed in self._folders.items())
+        except FileNotFoundError:
+            return True
+
+    def _scanned(self) -> list[SourceFile]:
+        self._folders.clear()
+        self._unknown.clear()
+        if self._root.is_dir():
+            found = self._within(self._root, "", None)
+            return sorted(found, key=lambda file: arrival(file.name))
+        try:
+            one = self._file(self._root, self._root.name, None, self._root.stat())
+        except FileNotFoundError:
+            return []
+        return [] if one is None else [one]
+
+    def _within(self, folder: Path, prefix: str, inherited: int | None) -> Iterator[SourceFile]:
+        named = relation_named(folder, self._schema)
+        relation = inherited if named is None else named
+        try:
+            self._folders[folder] = folder.stat().st_mtime_ns
+            entries = named_entries(folder)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            name = f"{prefix}{entry.name}"
+            try:
+                state = entry.stat()
+            except FileNotFoundError:
+                continue
+            if (known := self._known.get(name)) is not None and known.state == _state(state):
+                yield known
+                continue
+            path = folder / entry.name
+            if stat.S_ISDIR(state.st_mode):
+                yield from self._within(path, f"{name}/", relation)
+            elif (
+                stat.S_ISREG(state.st_mode) and (file := self._file(path, name, relation, state)) is not None
+            ):
+                yield file
+            elif not stat.S_ISREG(state.st_mode):
+                self._unknown.add(name)
+
+    def _file(self, path: Path, name: str, inherited: int | None, state: os.stat_result) -> SourceFile | None:
+        """The object that is known if nothing has changed; None for a file of unknown format."""
+        known = self._known.get(name)
+        now = _state(state)
+        if known is not None and known.state == now:
+            return known
+        try:
+            kind = format_of(path.with_name(_ROTATED.sub("", path.name))) if known is None else known.format
+        except SourceError:
+            self._unknown.add(name)
+            return None
+        if known is None:
+            named = relation_named(path, self._schema)
+            named = inherited if named is None else named
+        else:
+            named = known.named
+        try:
+            whole = kind is Format.PARQUET or is_packed(path)
+        except FileNotFoundError:
+            return None
+        return SourceFile(name, path, kind, named, *now, whole)
+
+
+def _state(of: os.stat_result) -> tuple[int, int, int]:
+    return of.st_ino, of.st_size, of.st_mtime_ns
 
 
 def arrival(name: str) -> tuple[str, int]:
@@ -85,46 +214,6 @@ def check_path(root: Path) -> None:
         raise SourceError(f"{root}: not a file or directory; --source - reads a pipe")
     if not root.is_dir():
         format_of(root)
-
-
-def _files(
-    folder: Path, prefix: str, schema: Schema, inherited: int | None, unknown: list[str]
-) -> Iterator[SourceFile]:
-    named = relation_named(folder, schema)
-    relation = inherited if named is None else named
-    for entry in entries(folder):
-        name = f"{prefix}{entry.name}"
-        if entry.is_dir():
-            yield from _files(entry, f"{name}/", schema, relation, unknown)
-            continue
-        if is_endless(entry):
-            unknown.append(name)
-            continue
-        try:
-            yield from _file(entry, name, schema, relation)
-        except SourceError:
-            unknown.append(name)
-
-
-def _file(path: Path, name: str, schema: Schema, inherited: int | None) -> Iterator[SourceFile]:
-    """The file, unless it has just gone. Raises SourceError if its format is unknown."""
-    kind = format_of(path.with_name(_ROTATED.sub("", path.name)))
-    named = relation_named(path, schema)
-    try:
-        state = path.stat()
-        whole = kind is Format.PARQUET or is_packed(path)
-    except FileNotFoundError:
-        return
-    yield SourceFile(
-        name,
-        path,
-        kind,
-        inherited if named is None else named,
-        state.st_ino,
-        state.st_size,
-        state.st_mtime_ns,
-        whole,
-    )
 
 
 HEAD_BYTES: Final = 1024
@@ -154,6 +243,11 @@ class Position(NamedTuple):
         fits = found.size == self.size if found.whole else found.size >= self.at
         return fits and _checksum(found.path, self.head) == self.crc
 
+    def is_of_copy(self, found: SourceFile) -> bool:
+        """Whether a file begins with what was read, or with as much of it as the checksum is of."""
+        enough = self.at > 0 and not found.whole and found.size >= self.head
+        return enough and _checksum(found.path, self.head) == self.crc
+
     def moved(self, found: SourceFile, at: int, *, done: bool = False) -> Position:
         """The position after the latest read. Raises OSError."""
         head = min(found.size if found.whole else at, HEAD_BYTES)
@@ -161,16 +255,23 @@ class Position(NamedTuple):
         return Position(self.id, at, head, crc, found.inode, found.size if found.whole else 0, done)
 
 
+_MOST_GONE: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The positions in all files by name; ``next`` is the id of the next new file."""
+    """The positions in all files by name; ``next`` is the id of the next new file.
+
+    ``gone``: those in files that went last, and may come back.
+    """
 
     files: Mapping[str, Position]
     next: int = 0
+    gone: Mapping[str, Position] = field(default_factory=dict)
 
     def offset(self) -> Offset:
-        listed = {name: list(map(int, position)) for name, position in sorted(self.files.items())}
-        return {"files": listed, "next": self.next}
+        listed = {"files": _listed(sorted(self.files.items())), "next": self.next}
+        return {**listed, "gone": _listed(self.gone.items())} if self.gone else listed
 
     @classmethod
     def of(cls, offset: Offset) -> Positions:
@@ -179,12 +280,19 @@ class Positions:
 
     @classmethod
     def _parse(cls, offset: Offset) -> Positions:
-        files = {name: Position._make(map(int, listed)) for name, listed in offset["files"].items()}
-        return cls(files, int(offset["next"]))
+        return cls(_parsed(offset["files"]), int(offset["next"]), _parsed(offset.get("gone", {})))
 
     @property
     def by_id(self) -> dict[int, Position]:
-        return {position.id: position for position in self.files.values()}
+        return {position.id: position for position in (*self.gone.values(), *self.files.values())}
+
+
+def _listed(positions: Iterable[tuple[str, Position]]) -> dict[str, list[int]]:
+    return {name: list(map(int, position)) for name, position in positions}
+
+
+def _parsed(listed: Mapping[str, Sequence[int]]) -> dict[str, Position]:
+    return {name: Position._make(map(int, numbers)) for name, numbers in listed.items()}
 
 
 def _checksum(path: Path, length: int) -> int:
@@ -195,39 +303,100 @@ def _checksum(path: Path, length: int) -> int:
 _NAMED: Final = 3
 
 
-def match_files(positions: Positions, files: Sequence[SourceFile]) -> tuple[Positions, list[str]]:
-    """Positions by the files' present names, new files from their start, and notices. Raises OSError.
+class Matcher:
+    """Matches the files of a folder with the positions of an offset, look by look."""
 
-    The same inode and beginning is the same file, whatever its name; so is the same
-    name and beginning (a copy).
-    """
-    if positions.files and not files:
-        # All gone at once: more likely an unmounted disk than every file deleted.
-        return positions, []
-    named = {found.name: found for found in files}
-    inodes = {found.inode: found for found in files}
-    kept: dict[str, Position] = {}
-    notices: list[str] = []
-    gone: list[str] = []
-    for name, position in positions.files.items():
-        now, moved = named.get(name), inodes.get(position.inode)
-        if now is not None and now.inode == position.inode and position.holds_for(now):
-            kept[name] = position
-        elif moved is not None and moved.name != name and position.holds_for(moved):
-            kept[moved.name] = position
-            notices.append(f"{name} was renamed to {moved.name}; following it there")
-        elif now is not None and position.holds_for(now):
-            kept[name] = position
-        elif now is not None:
-            notices.append(_begun_anew(name, position, now))
-        elif not arrival(name)[1]:  # rotation deletes the oldest files
-            gone.append(name)
-    number = positions.next
-    for found in files:
-        if found.name not in kept:
-            kept[found.name] = Position(number, inode=found.inode)
-            number += 1
-    return Positions(kept, number), notices + _gone(gone)
+    def __init__(self) -> None:
+        self._held: dict[
+            int, tuple[Position, tuple[int, int, int]]
+        ] = {}  # by id: what was true of which state
+        self._copies: dict[str, int] = {}  # by name of a copy that waits: the id of its file
+
+    def match(self, positions: Positions, files: Sequence[SourceFile]) -> tuple[Positions, list[str]]:
+        """Positions by the files' present names, new files from their start, and notices. Raises OSError.
+
+        The same inode and beginning is the same file, whatever its name; so is the same name and beginning (a
+        copy), also if it was gone in between. The copy of a file that is cut then (``cp f f.1; : > f``) goes
+        on where reading had come to in the file. Until that is cut, its copy has no position, and waits.
+        """
+        if positions.files and not files:
+            # All gone at once: more likely an unmounted disk than every file deleted.
+            return positions, []
+        named = {found.name: found for found in files}
+        inodes = {found.inode: found for found in files}
+        kept: dict[str, Position] = {}
+        cut: dict[str, Position] = {}
+        gone: dict[str, Position] = {}
+        notices: list[str] = []
+        for name, position in positions.files.items():
+            now, moved = named.get(name), inodes.get(position.inode)
+            if now is not None and now.inode == position.inode and self._holds(position, now):
+                kept[name] = position
+            elif moved is not None and moved.name != name and self._holds(position, moved):
+                kept[moved.name] = position
+                notices.append(f"{name} was renamed to {moved.name}; following it there")
+            elif now is not None and self._holds(position, now):
+                kept[name] = position
+            elif now is not None:
+                cut[name] = position
+            else:
+                gone[name] = position
+        new = [found for found in files if found.name not in kept and found.name not in cut]
+        for found in new:
+            self._take_up_copy(found, kept, cut, notices)
+        back = {found.name: found for found in new if found.name not in kept}
+        known = {name: position for name, position in positions.gone.items() if name not in kept}
+        for name, found in back.items():
+            if name in known and known[name].at and self._holds(known[name], found):
+                kept[name] = known[name]
+                notices.append(f"{name} is back; reading goes on where it had come to")
+        notices += [_begun_anew(name, position, named[name]) for name, position in cut.items()]
+        number = positions.next
+        for found in files:
+            if found.name not in kept and not self._awaits_cut(found, kept, named):
+                kept[found.name] = Position(number, inode=found.inode)
+                number += 1
+        left = {name: position for name, position in {**known, **gone}.items() if name not in kept}
+        latest = dict(list(left.items())[-_MOST_GONE:])
+        # Rotation deletes the oldest files.
+        return Positions(kept, number, latest), notices + _gone(
+            [name for name in gone if not arrival(name)[1]]
+        )
+
+    def _holds(self, position: Position, found: SourceFile) -> bool:
+        """Whether the file is still the one that was read; opened only after a change. Raises OSError."""
+        now = position, found.state
+        if self._held.get(position.id) != now:
+            if not position.holds_for(found):
+                return False
+            self._held[position.id] = now
+        return True
+
+    def _take_up_copy(
+        self, found: SourceFile, kept: dict[str, Position], cut: dict[str, Position], notices: list[str]
+    ) -> None:
+        """If a new file is the copy of one that was cut, let it go on there. Raises OSError."""
+        awaited = self._copies.pop(found.name, None)
+        for name, position in cut.items():
+            if awaited == position.id or position.is_of_copy(found):
+                # Lines that came behind the copy and were cut with the file, too, were read.
+                kept[found.name] = position.moved(found, min(position.at, found.size))
+                del cut[name]
+                notices.append(f"{name} was copied to {found.name} and cut: the copy is read on, then {name}")
+                return
+
+    def _awaits_cut(
+        self, found: SourceFile, kept: Mapping[str, Position], named: Mapping[str, SourceFile]
+    ) -> bool:
+        """Whether a new file is the rotated copy, perhaps under way, of one that is followed."""
+        base = _ROTATED.sub("", found.name)
+        if base == found.name or base not in kept or not kept[base].at or found.whole:
+            return False
+        length, of = min(HEAD_BYTES, found.size), named[base]
+        if found.size > of.size or _checksum(found.path, length) != _checksum(of.path, length):
+            return False
+        self._copies[found.name] = kept[base].id
+        return True
 
 
 def _gone(names: list[str]) -> list[str]:

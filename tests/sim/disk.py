@@ -451,6 +451,9 @@ class _Entry:
     def is_symlink(self) -> bool:
         return False
 
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path)
+
 
 class _Listing:
     def __init__(self, entries: list[_Entry]) -> None:

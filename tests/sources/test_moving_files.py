@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from skws.formats import files
+from skws.sources import folder
 from skws.sources.files import FilesFeed, Part, read_part
 from skws.sources.folder import SourceFile
 from skws_schema.errors import SourceError
-from tests.sources.followed_files import SCHEMA, Follower, append, line
+from tests.clocks import HandClock
+from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
 
 
 def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
@@ -117,6 +120,87 @@ def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> 
         follower.poll()
 
 
+@pytest.mark.parametrize("copy", ["stream.jsonl.1", "stream-20261127.jsonl"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_file_that_is_copied_and_cut_is_read_once(tmp_path: Path, copy: str, restarted: bool) -> None:
+    """As logrotate's ``copytruncate`` does it."""
+    path = tmp_path / "stream.jsonl"
+    path.write_bytes(line(1) + line(2))
+    follower = Follower(tmp_path)
+    assert follower.poll() == [1, 2]
+    append(path, line(3))
+    (tmp_path / copy).write_bytes(path.read_bytes())
+    path.write_bytes(line(4))
+    if restarted:
+        follower.restart()
+    assert sorted(map(str, follower.poll())) == ["3", "4"]
+    assert follower.notices == [
+        f"stream.jsonl was copied to {copy} and cut: the copy is read on, then stream.jsonl"
+    ]
+    append(path, line(5))
+    assert follower.poll() == [5]
+    follower.replay()
+
+
+def test_a_rotated_copy_waits_until_the_file_is_cut(tmp_path: Path) -> None:
+    path, copy = tmp_path / "stream.jsonl", tmp_path / "stream.jsonl.1"
+    path.write_bytes(line(1) + line(2))
+    follower = Follower(tmp_path)
+    assert follower.poll() == [1, 2]
+    copy.write_bytes(line(1))  # under way
+    assert follower.poll() == []
+    copy.write_bytes(line(1) + line(2))
+    assert follower.poll() == []
+    append(path, line(3))  # lost by the cut, if it were not read before
+    assert follower.poll() == [3]
+    path.write_bytes(b"")
+    assert follower.poll() == []
+    append(path, line(4))
+    assert follower.poll() == [4]
+    copy.rename(tmp_path / "stream.jsonl.2")
+    copy.write_bytes(path.read_bytes())
+    path.write_bytes(line(5))
+    assert follower.poll() == [5]
+    follower.restart()
+    assert follower.poll() == []
+
+
+def test_a_folder_that_is_away_for_a_while_is_followed_when_it_is_back(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    (root / "deep").mkdir(parents=True)
+    for name in ("a", "deep/b"):
+        (root / f"{name}.jsonl").write_bytes(line(1))
+    follower = Follower(root)
+    assert follower.poll() == [1, 1]
+    root.rename(tmp_path / "away")
+    assert follower.poll() == []
+    assert follower.notices == [f"{root}: the files there are gone; reading continues when they are back"]
+    # It comes back by and by, as a copy.
+    root.mkdir()
+    (root / "a.jsonl").write_bytes(line(1) + line(2))
+    assert follower.poll() == [2]
+    follower.restart()
+    (root / "deep").mkdir()
+    (root / "deep" / "b.jsonl").write_bytes(line(1) + line(3))
+    assert follower.poll() == [3]
+    assert follower.notices[1:] == [
+        "deep/b.jsonl is gone; what was read of it stays in the search",
+        "deep/b.jsonl is back; reading goes on where it had come to",
+    ]
+    follower.replay()
+
+
+def test_another_file_of_the_name_of_one_that_is_gone_is_new(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(line(1))
+    follower = Follower(tmp_path)
+    follower.poll()
+    (tmp_path / "a.jsonl").unlink()
+    assert follower.poll() == []
+    (tmp_path / "a.jsonl").write_bytes(line(7) + line(8))
+    assert follower.poll() == [7, 8]
+
+
 def test_the_oldest_of_rotated_files_goes_without_a_word(tmp_path: Path) -> None:
     for name in ("a.jsonl", "a.jsonl.1", "a.jsonl.2"):
         (tmp_path / name).write_bytes(line(len(name)))
@@ -143,6 +227,43 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
     monkeypatch.setattr("skws.sources.files.read_part", rotate)
     assert follower.poll() == [1, 1]
     assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
+
+
+@pytest.mark.parametrize("many", [250, 1_000])
+def test_an_idle_folder_costs_the_same_whatever_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """Of two seconds, at a look every 50 ms."""
+    seen: list[str] = []
+    for number in range(many):
+        (tmp_path / f"{number}.jsonl").write_bytes(line(number))
+    clock = HandClock()
+    feed = FilesFeed(tmp_path, SCHEMA, clock)
+    offset = feed.start()
+    while len((batch := feed.poll(offset, 10_000)).read):
+        offset = batch.end
+    entries, checksum = files.named_entries, vars(folder)["_checksum"]
+
+    def counted(of: Path) -> list[os.DirEntry[str]]:
+        found = entries(of)
+        seen.extend(["file"] * len(found))
+        return found
+
+    def read(path: Path, length: int) -> object:
+        seen.append("read")
+        return checksum(path, length)
+
+    monkeypatch.setattr(folder, "named_entries", counted)
+    monkeypatch.setattr(folder, "_checksum", read)
+    clock.micros += 60_000_000  # nothing has grown lately
+    for _ in range(40):
+        clock.micros += 50_000
+        assert not len(feed.poll(offset, 100).read)
+    assert seen.count("read") == 0
+    assert seen.count("file") <= 5_000
+    append(tmp_path / "7.jsonl", line(9))
+    (tmp_path / "new.jsonl").write_bytes(line(10))  # which is seen at once, and the other one with it
+    assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
 
 
 def test_nothing_there(tmp_path: Path) -> None:

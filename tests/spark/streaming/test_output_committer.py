@@ -14,7 +14,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
-from skws.results.model import LiveResult, Result, ResultTuple, parsed
+from skws.results.model import JsonRow, LiveResult, Result, ResultTuple, parsed
 from skws.spark.streaming.messages import RECORDS, Worked
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output
@@ -109,7 +109,7 @@ def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
 
 
 def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path) -> None:
-    rows = [{"title": "Pulp Fiction"}, {"title": "half of \ud800"}]
+    rows: list[JsonRow] = [{"title": "Pulp Fiction"}, {"title": "half of \ud800"}]
     tuples = [ResultTuple.given("movie", f"movie:{n}", ("pulp",), row) for n, row in enumerate(rows)]
     results = [
         Result("+", "pulp", f"{n}", 1.0, None, "movie{pulp}", (one,), ()) for n, one in enumerate(tuples)

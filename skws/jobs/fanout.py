@@ -12,6 +12,7 @@ from skws.results.model import LiveResult
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
 from skws.sinks.files import BatchFile
+from skws.spec.query import SQL
 from skws_schema.errors import SkwsError
 
 _LIMITS: Final = "limits"
@@ -161,7 +162,9 @@ class Routing:
         for name, alert in alerts.items():
             if alert.limit is not None:
                 limiters[name] = self._limiters[name] if self._goes_on(name, alert) else Limiter(alert.limit)
-            routes.setdefault(alert.query.text, []).append(_Route(alert.sinks, limiters.get(name)))
+            # Results of SQL have the name of their query, others its text.
+            given = name if alert.query.kind == SQL else alert.query.text
+            routes.setdefault(given, []).append(_Route(alert.sinks, limiters.get(name)))
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _goes_on(self, name: str, alert: Alert | None) -> bool:

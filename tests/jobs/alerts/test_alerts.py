@@ -177,7 +177,7 @@ def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema, source, queries = (tmp_path / name for name in ("shop.yaml", "in.jsonl", "queries.yaml"))
-    mine, others = tmp_path / "mine.jsonl", tmp_path / "others.jsonl"
+    mine, sql, others = tmp_path / "mine.jsonl", tmp_path / "sql.jsonl", tmp_path / "others.jsonl"
     schema.write_text(
         "version: 1\nname: shop\nwindow: none\nrelations:\n"
         "  visit: {attributes: {page: {type: integer, min: 1, max: 9}}}\n"
@@ -189,6 +189,7 @@ def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
     queries.write_text(
         f"shown: {{pattern: {pattern}, select: [v.page, o.amount], limit: 2 per minute, "
         f"sinks: 'jsonl:{mine}'}}\n"
+        f"sql: {{sql: select all page from visit, limit: 1 per minute, sinks: 'jsonl:{sql}'}}\n"
     )
     given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
     code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{others}"))])
@@ -196,8 +197,11 @@ def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
     assert [(line["query"], line["count"], line["tuples"][0]["row"]) for line in lines(mine)] == [
         (pattern, 2, {"v.page": 3, "o.amount": amount}) for amount in (5, 6)
     ]
+    assert [line["tuples"][0]["row"] for line in lines(sql)] == [{"page": 3}]
     assert lines(others) == []
-    assert "shown: 1 more results were held back" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "shown: 1 more results were held back" in told
+    assert "sql: 1 more results were held back" in told
     queries.write_text(f"shown: {{pattern: {pattern}, select: o.nothing}}\n")
     assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
     assert "--select: no attribute 'nothing' in orders" in capsys.readouterr().err

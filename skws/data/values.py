@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
+from skws_schema.infer.column_profile import NOT_FINITE_TEXT
 from skws_schema.model import AttributeType, Value
 
 Convert: TypeAlias = Callable[[Any], Value]
@@ -23,6 +24,13 @@ Convert: TypeAlias = Callable[[Any], Value]
 
 class MalformedError(ValueError):
     """Malformed values, rows and records; the text is the reason shown to the user."""
+
+
+class MissingError(MalformedError):
+    """A value that its source can hold and no attribute can, such as NaN: it is missing, not its row.
+
+    The text says what is missing, without the value.
+    """
 
 
 class Micros(int):
@@ -49,6 +57,7 @@ LATEST: Final = 253_402_300_799_999_999
 
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without an offset are UTC by definition
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOT_FINITE: Final = "NaN and infinity are no numbers, so they are missing"
 _INTEGER = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _TRUTH: Final = {
@@ -92,14 +101,18 @@ def integer_of_float(value: float) -> int:
     # give doubles for integers of more than 64 bits).
     if value.is_integer() and abs(value) <= EXACT:
         return int(value)
+    if not isfinite(value):
+        raise MissingError(NOT_FINITE)
     raise refusal(AttributeType.INTEGER, value)
 
 
 def integer_of_text(text: str) -> int:
     match = _INTEGER.fullmatch(text)
-    if match is None:
-        raise refusal(AttributeType.INTEGER, text)
-    return integer_of_int(int(match[1]))
+    if match is not None:
+        return integer_of_int(int(match[1]))
+    raise (
+        MissingError(NOT_FINITE) if NOT_FINITE_TEXT.fullmatch(text) else refusal(AttributeType.INTEGER, text)
+    )
 
 
 def number_of_int(value: int) -> float:
@@ -120,12 +133,16 @@ def text_of_int(value: int) -> str:
 def number_of_float(value: float) -> float:
     if isfinite(value):
         return value
-    raise refusal(AttributeType.NUMBER, value)
+    raise MissingError(NOT_FINITE)
 
 
 def number_of_text(text: str) -> float:
     if _NUMBER.fullmatch(text):
-        return number_of_float(float(text))
+        number = float(text)
+        if isfinite(number):
+            return number
+    elif NOT_FINITE_TEXT.fullmatch(text):
+        raise MissingError(NOT_FINITE)
     raise refusal(AttributeType.NUMBER, text)
 
 

@@ -7,7 +7,6 @@ and ``op`` where these are no attributes. Columns that the schema does not name 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC
 from typing import Any, Final
 
 import pyarrow as pa
@@ -90,15 +89,11 @@ def sampled_columns(table: pa.Table) -> dict[str, list[object]]:
     return {name: list(map(_sampled, python_values(head.column(name)))) for name in head.column_names}
 
 
-def _sampled(value: Any) -> object:
+def _sampled(value: object) -> object:
     if isinstance(value, Unreadable):
         return None
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # beside NULL, pandas has whole numbers as floats
-    if not hasattr(value, "isoformat"):
-        return value
-    utc = value.astimezone(UTC) if getattr(value, "tzinfo", None) else value
-    return utc.isoformat(sep=" ").removesuffix("+00:00")
+    # Beside NULL, pandas has whole numbers as floats.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _fitted(table: pa.Table, relation: Relation, time: int) -> pa.Table:

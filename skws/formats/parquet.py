@@ -14,6 +14,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import accumulate
 from operator import itemgetter
@@ -36,7 +37,6 @@ from skws.data.values import (
     MalformedError,
     Unreadable,
     conversion,
-    shown,
     timestamp,
     within_calendar,
 )
@@ -175,11 +175,61 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column, nested ones too; ``Unreadable``, or bytes for a text that is not UTF-8."""
+    """The values of a column as JSON has them, for inference and reader alike.
+
+    ``Unreadable``, or bytes, for what is no value there: a text that is not UTF-8.
+    """
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):  # Arrow does not look into values when it reads them
-        return [_python_value(value) for value in column]
+        values = [_python_value(value) for value in column]
+    return values if _is_native(column.type) else list(map(json_value, values))
+
+
+def _is_native(kind: pa.DataType) -> bool:
+    """Whether JSON has such values: texts (but not bytes), numbers (but not decimals), true and false."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def json_value(value: Any) -> Any:
+    """A value of Python as JSON has it.
+
+    Dates and times are ISO 8601, durations seconds, maps objects; decimals are texts, which keep their
+    digits; bytes are texts if they are UTF-8.
+    """
+    if isinstance(value, dict):
+        return {str(json_value(name)): json_value(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        a_map = value and isinstance(value[0], tuple)
+        return json_value(dict(value)) if a_map else list(map(json_value, value))
+    kind = next((kind for kind in _AS_JSON if isinstance(value, kind)), None)
+    return value if kind is None else _AS_JSON[kind](value)
+
+
+def _text_if_valid(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _digits(value: Decimal) -> str:
+    return str(int(value)) if value == value.to_integral_value() else f"{value:f}"
+
+
+_AS_JSON: dict[type, Callable[[Any], Any]] = {
+    date: lambda moment: moment.isoformat(),  # also a time stamp
+    time: time.isoformat,
+    timedelta: timedelta.total_seconds,
+    Decimal: _digits,
+    bytes: _text_if_valid,
+}
 
 
 def _python_value(value: pa.Scalar) -> Any:
@@ -218,10 +268,6 @@ def _conversion(kind: pa.DataType, wanted: AttributeType) -> Convert:
     instant = _instant(kind)
     if instant is not None:
         return instant if wanted is AttributeType.TIMESTAMP else _refusing(wanted)
-    if pa.types.is_decimal(kind):
-        return _of_decimal(wanted)
-    if any(is_kind(kind) for is_kind in (pa.types.is_binary, pa.types.is_large_binary)):
-        return _of_bytes(wanted)
 
     def convert(value: Any) -> Value:
         return conversion(wanted, type(value))(value)
@@ -231,27 +277,6 @@ def _conversion(kind: pa.DataType, wanted: AttributeType) -> Convert:
 
 def _refusing(wanted: AttributeType) -> Convert:
     return conversion(wanted, object)
-
-
-def _of_decimal(wanted: AttributeType) -> Convert:
-    """Decimals become integers if they are whole, else doubles."""
-
-    def convert(value: Decimal) -> Value:
-        if value == value.to_integral_value():
-            return conversion(wanted, int)(int(value))
-        return conversion(wanted, float)(float(value))
-
-    return convert
-
-
-def _of_bytes(wanted: AttributeType) -> Convert:
-    def convert(value: bytes) -> Value:
-        try:
-            return conversion(wanted, str)(value.decode())
-        except UnicodeDecodeError:
-            raise MalformedError(f"not UTF-8: {shown(value)}") from None
-
-    return convert
 
 
 READ_TOGETHER = 32_768  # rows, over all files

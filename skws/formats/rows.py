@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, datetime
+from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -25,9 +26,11 @@ import orjson
 from skws.data.batch import BadRecord, Record
 from skws.data.values import (
     LARGEST,
+    NOT_FINITE,
     SMALLEST,
     Convert,
     MalformedError,
+    MissingError,
     conversion,
     integer_of_int,
     refusal,
@@ -58,7 +61,7 @@ class RowReader:
     """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError.
 
     ``by_origin``: rows have what attributes are called by records, else their names. ``passed_over``: how
-    many values were passed over, by the name of the attribute that the relation lacks.
+    many values were passed over, by the reason.
     """
 
     def __init__(self, schema: Schema, index: int, *, by_origin: bool = True) -> None:
@@ -72,6 +75,7 @@ class RowReader:
         self._width = len(self.names)
         self._needed = needed(schema, self.relation)
         self._key = frozenset(self.relation.key) or self._needed
+        self._never_missing = self._needed | ({self.relation.time} if self.time_column is not None else set())
         self._plans: dict[tuple[type, ...], _Plan] = {}
         self._get = self._getter()
         self._origins = Origins(self.relation) if by_origin and has_origins(self.relation) else None
@@ -79,6 +83,7 @@ class RowReader:
         """The names that fields of a row may have."""
         self._fails = schema.unknown is Unknown.FAIL
         self.passed_over: Counter[str] = Counter()
+        self._unknown: dict[str, str] = {}
 
     def _time_column(self) -> int | None:
         if self.relation.table or self.relation.time is None:
@@ -150,19 +155,29 @@ class RowReader:
                 plain = attribute.origin is None
                 values.append(conversion(kind, type(value))(value) if plain else taken(attribute, value))
             except MalformedError as error:
-                raise MalformedError(f"{self.relation.name}.{attribute.name}: {error}") from None
+                values.append(self.missing_value(attribute.name, error))
         return tuple(values)
 
     def unknown(self, name: str) -> None:
         """Pass over values of an attribute that the relation lacks, unless the schema refuses them."""
         if self._fails:
             raise self.no_attribute(name)
-        self.passed_over[name] += 1
+        if name not in self._unknown:
+            self._unknown[name] = str(self.no_attribute(name))
+        self.passed_over[self._unknown[name]] += 1
+
+    def missing_value(self, name: str, error: MalformedError) -> Value:
+        """The NULL in place of a value that is missing for ``error``, which is raised for any other fault."""
+        named = MalformedError(f"{self.relation.name}.{name}: {error}")
+        if not isinstance(error, MissingError) or name in self._never_missing:
+            raise named from None
+        self.passed_over[str(named)] += 1
+        return None
 
     def notes(self, source: str) -> Iterator[BadRecord]:
         """What was passed over since the last call."""
-        for name, count in self.passed_over.items():
-            yield BadRecord(source, 0, 0, b"", str(self.no_attribute(name)), passed_over=count)
+        for reason, count in self.passed_over.items():
+            yield BadRecord(source, 0, 0, b"", reason, passed_over=count)
         self.passed_over.clear()
 
     def convert(self, values: tuple[Any, ...]) -> Row:
@@ -180,11 +195,11 @@ class RowReader:
 
     def _converted(self, values: tuple[Any, ...], steps: Steps) -> Row:
         row = list(values)
-        try:
-            for column, step in steps:
+        for column, step in steps:
+            try:
                 row[column] = step(row[column])
-        except MalformedError as error:
-            raise MalformedError(f"{self.relation.name}.{self.names[column]}: {error}") from None
+            except MalformedError as error:
+                row[column] = self.missing_value(self.names[column], error)
         return tuple(row)
 
     def _compile(self, types: tuple[type, ...]) -> _Plan:
@@ -405,6 +420,8 @@ def taken(attribute: Attribute, value: Any) -> Value:
     if isinstance(value, list):
         value = _one(attribute, list(_leaves(value)))
     if attribute.type in _TEXTS and isinstance(value, bool | float):
+        if not isfinite(value):
+            raise MissingError(NOT_FINITE)
         return orjson.dumps(value).decode()
     return conversion(attribute.type, type(value))(value)
 
@@ -423,7 +440,7 @@ def _leaves(value: list[Any]) -> Iterator[Any]:
             yield from _leaves(item)
         elif isinstance(item, Mapping):
             raise MalformedError(f"expected a text, or an array of texts, got {shown(item)}")
-        elif item is not None:
+        elif item is not None and not (isinstance(item, float) and not isfinite(item)):
             yield item
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
-from decimal import Decimal
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -241,12 +239,6 @@ def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip)
 def _plain(value: object) -> object:
     """A value as JSON represents it."""
     match value:
-        case datetime() | date():
-            return value.isoformat()
-        case Decimal():
-            return float(value)
-        case bytes():
-            return value.decode("utf-8", "replace")
         case list():
             return [_plain(one) for one in value]
         case Unreadable():

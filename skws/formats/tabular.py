@@ -163,14 +163,13 @@ class _Layout:
         lacking = self._lacks[delete]
         if lacking is not None:
             raise self._reader.missing(lacking)
-        try:
-            row: list[Value] = []
-            for column, convert in self._takes:
-                value = values[column]
+        row: list[Value] = []
+        for column, convert in self._takes:
+            value = values[column]
+            try:
                 row.append(None if value is None else convert(value))
-        except MalformedError as error:
-            name = self._reader.names[len(row)]
-            raise MalformedError(f"{self._reader.relation.name}.{name}: {error}") from None
+            except MalformedError as error:
+                row.append(self._reader.missing_value(self._reader.names[len(row)], error))
         return tuple(row)
 
 

@@ -19,7 +19,7 @@ from skws.formats.sampling import sample
 from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
 from skws_schema.errors import SourceError, StateError, UsageError, counted
-from skws_schema.infer.infer import Inference, infer
+from skws_schema.infer.infer import Inference, infer, keeping, sides
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema, parse_schema
 
@@ -61,7 +61,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
         return Draft(path, kept, (note,))
-    inference = inferred(sources, followed=followed)
+    inference = inferred(sources, followed=followed, known=kept)
     if parse_schema(inference.to_yaml()) == kept:
         return Draft(path, kept, (note,))
     if _told(text, _DRAFT) != _digest(_body(text)):
@@ -69,11 +69,21 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     if data is None and _same_catalog(inference, kept):
         return Draft(path, kept, (note,))
     path = _keep([path], lambda: _text(inference, data))
+    schema = load_schema(path)
     return Draft(
         path,
-        load_schema(path),
-        (*summary(inference), f"schema: {path}, inferred again to fit the data"),
+        schema,
+        (*summary(inference), *_lost(kept, schema), f"schema: {path}, inferred again to fit the data"),
     )
+
+
+def _lost(kept: Schema, schema: Schema) -> Iterator[str]:
+    """What the kept schema joined, and the new one does not."""
+    lost = [
+        join.name for join in kept.joins if not any(sides(join) == sides(other) for other in schema.joins)
+    ]
+    if lost:
+        yield f"warning: joined no more, as their attributes are gone or differ in type: {_listed(lost)}"
 
 
 def _same_catalog(inference: Inference, kept: Schema) -> bool:
@@ -104,21 +114,24 @@ def inferred(
     *,
     followed: bool = True,
     tell: Callable[[str], None] = lambda _: None,
+    known: Schema | None = None,
 ) -> Inference:
     """What samples of ``sources``, as for ``draft_of``, say about the schema; ``tell`` takes a note.
 
-    ``name``: None for that of the first one. Raises UsageError, SourceError, SchemaError.
+    ``name``: None for that of the first one. ``known``: an earlier schema of the same data. Raises
+    UsageError, SourceError, SchemaError.
     """
     places = [_place(source) for source in sources]
     if any(is_postgres(place) or is_sqlite(place) for place in places):
         if len(places) > 1:
             raise UsageError("a schema can be inferred from one database or from files, not from both")
-        return inference_of(places[0], name, window, followed=followed)
+        inference = inference_of(places[0], name, window, followed=followed)
+        return keeping(inference, known) if known else inference
     samples = sample([Path(place) for place in places])
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
-    return infer(samples.tables(), chosen, timed=samples.timed, window=window)
+    return infer(samples.tables(), chosen, timed=samples.timed, window=window, known=known)
 
 
 def _paths(places: Sequence[str]) -> list[Path]:

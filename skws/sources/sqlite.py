@@ -18,6 +18,7 @@ from skws.formats.rows import typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.infer import (
+    BYTES,
     NO_ATTRIBUTES,
     NO_RELATION,
     REFERS,
@@ -33,7 +34,6 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Sch
 from skws_schema.yaml.document import is_name
 
 SAMPLE_ROWS: Final = 1000
-_BYTES: Final = "no attribute type holds bytes"
 _STATIC: Final = "a file is read as it is"
 # Parts of declared types: SQLite's own rules, and more specific ones.
 _TYPES: Final = (
@@ -149,7 +149,7 @@ class SqliteDatabase:
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(self._attribute(table, column, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
-        reasons = tuple(LeftOut(c.name, _BYTES) for c in left_out)
+        reasons = tuple(LeftOut(c.name, BYTES) for c in left_out)
         return InferredRelation(table, attributes, found, None, _STATIC, reasons)
 
     def _fault(self, table: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from skws.formats.parquet import columns
 from skws.formats.sampling import sample
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SourceError
+from skws_schema.infer.infer import infer
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
 from skws_schema.yaml.load import parse_schema
 from tests.formats.samples import PLAYS, SCHEMA, T, by_rows, items
@@ -67,7 +68,6 @@ def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: 
     [
         (T.INTEGER, pa.array([2**63], pa.uint64())),
         (T.INTEGER, pa.array([1.5])),
-        (T.NUMBER, pa.array([float("nan")])),
         (T.TEXT, pa.array([1.5])),
         (T.TEXT, pa.array([b"\xff"])),
         (T.TEXT, pa.array([[1, 2]])),
@@ -79,6 +79,86 @@ def test_accepted(tmp_path: Path, kind: AttributeType, array: pa.Array, values: 
 def test_refused(tmp_path: Path, kind: AttributeType, array: pa.Array) -> None:
     (reason,) = read_values(tmp_path, kind, array)
     assert str(reason).startswith("bad: r.v: ")
+
+
+def array(kind: pa.DataType, *values: object) -> pa.Array:
+    return pa.array([*values, None], kind)
+
+
+HALF, DAY = Decimal("1.5"), date(2026, 3, 1)
+MOMENT = datetime(2026, 3, 1, 9, 30)  # noqa: DTZ001 - Arrow's time stamps need no zone
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "read"),
+    [
+        (array(pa.time32("ms"), time(9, 30)), T.TEXT, "09:30:00"),
+        (array(pa.time64("us"), time(9, 30, 1, 5)), T.TEXT, "09:30:01.000005"),
+        (array(pa.time64("ns"), time(9, 30)), T.TEXT, "09:30:00"),
+        (array(pa.duration("ms"), timedelta(seconds=90)), T.NUMBER, 90.0),
+        (array(pa.duration("us"), timedelta(microseconds=5)), T.NUMBER, 5e-06),
+        (array(pa.list_(pa.date32()), [DAY, DAY]), T.TEXT, "2026-03-01, 2026-03-01"),
+        (array(pa.list_(pa.time64("us")), [time(9, 30)]), T.TEXT, "09:30:00"),
+        (array(pa.list_(pa.timestamp("us")), [MOMENT]), T.TEXT, "2026-03-01T09:30:00"),
+        (array(pa.list_(pa.duration("s")), [timedelta(seconds=90)]), T.TEXT, "90.0"),
+        (array(pa.list_(pa.decimal128(9, 1)), [HALF, Decimal(2)]), T.TEXT, "1.5, 2"),
+        (array(pa.list_(pa.list_(pa.date32())), [[DAY], [DAY]]), T.TEXT, "2026-03-01, 2026-03-01"),
+        (array(pa.list_(pa.float64()), [1.5, float("nan")]), T.TEXT, "1.5"),
+        (array(pa.list_(pa.binary()), [b"a", b"b"]), T.TEXT, "a, b"),
+        (array(pa.decimal128(9, 1), HALF), T.NUMBER, 1.5),
+        (array(pa.decimal128(38, 0), Decimal(2**62)), T.INTEGER, 2**62),
+        (array(pa.decimal128(38, 0), Decimal(10**30)), T.TEXT, "1" + "0" * 30),
+        (array(pa.decimal128(38, 2), Decimal("12345678901234567890.12")), T.TEXT, "12345678901234567890.12"),
+        (array(pa.uint64(), 2**64 - 1), T.TEXT, str(2**64 - 1)),
+        (array(pa.float64(), 1.5, float("nan")), T.NUMBER, 1.5),
+        (array(pa.float32(), 1.5, float("inf")), T.NUMBER, 1.5),
+        (array(pa.binary(2), b"ab"), T.TEXT, "ab"),
+        (array(pa.string(), "a").dictionary_encode(), T.TEXT, "a"),
+        (pa.nulls(2), T.TEXT, None),
+        (pa.nulls(2, pa.date32()), T.TEXT, None),
+    ],
+)
+def test_inferred_types_are_those_that_are_read(
+    tmp_path: Path, values: pa.Array, kind: AttributeType, read: Value
+) -> None:
+    path = tmp_path / "r.parquet"
+    pq.write_table(pa.table({"id": range(len(values)), "v": values}), path)
+    schema = infer(sample([path]).tables()).schema()
+    assert schema.relations[0].attributes[1].type is kind
+    rows = [item for item in items(path, schema) if not (isinstance(item, BadRecord) and item.passed_over)]
+    assert [row.row[1] for row in rows if isinstance(row, Record)] == [read, *[None] * (len(values) - 1)]
+
+
+def test_maps_are_objects(tmp_path: Path) -> None:
+    tags = pa.array([[("tone", "blue"), ("size", "xl")], None], pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"id": [1, 2], "tags": tags}), tmp_path / "r.parquet")
+    schema = infer(sample([tmp_path]).tables()).schema()
+    assert [a.column for a in schema.relations[0].attributes] == ["id", "tags.tone", "tags.size"]
+    assert [i.row for i in items(tmp_path, schema) if isinstance(i, Record)] == [
+        (1, "blue", "xl"),
+        (2, None, None),
+    ]
+
+
+def test_bytes_are_left_out(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"id": [1, 2], "v": [b"\xff", b"a"], "w": [[b"\xff"], []]}), tmp_path / "r.parquet"
+    )
+    inference = infer(sample([tmp_path]).tables())
+    assert [left.name for left in inference.relations[0].left_out] == ["v", "w"]
+    assert sum(isinstance(item, Record) for item in items(tmp_path, inference.schema())) == 2
+
+
+@pytest.mark.parametrize(("key", "found"), [("[v]", "bad"), ("[id]", "row")])
+def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str, found: str) -> None:
+    pq.write_table(pa.table({"id": [1], "v": [float("nan")]}), tmp_path / "r.parquet")
+    text = f"{{r: {{attributes: {{id: integer, v: number}}, key: {key}, table: true}}}}"
+    first, *rest = items(tmp_path, parse_schema(f"name: s\nrelations: {text}"))
+    if found == "row":
+        assert first.row == (1, None)  # type: ignore[union-attr]
+        assert [bad.passed_over for bad in rest if isinstance(bad, BadRecord)] == [1]
+    else:
+        assert first.reason == "r.v: NaN and infinity are no numbers, so they are missing"  # type: ignore[union-attr]
 
 
 def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
@@ -229,7 +309,7 @@ def test_what_is_not_plain_is_left_to_the_row_reader(tmp_path: Path, a: dict[str
 
 
 def test_bad_values_are_told_of(tmp_path: Path) -> None:
-    a = {"time": [5], **USUAL, "a_number": [float("inf")]}
+    a = {"time": [5], **USUAL, "a_timestamp": [2**62]}
     replay = Replay.open(write(tmp_path / "r", a, {"x": [1], "at": [2]}), PLAIN)
     with pytest.raises(BadRecordsError, match=r"a\.parquet"):
         list(replay.batches(BadRecordLog(OnError.FAIL)))

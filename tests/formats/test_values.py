@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from skws.data.arrow import flags, integers, of_integers, texts_at
 from skws.data.blocks import ArrowBlock
-from skws.data.values import EARLIEST, LATEST, TEXT_CONVERSIONS, MalformedError, conversion, timestamp
+from skws.data.values import (
+    EARLIEST,
+    LATEST,
+    TEXT_CONVERSIONS,
+    MalformedError,
+    MissingError,
+    conversion,
+    timestamp,
+)
 from skws_schema.model import AttributeType as T
 from skws_schema.model import Value
 
@@ -24,13 +32,20 @@ NAIVE = (datetime(1000, 1, 2), datetime(9990, 1, 1))  # noqa: DTZ001 - texts wit
 REFUSED: list[tuple[T, list[Any]]] = [
     (T.INTEGER, ["abc", "1_0", " 1", "١", "1e3", "12.5", "", True, 12.5, 2**63, 2.0**60]),
     (T.INTEGER, ["9223372036854775808", "1" * 5000, [1]]),
-    (T.NUMBER, ["nan", "inf", "1e999", "1_0", "0x1", "", ".", True, float("nan")]),
+    (T.NUMBER, ["1e999", "1_0", "0x1", "", ".", True]),
     (T.BOOLEAN, ["maybe", "", 2, 1.0]),
     (T.TEXT, [1.5, True, [], {}]),
     (T.TIMESTAMP, ["2026-02-30", "2026-01-01x10:00", "soon", "", True, float("inf"), {}]),
     (T.TIMESTAMP, [1_767_225_600_000, "99999999999999", "2026-W01-1", "2026-01-01T25:00"]),
     (T.TIMESTAMP, ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00"]),
 ]
+
+
+@pytest.mark.parametrize("kind", [T.INTEGER, T.NUMBER])
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "inf", float("nan"), float("-inf")])
+def test_what_is_no_number_is_missing(kind: T, value: Any) -> None:
+    with pytest.raises(MissingError, match="NaN and infinity"):
+        conversion(kind, type(value))(value)
 
 
 @pytest.mark.parametrize(

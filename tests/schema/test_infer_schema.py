@@ -270,11 +270,46 @@ def test_nothing_to_infer_from() -> None:
         infer({"a": {"x": ["1"], "y": []}})
 
 
+@pytest.mark.parametrize("odd", ["abc", "n/a", "1.5", "2026-13-01"])
+def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(odd: str) -> None:
+    numbers = [str(n) for n in range(1000)]
+    times = [f"2026-01-01T00:{n % 60:02}:{n // 60:02}Z" for n in range(1000)]
+    tables = {
+        "orders": {"order_id": [*numbers, odd], "total": [*numbers, "7"]},
+        "complaints": {"order_id": [*numbers, odd], "time": [*times, odd]},
+    }
+    inference = infer(tables)
+    schema = inference.schema()
+    assert [a.type.value for a in schema.relation("complaints").attributes] == ["integer", "timestamp"]
+    assert schema.relation("complaints").time == "time"
+    assert schema.relation("orders").key == ("order_id",)
+    assert [join.name for join in schema.joins] == ["complaints.order_id = orders.order_id"]
+    assert "but for 1 value" in inference.to_yaml()
+
+
+def test_what_is_no_number_is_missing_among_numbers() -> None:
+    kinds = [["1", "NaN"], ["1.5", "inf"], [1.5, float("nan")], ["NaN", "nan"]]
+    found = [infer({"a": {"x": values}}).schema().relations[0].attributes[0].type.value for values in kinds]
+    assert found == ["integer", "number", "number", "text"]
+
+
+def test_an_earlier_schema_keeps_types_and_joins() -> None:
+    """Also in small data, and where fewer values are found in the other relation than before."""
+    tables = {"orders": {"id": ["1", "2", "3"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
+    known = infer(tables).schema()
+    assert known.joins
+    worse = {"orders": {"id": ["1", "2", "x"]}, "lines": {"order_id": ["1", "7", "8", "y"]}}
+    assert not infer(worse).schema().joins
+    assert infer(worse, known=known).schema().joins == known.joins
+    other = {"orders": {"id": ["a", "b", "c"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
+    assert not infer(other, known=known).schema().joins
+
+
 def test_only_the_sample_is_looked_at() -> None:
     numbers = ["1"] * SAMPLE_ROWS
     for values, kind in (
         ([*numbers, "word"], AttributeType.INTEGER),
-        (["word", *numbers], AttributeType.TEXT),
+        ([*["word"] * 1000, *numbers], AttributeType.TEXT),
     ):
         assert infer({"a": {"x": values}}).schema().relations[0].attributes[0].type is kind
 

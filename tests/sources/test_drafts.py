@@ -64,6 +64,20 @@ def test_an_unedited_draft_follows_its_data(day: Path) -> None:
     assert "inferred again to fit the data" in again.notes[-1]
 
 
+def test_a_draft_that_follows_its_data_keeps_its_joins(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    orders, lines = tmp_path / "d" / "orders.csv", tmp_path / "d" / "lines.csv"
+    orders.write_text("id,name\n1,kettle\n2,cup\n3,pot\n")
+    lines.write_text("order_id,body\n1,leaks\n2,fine\n3,hot\n3,cold\n")
+    first = draft_of([str(tmp_path / "d")])
+    assert len(first.schema.joins) == 1
+    lines.write_text(lines.read_text() + "abc,new\n")
+    assert draft_of([str(tmp_path / "d")]).schema == first.schema
+    lines.write_text("order,body\n1,leaks\n")
+    lost = draft_of([str(tmp_path / "d")])
+    assert any(note.startswith("warning: joined no more") and "lines.order_id" in note for note in lost.notes)
+
+
 def test_an_edited_one_holds(day: Path) -> None:
     path = draft_of([str(day)]).path
     edited = path.read_text().replace("window: none", "window: 1 hour")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from math import isfinite
+from typing import Final, NamedTuple, TypeAlias
 
+from skws_schema.errors import counted
 from skws_schema.model import AttributeType
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
@@ -121,17 +124,26 @@ _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
+NOT_FINITE_TEXT: Final = re.compile(r"[+-]?(?:nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+"""What a column of numbers holds where it has none."""
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
 _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
 _INTEGER_BITS = 63
 _LONGEST_NUMBER = 40
+_DIGITS_OF_DOUBLES = 17
+
+FEW_ODD: Final = 1 / 500
+"""Of a column's values, the share that may be of another type: their rows are bad records, it is no text."""
+HALF_ODD: Final = 1 / 2
+"""As ``FEW_ODD``, where the type of the column is known from before."""
 
 
 @dataclass(frozen=True)
 class ColumnProfile:
     """A column: its type, and its values in row order (None for NULL), comparable between sources.
 
-    ``mixed``: some values of a text are written otherwise: arrays, fractions, true and false.
+    ``mixed``: some values of a text are written otherwise: arrays, fractions, true and false. ``odd``: the
+    positions of a few values that are none of its type; they are None.
     """
 
     name: str
@@ -141,6 +153,7 @@ class ColumnProfile:
     values: tuple[Scalar | None, ...]
     distinct: frozenset[Scalar]
     mixed: bool = False
+    odd: tuple[int, ...] = ()
 
     @cached_property
     def full(self) -> bool:
@@ -157,6 +170,12 @@ class ColumnProfile:
         """True if two such columns can meaningfully be equal: no measures, flags or moments."""
         return self.type in {AttributeType.INTEGER, AttributeType.TEXT}
 
+    def without(self, rows: Collection[int]) -> ColumnProfile:
+        """Without some rows, by their positions."""
+        values = tuple(value for place, value in enumerate(self.values) if place not in rows)
+        distinct = frozenset(value for value in values if value is not None)
+        return replace(self, values=values, distinct=distinct, odd=())
+
     def contained_in(self, other: ColumnProfile) -> float:
         """The share of this column's distinct values that occur in ``other``; 0 if they cannot compare."""
         numeric = {self.type is AttributeType.INTEGER, other.type is AttributeType.INTEGER}
@@ -165,18 +184,35 @@ class ColumnProfile:
         return len(self.distinct & other.distinct) / len(self.distinct)
 
 
-def profile(name: str, raw: Sequence[object]) -> ColumnProfile:
-    """Read a column's raw values: JSON values, lists of them, or the text of CSV, where empty means NULL."""
-    present = [_scalar(v) for v in raw if v is not None and v != ""]
-    kind, confidence, reason = _type(name, present)
+class _Judged(NamedTuple):
+    type: AttributeType
+    confidence: float
+    reason: str
+
+
+def profile(name: str, raw: Sequence[object], known: AttributeType | None = None) -> ColumnProfile:
+    """Read a column's raw values: JSON values, lists of them, or the text of CSV, where empty means NULL.
+
+    ``known``: the type of the column as it was before, which it keeps while half of its values have it.
+    """
+    values = [None if _is_absent(value) else _scalar(value) for value in raw]
+    judged, odd = _judged(name, [value for value in values if value is not None], known)
     listed = any(isinstance(v, list) for v in raw)
-    if listed and kind is not AttributeType.TEXT:
-        kind, reason = AttributeType.TEXT, "arrays"
-    canonical: Callable[[Scalar], Scalar] = int if kind is AttributeType.INTEGER else str
-    values = tuple(None if v is None or v == "" else canonical(_scalar(v)) for v in raw)
-    distinct = frozenset(v for v in values if v is not None)
-    mixed = kind is AttributeType.TEXT and any(isinstance(v, list | float | bool) for v in raw)
-    return ColumnProfile(name, kind, confidence, reason, values, distinct, mixed)
+    if listed and judged.type is not AttributeType.TEXT:
+        judged, odd = _Judged(AttributeType.TEXT, judged.confidence, "arrays"), frozenset()
+    kind = judged.type
+    canonical: Callable[[Scalar], Scalar | None] = _whole if kind is AttributeType.INTEGER else str
+    places = tuple(place for place, value in enumerate(values) if value in odd) if odd else ()
+    comparable = tuple(None if v is None or v in odd else canonical(v) for v in values)
+    distinct = frozenset(v for v in comparable if v is not None)
+    mixed = kind is AttributeType.TEXT and any(
+        isinstance(value, list | float | bool) for value in raw if not _is_absent(value)
+    )
+    return ColumnProfile(name, kind, judged.confidence, judged.reason, comparable, distinct, mixed, places)
+
+
+def _is_absent(value: object) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and not isfinite(value))
 
 
 def _scalar(value: object) -> Scalar:
@@ -185,32 +221,92 @@ def _scalar(value: object) -> Scalar:
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
-def _type(name: str, values: Sequence[Scalar]) -> tuple[AttributeType, float, str]:
-    if not values:
-        return AttributeType.TEXT, 0.2, "no values to judge by"
-    written = [str(v).lower() if isinstance(v, bool) else str(v) for v in values]
-    few = 0.2 if len(values) < 5 else 0.0
+def _whole(value: Scalar) -> int | None:
+    return None if isinstance(value, str) and NOT_FINITE_TEXT.fullmatch(value) else int(value)
+
+
+def _written(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _judged(
+    name: str, values: Sequence[Scalar], known: AttributeType | None
+) -> tuple[_Judged, frozenset[Scalar]]:
+    """What the values are, but for the odd ones, which come second."""
+    judged = _type(name, list(map(_written, values)))
+    texts = (AttributeType.TEXT, AttributeType.STRING)
+    fraction = judged.type is AttributeType.NUMBER and is_reference_name(name)
+    if known in texts or not (judged.type is AttributeType.TEXT or fraction):
+        return judged, frozenset()
+    most = int(len(values) * (FEW_ODD if known is None else HALF_ODD))
+    for holds in _KINDS:
+        odd = _odd(values, holds, most)
+        if not odd:
+            continue
+        rest = _type(name, [_written(value) for value in values if value not in odd])
+        if rest.type not in texts and known in (None, rest.type):
+            count = sum(value in odd for value in values)
+            return rest._replace(reason=f"{rest.reason}, but for {counted(count, 'value')}"), odd
+    return judged, frozenset()
+
+
+def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], most: int) -> frozenset[Scalar] | None:
+    """The values that are none of a type; None if there are more than ``most``."""
+    odd: set[Scalar] = set()
+    count = 0
+    for value in values:
+        if not holds(_written(value)):
+            count += 1
+            if count > most:
+                return None
+            odd.add(value)
+    return frozenset(odd)
+
+
+def _type(name: str, written: Sequence[str]) -> _Judged:
+    if not written:
+        return _Judged(AttributeType.TEXT, 0.2, "no values to judge by")
+    few = 0.2 if len(written) < 5 else 0.0
     if any({w.lower() for w in written} <= booleans for booleans in _BOOLEANS):
-        return AttributeType.BOOLEAN, 0.95 - few, "only true and false"
-    if all(len(w) <= _LONGEST_NUMBER and _NUMBER.fullmatch(w) for w in written):
-        return _number(name, written, few)
-    if all(_is_moment(w) for w in written):
-        return AttributeType.TIMESTAMP, 0.98 - few, "dates or times"
-    return AttributeType.TEXT, 0.95 - few, "neither numbers nor times"
+        return _Judged(AttributeType.BOOLEAN, 0.95 - few, "only true and false")
+    if all(map(_is_number, written)):
+        numbers = [w for w in written if not NOT_FINITE_TEXT.fullmatch(w)]
+        if numbers:
+            return _number(name, numbers, few)
+    if all(map(_is_moment, written)):
+        return _Judged(AttributeType.TIMESTAMP, 0.98 - few, "dates or times")
+    return _Judged(AttributeType.TEXT, 0.95 - few, "neither numbers nor times")
 
 
-def _number(name: str, written: Sequence[str], few: float) -> tuple[AttributeType, float, str]:
+def _number(name: str, written: Sequence[str], few: float) -> _Judged:
     if any(_LEADING_ZERO.match(w) for w in written):
-        return AttributeType.TEXT, 0.9 - few, "digits with leading zeros"
+        return _Judged(AttributeType.TEXT, 0.9 - few, "digits with leading zeros")
     if not all(_INTEGER.fullmatch(w) for w in written):
-        return AttributeType.NUMBER, 0.95 - few, "numbers"
-    if any(int(w).bit_length() > _INTEGER_BITS for w in written):
-        return AttributeType.TEXT, 0.8 - few, "more digits than an integer can hold"
-    if _NUMERALS & set(tokens(name)):
-        return AttributeType.TEXT, 0.8 - few, "identifiers, by the name"
-    if is_time_name(name) and all(int(w) in _EPOCH_SECONDS for w in written):
-        return AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name"
-    return AttributeType.INTEGER, 0.98 - few, "whole numbers"
+        if not any(map(_is_finer, written)):
+            return _Judged(AttributeType.NUMBER, 0.95 - few, "numbers")
+        return _Judged(AttributeType.TEXT, 0.8 - few, "more digits than a number can hold")
+    too_long = any(int(w).bit_length() > _INTEGER_BITS for w in written)
+    if too_long or _NUMERALS & set(tokens(name)):
+        reason = "more digits than an integer can hold" if too_long else "identifiers, by the name"
+        return _Judged(AttributeType.TEXT, 0.8 - few, reason)
+    others = sum(int(w) not in _EPOCH_SECONDS for w in written) if is_time_name(name) else len(written)
+    if others <= len(written) * FEW_ODD:
+        return _Judged(AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name")
+    return _Judged(AttributeType.INTEGER, 0.98 - few, "whole numbers")
+
+
+def _is_number(text: str) -> bool:
+    if len(text) > _LONGEST_NUMBER:
+        return False
+    return bool(_NUMBER.fullmatch(text) or NOT_FINITE_TEXT.fullmatch(text))
+
+
+def _is_finer(text: str) -> bool:
+    """Whether a double loses some of the digits: of exact decimals, not of doubles in full length."""
+    return len(text) > _DIGITS_OF_DOUBLES + 1 and (
+        len(Decimal(text).as_tuple().digits) > _DIGITS_OF_DOUBLES
+        and Decimal(repr(float(text))) != Decimal(text)
+    )
 
 
 def _is_moment(text: str) -> bool:
@@ -221,3 +317,11 @@ def _is_moment(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+_KINDS: Final[tuple[Callable[[str], bool], ...]] = (
+    lambda text: text.lower() in {"true", "false", "t", "f"},
+    lambda text: _INTEGER.fullmatch(text) is not None,
+    _is_number,
+    _is_moment,
+)

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from skws_schema.errors import SchemaError
-from skws_schema.infer.column_profile import ColumnProfile, profile
+from skws_schema.infer.column_profile import FEW_ODD, ColumnProfile, profile
 from skws_schema.infer.keys import (
     MIN_CONFIDENCE,
     Finding,
@@ -44,6 +45,7 @@ _TOO_MANY: Final = "the relation has more attributes than can be searched"
 _BOTH: Final = "some rows have an object there, others a value"
 WIDEST: Final = 200
 """The most attributes of a relation: objects may be maps with a key for each thing."""
+BYTES: Final = "no attribute type holds bytes"
 NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
 
 
@@ -181,20 +183,26 @@ def infer(
     *,
     timed: Collection[str] = (),
     window: str = "none",
+    known: Schema | None = None,
 ) -> Inference:
     """Infer a schema from columns of raw values: texts of CSV or values of JSON, None for NULL.
 
     ``tables[relation][attribute]`` lists the values in row order, of which
     SAMPLE_ROWS are looked at. ``timed`` names the relations whose records
     carry a time of their own; any other without an event-time attribute
-    becomes a static table. Raises SchemaError if no table has a usable name,
-    ValueError if columns of one relation are not equally long.
+    becomes a static table. Rows with a few values that do not fit their columns are not looked at.
+    ``known``: an earlier schema of the same data, whose types hold while half of the values fit them.
+    Raises SchemaError if no table has a usable name, ValueError if columns of one relation are not equally
+    long.
     """
     named = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
     usable = [name for name, (origins, _) in named.items() if origins]
     if not usable:
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
-    sampled = [_table(relation, tables[relation], named[relation][0], SAMPLE_ROWS) for relation in usable]
+    sampled = [
+        _table(relation, tables[relation], named[relation][0], SAMPLE_ROWS, _types(known, relation))
+        for relation in usable
+    ]
     joins, keys = _references(sampled)
     relations = []
     for table in sampled:
@@ -222,7 +230,38 @@ def infer(
             if relation not in usable
         ),
     )
+    found = keeping(found, known) if known else found
     return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
+
+
+KEPT_JOIN: Final = "kept from the earlier schema"
+
+
+def keeping(inference: Inference, known: Schema) -> Inference:
+    """With the joins of ``known``, an earlier schema of the same data, that the data shows no longer.
+
+    Only a join whose attributes are gone, or have types that cannot be equal, is lost.
+    """
+    accepted = {sides(found.value) for found in inference.joins if inference.accepts(found)}
+    types = {
+        (relation.name, found.value.name): found.value.type.family
+        for relation in inference.relations
+        for found in relation.attributes
+    }
+    kept = tuple(
+        Finding(join, MIN_CONFIDENCE, KEPT_JOIN)
+        for join in known.joins
+        if sides(join) not in accepted
+        and all(None is not types.get((join.left, a)) is types.get((join.right, b)) for a, b in join.on)
+    )
+    again = set(map(sides, (found.value for found in kept)))
+    others = tuple(found for found in inference.joins if sides(found.value) not in again)
+    return replace(inference, joins=others + kept)
+
+
+def sides(join: Join) -> frozenset[frozenset[tuple[str, str]]]:
+    """What a join compares, whichever side comes first."""
+    return frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
 
 
 def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]) -> Inference:
@@ -263,10 +302,24 @@ def attribute_names(columns: Sequence[str]) -> dict[str, str]:
 def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
     """What records call each attribute, by its name; and the columns that can be none."""
     objects = _objects(columns)
-    fit = [path for path in columns if path not in objects]
+    raw = [path for path, values in columns.items() if _are_bytes(values)]
+    fit = [path for path in columns if path not in objects and path not in raw]
     lost = [path for path in objects if any(value is not None for value in columns[path])]
-    left = [*(LeftOut(path, _BOTH) for path in lost), *(LeftOut(path, _TOO_MANY) for path in fit[WIDEST:])]
+    left = [
+        *(LeftOut(path, _BOTH) for path in lost),
+        *(LeftOut(path, BYTES) for path in raw),
+        *(LeftOut(path, _TOO_MANY) for path in fit[WIDEST:]),
+    ]
     return attribute_names(fit[:WIDEST]), tuple(left)
+
+
+def _are_bytes(values: Sequence[object]) -> bool:
+    """Whether more than a few of the values are bytes, which are no texts."""
+    count = sum(
+        isinstance(value, bytes) or (isinstance(value, list) and any(isinstance(one, bytes) for one in value))
+        for value in values
+    )
+    return count > sum(value is not None for value in values) * FEW_ODD
 
 
 def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
@@ -294,13 +347,26 @@ def _table(
     columns: Mapping[str, Sequence[object]],
     origins: Mapping[str, str],
     most: int = SAMPLE_ROWS,
+    types: Mapping[str, AttributeType] = MappingProxyType({}),
 ) -> Table:
-    """Of the first ``most`` rows."""
+    """Of the first ``most`` rows, without those that hold an odd value: they would be bad records."""
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise ValueError(f"relation {relation}: columns of different lengths")
-    profiles = {name: profile(name, columns[origin][:most]) for name, origin in origins.items()}
+    profiles = {
+        name: profile(name, columns[origin][:most], types.get(name)) for name, origin in origins.items()
+    }
+    odd = {place for column in profiles.values() for place in column.odd}
+    if odd:
+        profiles = {name: column.without(odd) for name, column in profiles.items()}
     return Table(relation, profiles, cut=max(lengths) >= most)
+
+
+def _types(known: Schema | None, relation: str) -> dict[str, AttributeType]:
+    """The types that the attributes of a relation had before."""
+    if known is None or relation not in known.index:
+        return {}
+    return {attribute.name: attribute.type for attribute in known.relation(relation).attributes}
 
 
 def _references(
@@ -327,13 +393,12 @@ def _references(
 
 def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
     """Of two references between the same columns, one from each side, the surer one."""
-    sides: dict[frozenset[frozenset[tuple[str, str]]], Finding[Join]] = {}
+    best: dict[frozenset[frozenset[tuple[str, str]]], Finding[Join]] = {}
     for found in joins:
-        join = found.value
-        pairs = frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
-        if pairs not in sides or sides[pairs].confidence < found.confidence:
-            sides[pairs] = found
-    return list(sides.values())
+        pairs = sides(found.value)
+        if pairs not in best or best[pairs].confidence < found.confidence:
+            best[pairs] = found
+    return list(best.values())
 
 
 def _without_implied(joins: list[Finding[Join]], tables: Sequence[Table]) -> list[Finding[Join]]:

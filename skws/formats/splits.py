@@ -23,6 +23,7 @@ import numpy as np
 
 from skws.data.batch import BATCH, MEMORY_RECORDS, BadRecord, Chunk, Record, RecordBatch, together
 from skws.data.packing import packed
+from skws.durable import explained
 from skws.formats import files, jsonl, tabular
 from skws.formats.files import (
     BOM,
@@ -368,10 +369,11 @@ class Packer:
 def read_pieces(split: Split, schema: Schema) -> Iterator[tuple[Piece, bytes]]:
     """The pieces of a split. Raises SourceError if the file cannot be read."""
     packer = Packer(split.ordinal, schema)
-    for chunk in chunks(split, schema):
-        yield from packer.bad(chunk.bad)
-        yield from packer.records(chunk.records)
-    yield from packer.rest()
+    with explained(f"{split.path}: cannot read", SourceError):
+        for chunk in chunks(split, schema):
+            yield from packer.bad(chunk.bad)
+            yield from packer.records(chunk.records)
+        yield from packer.rest()
 
 
 def unpack_bad(blob: bytes) -> list[BadRecord]:

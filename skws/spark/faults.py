@@ -34,6 +34,8 @@ _PASSING: Final = (
     "the server of a shard",
     "ExecutorLostFailure",
 )
+# What a traceback ends with.
+_IN_PYTHON: Final = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.M)
 _ADVICE: Final = " Consider setting"
 _PLAN: Final = "=== Streaming Query ==="
 _FAILED: Final = "SparkFailedError: Spark failed: "
@@ -185,11 +187,13 @@ def _printed(error: Exception) -> str:
 
 
 def _reason(text: str) -> str:
-    """The most informative line: a missing program, the innermost cause, or the first."""
+    """The most informative line: a missing program, what Python raised, the innermost cause, or the first."""
     if program := _NAMED.search(text):
         return program[0]
+    if raised := _IN_PYTHON.findall(text):
+        return str(raised[-1]).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
-    chosen = (causes[-1:] or raised[:1] or lines[:1] or ["no reason given"])[0]
+    called = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    chosen = (causes[-1:] or called[:1] or lines[:1] or ["no reason given"])[0]
     return _JAVA_CLASS.sub("", chosen)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from skws.formats import Replay
+from skws.formats import Replay, Split
 from skws.formats.jsonl_order import TimedBlock
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.kinds import window_of
@@ -17,7 +18,7 @@ from skws.queries.slice_tasks import SlicedRun, has_ranges
 from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
 from skws.spark.faults import plain_errors
-from skws.spark.local_java import LocalJava
+from skws.spark.local_java import LocalJava, is_local
 from skws.spark.session import interrupts_deferred, runs_in, start_session, worker_memory
 from skws.spec.query import Query, Stream
 
@@ -74,16 +75,22 @@ def replay_run(
     context = spark.sparkContext
     tasks = context.defaultParallelism
     window = window_of(query, stream)
+    splits = replay.splits if is_local(context.master) else _as_executors_find_them(replay.splits)
     if _has_ranges(query, stream, replay):
-        blocks = blocks_in_order(context, replay.splits, memory, known)
+        blocks = blocks_in_order(context, splits, memory, known)
         if blocks is not None:
             pieces = [piece for piece, _ in blocks]
             slicing = plan_slices(pieces, [query], stream, window, tasks, least)
             if not slicing.reason:
                 return RangesRun(context, [query], stream, memory, slicing, blocks, read)
     spark.conf.set("spark.sql.shuffle.partitions", str(tasks))  # Spark's own 200 take seconds
-    packed = replay_pieces(spark, replay.splits, stream.schema, memory)
+    packed = replay_pieces(spark, splits, stream.schema, memory)
     return BatchRun(packed, [query], stream, window, memory, tasks, least)
+
+
+def _as_executors_find_them(splits: Sequence[Split]) -> list[Split]:
+    """With absolute paths: executors work in folders of their own."""
+    return [replace(split, path=split.path.absolute()) for split in splits]
 
 
 def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:

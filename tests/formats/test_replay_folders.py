@@ -9,7 +9,7 @@ import pytest
 
 from skws.formats import BadRecordLog, Replay
 from skws.formats.sampling import sample
-from skws.formats.splits import plan
+from skws.formats.splits import plan, read_pieces
 from skws.sources.folder import check_path, listing
 from skws.spec.enums import OnError
 from skws_schema.errors import SourceError
@@ -55,6 +55,13 @@ def test_what_a_sample_passes_over_is_counted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(RECORD + b"nonsense\n\n[1]\nnull\n")
     (tmp_path / "b.csv").write_bytes(b"x,y\n1,2\n\n1,2,3\n")
     assert sample([tmp_path]).unreadable == 3
+
+
+def test_a_file_that_goes_before_a_task_reads_it_is_named(folder: Path) -> None:
+    (split,) = plan(folder, SCHEMA)
+    split.path.unlink()
+    with pytest.raises(SourceError, match=r"a\.jsonl: cannot read: No such file or directory"):
+        list(read_pieces(split, SCHEMA))
 
 
 def test_a_dash_is_no_replay() -> None:

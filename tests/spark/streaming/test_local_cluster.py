@@ -46,3 +46,22 @@ def test_two_executors_give_what_one_process_gives(tmp_path: Path) -> None:
     assert len(local) > 50
     checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
     assert watched(tmp_path, "spark", "--master", "local-cluster[2,1,1024]", *checkpoint) == local
+
+
+@pytest.mark.slow
+def test_executors_find_files_that_are_named_from_where_the_command_runs(tmp_path: Path) -> None:
+    rng = random.Random(6)
+    (tmp_path / "schema.yaml").write_text(to_yaml(SCHEMA))
+    write_replay(tmp_path / "r.jsonl", SCHEMA, list(random_records(rng, 300)))
+    command = [
+        *(sys.executable, "-m", "skws", "search", "alpha", "beta", "--window", "30 us", "--quiet"),
+        *("--schema", "schema.yaml", "--replay", "r.jsonl", "--format", "jsonl", "--output"),
+    ]
+    for name, more in {"local": (), "spark": ("--master", "local-cluster[2,1,1024]")}.items():
+        options = (f"{name}.jsonl", "--engine", name, *more)
+        run = subprocess.run(
+            [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=400
+        )
+        assert run.returncode == 0, run.stderr
+    assert len(lines(tmp_path / "local.jsonl")) > 50
+    assert lines(tmp_path / "spark.jsonl") == lines(tmp_path / "local.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,10 @@ _CGROUPS: Final = (  # limit and use, of the second and the first version
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """What one of ``among`` equal processes on a machine may take; ``size`` as of ``--memory``."""
+    """What one of ``among`` equal processes on a machine may take; ``size`` as of ``--memory``.
+
+    ``among`` 0: a process for each core of the machine that it runs on.
+    """
 
     size: str = DEFAULT
     among: int = 1
@@ -35,7 +39,7 @@ class MemoryShare:
     @contextmanager
     def kept(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """Have this process keep to it. Raises MemoryBudgetError where it cannot, inside."""
-        use(self.size, warn, self.among)
+        use(self.size, warn, self.among or os.cpu_count() or 1)
         with budgets.explain_refusals():
             yield
 
@@ -108,8 +112,6 @@ def _free_in_machine() -> int:
 
 
 def _free_pages() -> int:
-    import os  # noqa: PLC0415 - where there is no /proc
-
     with suppress(ValueError, OSError, AttributeError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return 4 << 30

@@ -101,6 +101,16 @@ def test_memory_that_the_system_refuses_is_told_like_the_budget() -> None:
         raise MemoryError
 
 
+def test_processes_of_an_executor_that_has_all_cores_share_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    former = budgets.size()
+    with MemoryShare("4GiB", 0).kept():
+        assert budgets.size() == 1 << 30
+    budgets.use(None if former is None else MemoryBudget(former))
+
+
 def hot(tmp_path: Path, number: int) -> list[str]:
     """A command that searches so many tuples which all meet as many others, at one instant."""
     (tmp_path / "hot.yaml").write_text(SCHEMA)

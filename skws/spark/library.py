@@ -10,7 +10,6 @@ Only DataFrame operations are used, so it runs over Spark Connect, too.
 
 from __future__ import annotations
 
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -118,8 +117,7 @@ def search(
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")
     _share_packages(spark)
-    cores = os.cpu_count() or 1
-    memory = MemoryShare(asked(), int(spark.conf.get("spark.executor.cores", None) or cores))
+    memory = MemoryShare(asked(), int(spark.conf.get("spark.executor.cores", None) or 0))
     if live:
         job = Job(
             {one.name: one for one in queries},

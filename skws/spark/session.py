@@ -115,8 +115,10 @@ def stopped(started: StreamingQuery | SparkSession) -> None:
 def worker_memory(session: SparkSession) -> MemoryShare:
     """What a Python worker may take of its machine's memory: one task a core runs at a time."""
     context = session.sparkContext
-    cores = context.getConf().get("spark.executor.cores", "1")
-    return MemoryShare(asked(), context.defaultParallelism if is_local(context.master) else int(cores or 1))
+    if is_local(context.master):
+        return MemoryShare(asked(), context.defaultParallelism)
+    # By default an executor of a standalone cluster has all cores of its machine.
+    return MemoryShare(asked(), int(context.getConf().get("spark.executor.cores", None) or 0))
 
 
 @contextmanager

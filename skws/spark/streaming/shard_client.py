@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Client, Connection
+from multiprocessing.connection import Connection
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final
 
 from skws.queries.partitioning import Part
-from skws.spark.streaming.messages import Failed, Setup
+from skws.spark.streaming.messages import WORKING, Failed, Setup
 from skws_schema import errors
 from skws_schema.errors import SkwsError
 
 PATIENCE: Final = 60.0  # seconds until a server must have started
+SILENCE: Final = 60.0
+"""Seconds in which a server must take a message, or say that it works on one: else it is given up."""
+_TIMEVAL: Final = Struct("@ll")
 
 
 def socket_dir(run: str) -> Path:
@@ -46,20 +51,13 @@ def _daemon() -> int:
     return parent if parent == os.getpgrp() else os.getpid()
 
 
-@contextmanager
-def _gone() -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, ConnectionError):
-        raise RuntimeError("the server of a shard has gone") from None
-
-
 class ShardClient:
     """One conversation with a shard's server. Raises SkwsError as the server does, OSError, RuntimeError.
 
     ``python``: the program that starts one. ``daemon``: the process with which
     a server ends that is started here. Of a worker it is its parent, which
-    forked it and lives as long as the executor.
+    forked it and lives as long as the executor. ``silence``: see ``SILENCE``; a server that is given up
+    loses its socket, so that the next client starts another one.
     """
 
     def __init__(
@@ -69,8 +67,10 @@ class ShardClient:
         share: Part,
         daemon: int | None = None,
         python: str = sys.executable,
+        silence: float = SILENCE,
     ) -> None:
         self._python = python
+        self._silence = silence
         self._path = socket_dir(run) / f"{share.number}.socket"
         setup = Setup(request, share, self._path, daemon or _daemon())
         try:
@@ -87,13 +87,15 @@ class ShardClient:
 
     def send(self, operation: str, *given: Any) -> None:
         """The same, but do not wait for the answer."""
-        with _gone():
+        with self._given_up():
             self._connection.send((operation, *given))
 
     def answer(self) -> Any:
         """To what was sent."""
-        with _gone():
-            answer = self._connection.recv()
+        answer: Any = WORKING
+        with self._given_up():
+            while answer == WORKING:
+                answer = self._connection.recv()
         if not isinstance(answer, Failed):
             return answer
         kind = getattr(errors, answer.kind, None)
@@ -112,10 +114,27 @@ class ShardClient:
         return self._connected() or self._started(setup)
 
     def _connected(self) -> Connection | None:
-        """Objects over a socket, which nobody else can reach."""
-        with suppress(OSError):
-            return Client(str(self._path), "AF_UNIX")
+        """Objects over a socket, which nobody else can reach; BlockingIOError after a silence."""
+        limit = _TIMEVAL.pack(int(self._silence), int(self._silence % 1 * 1e6))
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as way:
+            for waiting in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                way.setsockopt(socket.SOL_SOCKET, waiting, limit)
+            self._number = self._path.stat().st_ino
+            way.connect(str(self._path))
+            return Connection(way.detach())
         return None
+
+    @contextmanager
+    def _given_up(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError):
+            raise RuntimeError("the server of a shard has gone") from None
+        except BlockingIOError:
+            with suppress(OSError):
+                if self._path.stat().st_ino == self._number:
+                    self._path.unlink()
+            raise RuntimeError(f"the server of a shard does not answer ({self._silence:g} s)") from None
 
     def _started(self, setup: Setup) -> Connection:
         log = self._path.with_suffix(".log")

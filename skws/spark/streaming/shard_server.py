@@ -8,7 +8,8 @@ It answers for no epoch but its own: after a failed or repeated task, or on an
 executor that is new to the shard, the log is replayed to it.
 
 It ends when the executor's Python daemon is gone, its socket is, or nobody
-has asked for an hour.
+has asked for an hour. While it works on a request it says so every few seconds, so that a task knows it from
+one that does not answer any more.
 
 What it holds is a function of the live records, apart from the states of
 queries that keep their own. The shard names, after each micro-batch, what of
@@ -24,14 +25,15 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from heapq import nlargest
 from itertools import takewhile
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
+from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +64,7 @@ from skws.results.model import LiveResult
 from skws.spark.streaming.messages import (
     BEHIND,
     PAST,
+    WORKING,
     Chunk,
     Failed,
     MicroBatch,
@@ -316,6 +319,7 @@ class Shard:
 
 
 IDLE: Final = 3600.0  # seconds
+BEAT: Final = 10.0  # seconds between signs that a request is worked on
 RESULTS_A_BLOB: Final = 5_000
 
 
@@ -387,7 +391,6 @@ def serve(setup: Setup) -> None:
     """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
     expect_long_lived_objects()
     request: Job = pickle.loads(setup.request)  # noqa: S301 - as below
-    use(request.memory, lambda _: None, setup.share.shards)
     server = ShardServer(request, setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -400,13 +403,22 @@ def serve(setup: Setup) -> None:
         if os.fork():
             return
         asked = time.monotonic()
-        while _wanted(setup, own, asked):
+        among = 0
+        while _wanted(setup, own) and time.monotonic() - asked < IDLE:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 connection.settimeout(None)
-                _converse(Connection(connection.detach()), server)
+                if among != (now := servers_beside(setup.socket)):
+                    among = now
+                    use(request.memory, lambda _: None, among)
+                converse(Connection(connection.detach()), server, lambda: _wanted(setup, own))
                 asked = time.monotonic()
-        _leave(setup.socket, own)
+    _leave(setup.socket, own)
+
+
+def servers_beside(own: Path) -> int:
+    """The servers of the run on this machine, which share its memory; others of it may come and go."""
+    return max(1, len(list(own.parent.glob(f"*{own.suffix}"))))
 
 
 def _leave(path: Path, own: int) -> None:
@@ -418,19 +430,43 @@ def _leave(path: Path, own: int) -> None:
             path.parent.rmdir()
 
 
-def _wanted(setup: Setup, own: int, asked: float) -> bool:
+def _wanted(setup: Setup, own: int) -> bool:
     try:
         os.kill(setup.daemon, 0)
-        return setup.socket.stat().st_ino == own and time.monotonic() - asked < IDLE
+        return setup.socket.stat().st_ino == own
     except OSError:
         return False
 
 
-def _converse(connection: Connection, server: ShardServer) -> None:
-    """With one task, until it goes."""
+def converse(connection: Connection, server: ShardServer, wanted: Callable[[], bool]) -> None:
+    """With one task, until it goes, or nobody wants the server any more."""
     with connection, suppress(EOFError, OSError):
-        while True:
-            connection.send(_answered(server, connection.recv()))
+        while wanted():
+            if connection.poll(1.0):
+                message = connection.recv()
+                with _signs_of_life(connection):
+                    answer = _answered(server, message)
+                connection.send(answer)
+
+
+@contextmanager
+def _signs_of_life(connection: Connection) -> Iterator[None]:
+    """Tell the task, as long as the work inside takes, that it is worked on."""
+    over, lock = Event(), Lock()
+
+    def beat() -> None:
+        while not over.wait(BEAT):
+            with lock, suppress(OSError):
+                if not over.is_set():
+                    connection.send(WORKING)
+
+    thread = Thread(target=beat, name="beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with lock:
+            over.set()
 
 
 def _answered(server: ShardServer, message: Sequence[Any]) -> Any:

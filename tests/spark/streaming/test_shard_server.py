@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,8 +22,10 @@ import pytest
 from skws.data.batch import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
+from skws.spark.streaming import shard_server
 from skws.spark.streaming.messages import Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
+from skws.spark.streaming.shard_server import ShardServer, servers_beside
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of
@@ -99,6 +106,64 @@ def test_the_end_of_its_memory_is_told(run: str) -> None:
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
         work(client, 0, *ballast, commands=(Command("add", "q", "alpha"),))
     assert work(client, 0) == "behind"
+    client.close()
+
+
+def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
+    """Not by all shards, most of which are on other machines."""
+    first, second = (
+        ShardClient(run, pickle.dumps(replace(REQUEST, memory="1GiB")), Part(number, 16, Partitioning.ROOTS))
+        for number in range(2)
+    )
+    assert servers_beside(socket_dir(run) / "1.socket") == 2
+    stand(first, 0)
+    ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]  # more than 64 MiB
+    assert work(first, 0, *ballast, commands=(Command("add", "q", "alpha"),)) == "done"
+    first.close()
+    second.close()
+
+
+def listening(run: str, serve: Callable[[socket.socket], None]) -> Path:
+    """A socket in place of a server's, and in a thread what is behind it."""
+    path = socket_dir(run) / "0.socket"
+    path.parent.mkdir(mode=0o700)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def accept() -> None:
+        with listener, listener.accept()[0] as way:
+            serve(way)
+
+    Thread(target=accept, daemon=True).start()
+    return path
+
+
+def test_a_server_that_does_not_answer_is_given_up(run: str) -> None:
+    over = Event()
+    path = listening(run, lambda _: over.wait(60) and None)
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE, silence=0.1)
+    with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer \(0\.1 s\)$"):
+        work(client, 0)
+    assert not path.exists()  # so that the next task has another one
+    with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer"):
+        client.send("work", 0, bytes(1 << 22), False)  # more than goes without its being read
+    over.set()
+    client.close()
+
+
+def test_a_server_that_works_for_long_is_waited_for(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_server, "BEAT", 0.02)
+
+    class Slow(ShardServer):
+        def answer(self, message: Sequence[Any]) -> Any:
+            time.sleep(message[1])
+            return "done"
+
+    server = Slow(REQUEST, SHARE)
+    listening(run, lambda way: shard_server.converse(Connection(way.detach()), server, lambda: True))
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE, silence=0.2)
+    assert client.ask("work", 0.5) == "done"
     client.close()
 
 

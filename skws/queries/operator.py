@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import NO_RECORDS, Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.order import Order, passed_over
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A micro-batch of the log. ``position`` and ``now``: those of the stream before it."""
+    """A micro-batch of the log. ``position``, ``now`` and ``final``: those of the stream before it."""
 
     position: int
     now: int
     batch: RecordBatch
+    final: int | None = None
 
 
 Past = Callable[[], Iterable[LoggedBatch]]
@@ -79,6 +80,11 @@ class StreamState:
             arrived = order.in_order(accepted)
             if len(arrived.batch):
                 yield arrived
+        if self.order.final is not None:
+            order.settle(self.order.final)
+            arrived = order.in_order(NO_RECORDS)
+            if len(arrived.batch):
+                yield arrived
 
     def logged(self, order: Order) -> Iterator[RecordBatch]:
         """The log under the schema that holds now; ``order`` accepts its batches."""
@@ -86,6 +92,8 @@ class StreamState:
         for number, logged in enumerate(self.past()):
             if not number:
                 order.seek(logged.position, logged.now)
+            if logged.final is not None:
+                order.settle(logged.final)
             earlier = {relation for relation, since in self.since.items() if order.position < since}
             yield order.accepted(passed_over(logged.batch, gone | earlier))
 

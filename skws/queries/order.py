@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class StreamOrder:
 
     Records may come up to ``lateness`` after later ones; ``on_late`` is called for those that come later
     still, which are dropped. Under a count window nothing is late.
+
+    ``final``: who reads from several partitions says by ``settle`` up to which time all of them have come;
+    what is late and what is settled depend on that in place of the latest record. None before.
     """
 
     def __init__(self, *, by_count: bool, lateness: int, on_late: OnLate) -> None:
@@ -36,11 +39,23 @@ class StreamOrder:
         self._lateness = 0 if by_count else lateness
         self._on_late = on_late
         self.position = 0  # of the next insertion
+        self.final: int | None = None
 
     @property
     def horizon(self) -> int:
         """The tick up to which everything is settled: no later record is before it."""
-        return self.now - self._lateness
+        return (self.now if self.final is None else min(self.now, self.final)) - self._lateness
+
+    def settle(self, final: int) -> None:
+        """All partitions have come to ``final``: earlier records come no more, but for the lateness."""
+        if not self._by_count:
+            self.final = final if self.final is None else max(self.final, final)
+
+    def awaits(self, batch: RecordBatch) -> bool:
+        """True if the records, or some that come after them, may be before ``now``."""
+        if self._lateness or self.final is None:
+            return bool(self._lateness)
+        return self.final < self.now or bool((batch.time[1:] < batch.time[:-1]).any())
 
     def reach(self, tick: int) -> None:
         """Time has passed up to ``tick``."""
@@ -55,7 +70,7 @@ class StreamOrder:
         if self._by_count:
             return batch, self._counted(batch)
         batch = self._without_late(batch)
-        if self._lateness:
+        if self._lateness or self.final is not None:
             batch = batch.taken(np.argsort(batch.time, kind="stable"))
         return batch, batch.time
 
@@ -70,7 +85,10 @@ class StreamOrder:
         time = batch.time
         if (time[:1] >= self.horizon).all() and (time[1:] >= time[:-1]).all():
             return batch  # as is usual
-        reached = np.maximum.accumulate(np.concatenate([[self.now], time[:-1]]))
+        if self.final is None:
+            reached = np.maximum.accumulate(np.concatenate([[self.now], time[:-1]]))
+        else:
+            reached = np.full(len(batch), self.horizon + self._lateness)
         late: Flags = time < reached[: len(batch)] - self._lateness
         if not late.any():
             return batch
@@ -85,7 +103,7 @@ class Order:
 
     ``position``: that of the next insertion that is not late. ``now``: the latest tick. ``latest``: the
     latest event time, None before any; ``settled``: that of the records given in order. ``counts``: of
-    records so far.
+    records so far. ``final``: see ``StreamOrder``.
     """
 
     def __init__(self, stream: Stream, on_late: OnLate = unheard) -> None:
@@ -112,6 +130,14 @@ class Order:
     def next(self) -> int:
         """The position of the next insertion in order; it may be waiting."""
         return self.position - insertions(self._waiting)
+
+    @property
+    def final(self) -> int | None:
+        return self._order.final
+
+    def settle(self, final: int) -> None:
+        """As ``StreamOrder.settle``; the next call of ``in_order`` gives what waited for it."""
+        self._order.settle(final)
 
     def seek(self, position: int, now: int) -> None:
         """Move on; the records up to here are not given, or not all of them."""
@@ -148,12 +174,14 @@ class Order:
 
         Records that were ``passed_over`` take a position, and are left out.
         """
-        if not self._lateness:
+        if not self._lateness and self.final is None:
             return self._given(accepted, self.position - insertions(accepted))
         waiting = together([self._waiting, accepted])
         waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))
         first = self.position - insertions(waiting)
-        ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon))
+        # Without a lateness, records of the instant that is final are given as they come.
+        side: Literal["left", "right"] = "left" if self._lateness else "right"
+        ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon, side))
         settled, self._waiting = waiting.cut(ready)
         return self._given(settled, first)
 
@@ -161,6 +189,49 @@ class Order:
         if len(batch):
             self.settled = max(self.settled, int(batch.time.max()))
         return _counting(batch, position)
+
+
+class PartitionEnds:
+    """How far partitions have come that a task of Spark reads, one or several.
+
+    Where nothing tells them apart, a record that is earlier than the lateness (microseconds) allows begins
+    another one: what is read of a partition ends no later than the last stretch that is in order.
+    """
+
+    def __init__(self, lateness: int) -> None:
+        self._lateness = lateness
+        self._ended: set[int] = set()
+        self._reached: dict[int | None, int] = {}
+
+    def take(self, times: Ints, partition: int | None = None) -> None:
+        """Times of records in order of arrival; ``partition``: theirs, None if nobody knows it."""
+        if not len(times):
+            return
+        reached = self._reached.get(partition, int(times[0]))
+        before = np.maximum.accumulate(np.concatenate([[reached], times]))
+        if partition is not None or (times >= before[:-1] - self._lateness).all():
+            self._reached[partition] = int(before[-1])
+            return
+        for time in times.tolist():
+            if time < reached - self._lateness:
+                self._ended.add(reached)
+                reached = time
+            reached = max(reached, time)
+        self._reached[partition] = reached
+
+    def all(self) -> Ints:
+        """The latest times, each once."""
+        return np.array(sorted(self._ended.union(self._reached.values())), dtype=np.int64)
+
+
+def final_of(ends: Ints, before: int, lateness: int) -> int:
+    """Up to which time all partitions have come that were read; ``before``: up to which they had.
+
+    ``ends``: how far each has come (``PartitionEnds``). One that brought nothing does not count, nor does one
+    whose records were all late.
+    """
+    taken = ends[ends >= before - lateness]
+    return max(before, int(taken.min())) if len(taken) else before
 
 
 def _counting(batch: RecordBatch, position: int) -> OrderedBatch:

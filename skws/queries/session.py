@@ -73,6 +73,11 @@ class Session:
         return self._state.order.now
 
     @property
+    def final(self) -> int | None:
+        """Up to which time all partitions have come, if they are several (``settle``)."""
+        return self._state.order.final
+
+    @property
     def settled(self) -> int:
         """The latest event time that all queries know of: some wait for late records."""
         return self._state.order.settled
@@ -225,9 +230,23 @@ class Session:
             counts.retractions += own.retractions
         return counts
 
-    def seek(self, position: int, now: int) -> None:
-        """Move to a position of the stream; the records up to there are not processed, or not all of them."""
+    def settle(self, final: int) -> list[LiveResult]:
+        """All partitions of the stream have come to a time, in microseconds; gives what waited for that.
+
+        From the first call on, before any record, this in place of the latest record says which records are
+        late, and what queries that read the stream in order get.
+        """
+        self._state.order.settle(final)
+        return self.take(NO_RECORDS)
+
+    def seek(self, position: int, now: int, final: int | None = None) -> None:
+        """Move to a position of the stream; the records up to there are not processed, or not all of them.
+
+        ``final``: as ``settle``, None for a stream whose latest record says it.
+        """
         self._state.order.seek(position, now)
+        if final is not None:
+            self._state.order.settle(final)
         for each in self.operators.values():
             each.seek()
 

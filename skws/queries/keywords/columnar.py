@@ -197,7 +197,7 @@ class ColumnarEngine(MeshEngine):
 
     def _processed(self, batches: Iterable[RecordBatch]) -> Iterator[list[Result]]:
         for batch in whole_instants(batches):
-            if self.lateness:  # results depend on which records are settled together
+            if self._order.awaits(batch):  # results depend on which records are settled together
                 yield from self._batch(batch)
                 continue
             for portion in self._portions.of(batch):
@@ -273,6 +273,10 @@ class ColumnarEngine(MeshEngine):
     def seek(self, position: int) -> None:
         """Move to a position; the records before it are not processed."""
         self._order.position = position
+
+    def settle(self, final: int) -> None:
+        """As ``StreamOrder.settle``."""
+        self._order.settle(final)
 
     @property
     def by_count(self) -> bool:

@@ -18,6 +18,7 @@ from skws.queries.order import Order, counting
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
@@ -107,7 +108,7 @@ class KeywordQueries(Operator):
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         if self._engine is None or not len(accepted):
             return {}
-        return {SHARED: self._processed(self._engine, accepted, arrived)}
+        return {SHARED: self._processed(self._engine, self._state.order, accepted, arrived)}
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:
         if self._engine is None:
@@ -117,6 +118,7 @@ class KeywordQueries(Operator):
 
     def seek(self) -> None:
         if self._engine is not None:
+            _settle(self._engine, self._state.order)
             self._engine.seek(self._state.order.position)
             self._engine.expire(self._state.order.now)
 
@@ -152,7 +154,8 @@ class KeywordQueries(Operator):
         state, stream = self._state, self._state.stream
         engine, order = self._new(), Order(stream)
         for accepted in () if stream.bounded else state.logged(order):
-            _exhaust(self._processed(engine, accepted, order.in_order(accepted)))
+            _exhaust(self._processed(engine, order, accepted, order.in_order(accepted)))
+        _settle(engine, state.order)
         engine.seek(state.order.position)
         engine.expire(state.order.now)
         return engine
@@ -167,6 +170,8 @@ class KeywordQueries(Operator):
         engine = kind(
             stream.schema, stream.window, lateness=stream.lateness, accepts_root=state.share.accepts_root()
         )
+        if state.order.final is not None:
+            engine.settle(ALWAYS)
         _exhaust(engine.load_tables(state.tables))  # and those with a source of their own
         self._expect(engine)
         return engine
@@ -176,9 +181,10 @@ class KeywordQueries(Operator):
             engine.expect(self._state.expected.get(SHARED, b""))
 
     def _processed(
-        self, engine: ColumnarEngine, accepted: RecordBatch, arrived: OrderedBatch
+        self, engine: ColumnarEngine, order: Order, accepted: RecordBatch, arrived: OrderedBatch
     ) -> Iterator[LiveResult]:
         """Under a window of time records as accepted, under a count window as they are next in order."""
+        _settle(engine, order)
         if not self._state.stream.by_count:
             return engine.process_batches([counting(accepted)])
         return chain.from_iterable(_at_positions(engine, arrived))
@@ -195,6 +201,11 @@ def _bounded(engine: ColumnarEngine | None) -> BoundedEngine:
 
     assert isinstance(engine, BoundedEngine)  # noqa: S101 - the caller has checked
     return engine
+
+
+def _settle(engine: ColumnarEngine, order: Order) -> None:
+    if order.final is not None:
+        engine.settle(order.final)
 
 
 def _exhaust(results: Iterable[LiveResult]) -> None:

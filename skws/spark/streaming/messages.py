@@ -34,7 +34,8 @@ class BatchHeader:
     user, ``behind`` what waits in the source (None: not asked). ``ended``:
     nothing will come after this. ``number``: micro-batches are counted.
     ``watched``: an onlooker of the driver wants to see what goes on inside. ``reached``: the latest time of
-    all records, where a shard does not see all of them.
+    all records, where a shard does not see all of them. ``final``: up to which time all partitions have come
+    behind the records, where several are read (``Session.settle``).
     """
 
     read: float
@@ -49,6 +50,7 @@ class BatchHeader:
     watched: bool = False
     reading: float = 0.0
     reached: int | None = None
+    final: int | None = None
 
 
 _READ_HEADER: Final = msgspec.json.Decoder(BatchHeader).decode
@@ -78,8 +80,8 @@ class MicroBatch:
 class Chunk:
     """The records of one micro-batch in the log of a shard.
 
-    ``position`` and ``now``: where the stream stood before them. ``latest``: the latest time among them;
-    ``after``: the position behind them. ``size`` in bytes.
+    ``position``, ``now`` and ``final``: where the stream stood before them. ``latest``: the latest time among
+    them; ``after``: the position behind them. ``size`` in bytes.
     """
 
     number: int
@@ -88,6 +90,7 @@ class Chunk:
     latest: int
     after: int
     size: int = 0
+    final: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,8 @@ class Worked:
     ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
     records just taken, None if there were none. ``dropped``: chunks that can
     go. ``added`` and ``removed``: queries. ``states``: of those that keep
-    their own. ``schemas``: those that it has changed to. ``position`` and ``now``: where the stream stands.
+    their own. ``schemas``: those that it has changed to. ``position``, ``now`` and ``final``: where the
+    stream stands.
     ``blobs``: stats and results, encoded; a server sends these in place of both.
     """
 
@@ -126,6 +130,7 @@ class Worked:
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[str] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
+    final: int | None = None
 
 
 RECORDS: Final = (1 << 31) - 1

@@ -89,7 +89,8 @@ OUTPUT: Final = "shard int, part int, output binary"
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
     """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks, some of which are not there, as
-    a micro-batch brought the shard nothing; ``tables``: how many blobs.
+    a micro-batch brought the shard nothing; ``tables``: how many blobs. ``position``, ``now``, ``final``:
+    of the stream (``Session``).
 
     ``given``: what it was last started with, where no driver keeps that.
     """
@@ -101,6 +102,7 @@ class ShardProgress:
     position: int = 0
     now: int = ALWAYS
     given: str = ""
+    final: int | None = None
 
 
 STATE_STORE: Final = {
@@ -117,6 +119,7 @@ class MeshProcessor(StatefulProcessor):
     """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
 
     _given = ""  # what its state is to remember of this start
+    _fresh = ShardProgress()
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
@@ -136,8 +139,8 @@ class MeshProcessor(StatefulProcessor):
         share = self._shares[key[0]]
         client = ShardClient(self._run_name(), self._request, share)
         try:
-            _, known = self._store.find("mark", "") or (b"", b"{}")
-            mark = ShardProgress(**orjson.loads(known))
+            known = self._store.find("mark", "")
+            mark = self._fresh if known is None else ShardProgress(**orjson.loads(known[1]))
             micro_batches = self._micro_batches(rows, mark)
             mark = replace(mark, given=self._given)
             before: tuple[MicroBatch, Worked] | None = None
@@ -192,7 +195,7 @@ class MeshProcessor(StatefulProcessor):
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
         client.ask("begin", tables, self._queries(names.get("query", ())), schemas, states)
         self._send_chunks(client, mark, "replay")
-        client.ask("seek", mark.position, mark.now, mark.epoch)
+        client.ask("seek", mark.position, mark.now, mark.epoch, mark.final)
 
     def _queries(self, names: Iterable[str]) -> list[Query]:
         """The standing queries in the order in which they were added."""
@@ -240,6 +243,7 @@ class MeshProcessor(StatefulProcessor):
             position=worked.position,
             now=worked.now,
             given=mark.given,
+            final=worked.final,
         )
 
 

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import orjson
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import NO_RECORDS, Record, RecordBatch
 from skws.data.packing import compressed, unpacked
 from skws.formats.dead_letters import (
     KEPT,
@@ -182,14 +182,16 @@ class Shard:
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Take in a chunk of the log once more: its results have been emitted."""
-        self._live.seek(chunk.position, chunk.now)
+        self._live.seek(chunk.position, chunk.now, chunk.final)
         self._live.replay(self._counting(unpacked(records), chunk.number))
         self._late.clear()
         self._log.append(chunk)
 
-    def seek(self, position: int, now: int) -> None:
+    def seek(self, position: int, now: int, final: int | None = None) -> None:
         """The end of the log: the stream stands here, even if records that led here have left the log."""
-        self._live.seek(position, now)
+        self._live.seek(position, now, final)
+        if final is not None:
+            self._live.replay(NO_RECORDS)  # what waited for that
         self._live.restore(self._states)
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
@@ -204,7 +206,7 @@ class Shard:
     def replay_silently(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, oldest first, for the next micro-batch's new queries."""
         batch = self._counting(unpacked(records), chunk.number)
-        self._past[chunk.number] = LoggedBatch(chunk.position, chunk.now, batch)
+        self._past[chunk.number] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
 
     def work(self, micro_batch: MicroBatch) -> Worked:
         """Tables, then commands, then records, which become the chunk of the log with its number."""
@@ -218,18 +220,22 @@ class Shard:
         self._past.clear()
         batch = unpacked(micro_batch.records)
         chunk = None
-        before = live.position, live.now
+        before, final = (live.position, live.now), live.final
         results += live.take(batch, ended=micro_batch.head.ended)
         if micro_batch.head.reached is not None:
             live.seek(live.position, micro_batch.head.reached)
+        if micro_batch.head.final is not None:
+            results += live.settle(micro_batch.head.final)
         if len(batch):
             latest = int(batch.time.max())
-            chunk = Chunk(micro_batch.head.number, *before, latest, live.position, len(micro_batch.records))
+            size = len(micro_batch.records)
+            chunk = Chunk(micro_batch.head.number, *before, latest, live.position, size, final)
             self._log.append(chunk)
         dropped = self._trimmed()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
-        state = live.snapshot()
-        return Worked(results, stats, chunk, dropped, added, removed, live.position, live.now, state, schemas)
+        changes = chunk, dropped, added, removed
+        stands = live.position, live.now
+        return Worked(results, stats, *changes, *stands, live.snapshot(), schemas, final=live.final)
 
     def _trimmed(self) -> list[int]:
         """Forget the oldest chunks as far as they are over; gives their numbers.
@@ -351,8 +357,8 @@ class ShardServer:
         self._shard = Shard(self._request, self._share)
         self._shard.begin(*state)
 
-    def _seek(self, position: int, now: int, epoch: int) -> None:
-        self._shard.seek(position, now)
+    def _seek(self, position: int, now: int, epoch: int, final: int | None = None) -> None:
+        self._shard.seek(position, now, final)
         self.epoch = epoch
 
     def _work(self, epoch: int, blob: bytes, past: bool) -> Worked | str:

@@ -1,0 +1,163 @@
+"""Partitions in order, read at any rates, give what the sorted stream gives; nothing is late."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from skws.data.batch import Record, RecordBatch
+from skws.data.packing import packed
+from skws.queries.order import PartitionEnds, final_of
+from skws.queries.partitioning import Part, Partitioning
+from skws.queries.session import Session
+from skws.results.model import LiveResult
+from skws.spark.streaming.messages import BatchHeader, MicroBatch
+from skws.spec.job import Job
+from skws.spec.query import PATTERN, SIZE, TOP, Query
+from skws_purging.lifespans import ALWAYS
+from skws_windows.window import TimeWindow
+from tests.spark.streaming.shard_runs import KeptShard
+from tests.spark.streaming.test_oracle_shards import DIVIDED, random_row
+from tests.strategies import seeds, some
+
+START = 1_000_000
+
+
+def random_records(rng: random.Random, count: int) -> list[Record]:
+    """No two at one time: which of them comes first would depend on how they are read."""
+    records: list[Record] = []
+    for number in range(count):
+        time = START + 2 * number + rng.randrange(2)
+        if records and rng.random() < 0.2:
+            again = rng.choice(records[-30:])
+            records.append(again._replace(time=time, delete=rng.random() < 0.7))
+        else:
+            records.append(Record(rng.randrange(3), time, random_row(rng, 5)))
+    return records
+
+
+Task = list[tuple[int | None, list[Record]]]
+"""What it reads of partitions; None: nobody knows of which."""
+
+
+def read(rng: random.Random, records: Sequence[Record], lateness: int) -> Iterable[list[Task]]:
+    """What tasks read of three partitions, batch by batch: of each at its own rate, of all to the end."""
+    rest: list[list[Record]] = [[], [], []]
+    for record in records:
+        rng.choice(rest).append(record)
+    for part in rest:
+        part.sort(key=lambda record: record.time - rng.randint(0, lateness))
+    rates = [rng.choice((1, 3, 8, 20)) for _ in rest]
+    while any(rest):
+        parts: Task = [(number, part[: rates[number]]) for number, part in enumerate(rest)]
+        rest = [part[rate:] for part, rate in zip(rest, rates, strict=True)]
+        yield [parts] if rng.random() < 0.4 else [[(None, part)] for _, part in parts]
+
+
+@dataclass
+class Reader:
+    """A shard, and what is known of the partitions."""
+
+    shard: KeptShard
+    lateness: int
+    late: int = 0
+    final: int = ALWAYS
+    results: list[LiveResult] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shard.shard.begin([], self.shard.request.named().values())
+        self.shard.queries = dict(self.shard.request.named())
+        self.shard.shard.seek(0, ALWAYS, ALWAYS)
+
+    def take(self, tasks: Iterable[Task]) -> None:
+        ends, records = [], []
+        for task in tasks:
+            known = PartitionEnds(self.lateness)
+            for number, part in task:
+                for begin in range(0, len(part), 7):
+                    times = [record.time for record in part[begin : begin + 7]]
+                    known.take(np.array(times, dtype=np.int64), number)
+                records += part
+            ends.append(known.all())
+        self.final = final_of(np.concatenate(ends), self.final, self.lateness)
+        head = BatchHeader(0.0, final=self.final)
+        worked = self.shard.work(MicroBatch(head, records=packed(RecordBatch.of(records))))
+        self.late += worked.stats["late"]
+        self.results += worked.results
+
+
+def last_told(results: Iterable[LiveResult]) -> dict[tuple[str, str, float | None], tuple[str, float | None]]:
+    """By query, id and start: whether it was retracted in the end, and when it ends.
+
+    A result that was never alive in the end, as a deletion came later than what it deletes, is left out.
+    """
+    told: dict[tuple[str, str, float | None], tuple[str, float | None]] = {}
+    for result in results:
+        told[result.query, result.id, result.start] = result.op, result.end
+    return {key: last for key, last in told.items() if last[1] is None or key[2] is None or last[1] > key[2]}
+
+
+QUERIES: dict[str, str | Query] = {
+    "a": "alpha beta",
+    "b": Query("alpha beta no", options={}),
+    "pattern": Query("plain p ; keyed k where p.x = k.x", kind=PATTERN),
+    "best": Query("alpha no", kind=TOP, options={SIZE: "3"}),
+}
+
+
+@some("lateness", [0, 5], [1])
+@seeds(1, 12)
+def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int, seed: int) -> None:
+    rng = random.Random(seed)
+    records = random_records(rng, 240)
+    window = TimeWindow(rng.choice((12, 40)))
+    job = Job(dict(QUERIES), DIVIDED, window=window, max_size=3, lateness=lateness, dead_letters=None)
+    reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), lateness)
+    for tasks in read(rng, records, lateness):
+        reader.take(tasks)
+        if rng.random() < 0.3:
+            reader.shard.rebuild()
+            reader.shard.shard.seek(reader.shard.shard.position, reader.shard.shard.now, reader.final)
+    assert not reader.late
+    end = RecordBatch.of([])
+    reader.results += reader.shard.shard.work(
+        MicroBatch(BatchHeader(0.0, ended=True, final=reader.final), records=packed(end))
+    ).results
+    whole = Session(replace(job.stream, lateness=0))
+    whole.add_all(list(job.named().values()))
+    expected = whole.take(RecordBatch.of(records)) + whole.take(end, ended=True)
+    assert len(expected) > 20
+    assert last_told(reader.results) == last_told(expected)
+
+
+def test_ends_of_stretches_say_what_is_final() -> None:
+    known = PartitionEnds(2)
+    for times in ([5, 3, 9], [8, 1, 2], [7]):
+        known.take(np.array(times, dtype=np.int64))
+    assert known.all().tolist() == [7, 9]
+    assert final_of(known.all(), ALWAYS, 2) == 7
+    assert final_of(known.all(), 8, 2) == 8
+    assert final_of(known.all(), 8, 0) == 9  # the other one is wholly late
+    assert final_of(known.all(), 20, 2) == 20
+    known = PartitionEnds(2)
+    for times, partition in (([5, 3, 9], 1), ([8, 1, 2], 2), ([7], 1)):
+        known.take(np.array(times, dtype=np.int64), partition)
+    assert known.all().tolist() == [8, 9]
+    assert PartitionEnds(0).all().tolist() == []
+
+
+@pytest.mark.parametrize("final", [None, START])
+def test_what_is_before_the_least_partition_is_late(final: int | None) -> None:
+    """Without partitions, the latest record decides."""
+    session = Session(Job({"a": "alpha"}, DIVIDED, window=TimeWindow(10)).stream)
+    if final is not None:
+        session.settle(ALWAYS)
+    session.take(RecordBatch.of([Record(0, START, ("alpha", 1, 1)), Record(0, START + 9, ("alpha", 1, 2))]))
+    if final is not None:
+        session.settle(final)
+    session.take(RecordBatch.of([Record(0, START + n, ("alpha", n, 1)) for n in (-1, 0, 5)]))
+    assert session.counts().late == (3 if final is None else 1)

@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.batch import NO_RECORDS, Chunk, together
@@ -42,11 +44,12 @@ from skws.library import (
 )
 from skws.memory import MemoryShare, asked, freeze_loaded_objects
 from skws.queries.kinds import check, window_of
+from skws.queries.order import PartitionEnds
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
 from skws.spark.session import packages_zip
-from skws.spark.streaming.layout import Layout, keys_for
+from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError, nearest
@@ -69,6 +72,8 @@ _LATE: Final = Path("late")  # has late rows come as dead letters, which become 
 _SHARED_OUT: Final = f"{PIECES}, shard int"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
+_OF_TOPICS: Final = ("topic", "partition", "offset")  # columns of messages of Kafka
+_PARTITION: Final = "partition of the row"
 _EXCERPT: Final = 100  # bytes of a bad record
 
 
@@ -99,7 +104,8 @@ def search(
     restart from a checkpoint keeps the rows of static tables from its first start.
 
     ``shards``: how many stateful tasks divide the rows of streams, by a key that all joins share (``skws
-    explain`` names it); None for as many as run at a time, or one if there is no key. A checkpoint keeps it.
+    explain`` names it). None: as many as ``spark.sql.shuffle.partitions``, at most 4, or one if there is no
+    key; a checkpoint keeps these partitions, so a restart may have any number of them, and of cores.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
@@ -160,56 +166,55 @@ def _streaming(
         # A declarative pipeline says it in its spec, and allows no change.
         if spark.conf.get(name, None) != value:
             spark.conf.set(name, value)
-    layout = _layout(spark, job, shards)
+    division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [unpacked(bytes(row.packed)) for row in tables]
     streams = {name: frame for name, frame in data.items() if name not in static}
-    pieces = _all_pieces(streams, job.schema, memory, layout, live=True)
-    return searched(pieces, job, layout, together(rows) if rows else NO_RECORDS, COLUMNS)
+    pieces = _all_pieces(streams, job.schema, memory, division.layout, job.stream.lateness)
+    return searched(pieces, job, division, together(rows) if rows else NO_RECORDS, COLUMNS)
 
 
-def _layout(spark: SparkSession, job: Job, shards: int | None) -> Layout:
+def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
     """How stateful tasks divide the rows of streams. Raises UsageError."""
     partitions = int(spark.conf.get(_SHUFFLE) or 1)
     keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
     if shards is not None and not 1 <= shards <= partitions:
         raise UsageError(f"shards {shards}: expected 1 to {partitions}, the value of {_SHUFFLE}")
-    if isinstance(keys, str):
-        if shards is not None and shards > 1:
-            raise UsageError(f"shards {shards}: no key divides the rows: {keys}")
-        number = 1
-    else:
-        number = min(_tasks(spark), partitions) if shards is None else shards
+    if isinstance(keys, str) and shards is not None and shards > 1:
+        raise UsageError(f"shards {shards}: no key divides the rows: {keys}")
+    division = Division(None if isinstance(keys, str) else keys, shards, partitions)
+    number = division.of(partitions).shards
     if partitions > max(number, _FEW):
+        wanted = "1" if isinstance(keys, str) else f"{number}, or as many tasks as you want"
         warnings.warn(
-            f"stateful tasks of the search: {number}, and {_SHUFFLE} is {partitions}: set it to {number}, or"
+            f"stateful tasks of the search: {number}, and {_SHUFFLE} is {partitions}: set it to {wanted}, or"
             " each micro-batch maintains as many states as partitions",
             stacklevel=4,
         )
-    groups = keys_for(partitions)[:number]
-    if isinstance(keys, str) or number == 1:
-        return Layout(Partitioning.ROOTS, groups)
-    return Layout(Partitioning.KEYS, groups, keys)
+    return division
 
 
-_UNDIVIDED: Final = Layout(Partitioning.ROOTS, (0,))
+def _undivided() -> Layout:
+    return Layout(Partitioning.ROOTS, (0,))
 
 
 def _all_pieces(
     data: Mapping[str, DataFrame],
     schema: Schema,
     memory: MemoryShare,
-    layout: Layout = _UNDIVIDED,
-    *,
-    live: bool = False,
+    layout: Callable[[], Layout] = _undivided,
+    lateness: int | None = None,
 ) -> DataFrame:
-    """The rows of all DataFrames as packed pieces, in the order of their partitions; columns _SHARED_OUT."""
+    """The rows of all DataFrames as packed pieces, in the order of their partitions; columns _SHARED_OUT.
+
+    ``layout`` is asked in tasks. ``lateness``: that of streams, None for data that is there.
+    """
     return reduce(
         DataFrame.unionAll,
         (
-            _record_pieces(frame, schema, memory, layout, live=live)
+            _record_pieces(frame, schema, memory, layout, lateness)
             if name == RECORDS
-            else _pieces(frame, schema.index[name], schema, memory, layout)
+            else _pieces(frame, schema.index[name], schema, memory, layout, lateness)
             for name, frame in data.items()
         ),
     )
@@ -233,7 +238,12 @@ def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
 
 
 def _pieces(
-    frame: DataFrame, relation: int, schema: Schema, memory: MemoryShare, layout: Layout
+    frame: DataFrame,
+    relation: int,
+    schema: Schema,
+    memory: MemoryShare,
+    layout: Callable[[], Layout],
+    lateness: int | None,
 ) -> DataFrame:
     known = schema.relations[relation].columns
     kept = [name for name in frame.columns if name in known or name in ("time", "op")]
@@ -241,13 +251,17 @@ def _pieces(
     def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
         return frame_chunks(pa.Table.from_batches([batch]), relation, schema)
 
-    return frame.select(*(sf.col(f"`{name}`") for name in kept)).mapInArrow(
-        _packer(chunks, relation, schema, memory, layout), _SHARED_OUT
-    )
+    columns = [sf.col(f"`{name}`") for name in kept]
+    rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)
+    return rows.mapInArrow(_packer(chunks, relation, schema, memory, layout, lateness), _SHARED_OUT)
 
 
 def _record_pieces(
-    frame: DataFrame, schema: Schema, memory: MemoryShare, layout: Layout, *, live: bool
+    frame: DataFrame,
+    schema: Schema,
+    memory: MemoryShare,
+    layout: Callable[[], Layout],
+    lateness: int | None,
 ) -> DataFrame:
     """Those of a DataFrame whose column ``value`` has records as JSON. Raises UsageError without one."""
     if "value" not in frame.columns:
@@ -263,14 +277,40 @@ def _record_pieces(
             for bad in malformed(chunk.bad):
                 raise SourceError(f"value {bad.raw[:_EXCERPT].decode(errors='replace')}: {bad.reason}")
             static = chunk.records.relation[np.isin(chunk.records.relation, tables)]
-            if live and len(static):
+            if lateness is not None and len(static):
                 name = schema.relations[int(static[0])].name
                 raise SourceError(f"{name} is a static table: give its rows as a DataFrame of their own")
             yield chunk
 
-    return frame.select(sf.col("value").cast("binary").alias("value")).mapInArrow(
-        _packer(chunks, len(schema.relations), schema, memory, layout), _SHARED_OUT
+    value = sf.col("value").cast("binary").alias("value")
+    rows = frame.select(value) if lateness is None else _told_apart(frame, [value])
+    return rows.mapInArrow(
+        _packer(chunks, len(schema.relations), schema, memory, layout, lateness), _SHARED_OUT
     )
+
+
+def _told_apart(frame: DataFrame, columns: list[Column]) -> DataFrame:
+    """Columns of a stream, and a row's file or partition of a topic; 0 if nobody knows it."""
+    if set(_OF_TOPICS) <= set(frame.columns):
+        return frame.select(*columns, sf.hash(*_OF_TOPICS[:2]).alias(_PARTITION))
+    file = sf.input_file_name()
+    with suppress(AnalysisException):  # if a row has several files, as joined ones may
+        rows = frame.select(*columns, sf.when(file == "", 0).otherwise(sf.hash(file)).alias(_PARTITION))
+        if rows.columns:  # Connect looks at the plan only when it is asked
+            return rows
+    return frame.select(*columns)
+
+
+def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """The rows of each partition, without the column that tells them apart."""
+    if _PARTITION not in batch.schema.names or not len(batch):
+        yield None, batch
+        return
+    rows = batch.select([name for name in batch.schema.names if name != _PARTITION])
+    partitions = batch.column(_PARTITION).to_numpy(zero_copy_only=False)
+    numbers, first = np.unique(partitions, return_index=True)
+    for number in numbers[np.argsort(first)].tolist():
+        yield number or None, rows if len(numbers) == 1 else rows.filter(pa.array(partitions == number))
 
 
 def _packer(
@@ -278,28 +318,32 @@ def _packer(
     relation: int,
     schema: Schema,
     memory: MemoryShare,
-    layout: Layout,
+    layout: Callable[[], Layout],
+    lateness: int | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """``lateness``: that of a stream, None for data that is there."""
+
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
         place = relation * _PARTS + part
-        packers = [Packer(place, schema) for _ in layout.groups]
-        latest: int | None = None
+        shards = layout()
+        packers = [Packer(place, schema) for _ in shards.groups]
+        ends = None if lateness is None else PartitionEnds(lateness)
         with memory.kept():
-            for batch in batches:
-                for chunk in chunks(batch):
+            for partition, rows in chain.from_iterable(map(_by_partition, batches)):
+                for chunk in chunks(rows):
                     for bad in malformed(chunk.bad):
                         raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
-                    if len(chunk.records):
-                        reached = int(chunk.records.time.max())
-                        latest = reached if latest is None else max(latest, reached)
-                    for number, records in enumerate(layout.divided(chunk.records)):
-                        yield from _rows(layout.groups[number], packers[number].records(records))
-            for group, packer in zip(layout.groups, packers, strict=True):
+                    if ends is not None:
+                        ends.take(chunk.records.time, partition)
+                    for number, records in enumerate(shards.divided(chunk.records)):
+                        yield from _rows(shards.groups[number], packers[number].records(records))
+            for group, packer in zip(shards.groups, packers, strict=True):
                 yield from _rows(group, packer.rest())
-                if layout.keys is not None and latest is not None:
-                    yield from _rows(group, [(Piece(place, -1, Holds.TIME, latest, latest, 0), b"")])
+                if ends is not None and len(times := ends.all()):
+                    told = Piece(place, -1, Holds.TIME, int(times[0]), int(times[-1]), len(times))
+                    yield from _rows(group, [(told, times.astype("<i8").tobytes())])
         freeze_loaded_objects()
 
     return pack

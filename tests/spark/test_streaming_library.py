@@ -93,9 +93,10 @@ def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
     frames = shop(240)
     expected = skws.search("byron leaks", frames, schema=SHOP, window=WINDOW, max_size=3)
     stream = Stream(spark_one, tmp_path)
-    for part in (slice(0, 90), slice(90, 91), slice(91, 240)):
+    for part, partitions in ((slice(0, 90), 1), (slice(90, 91), 3), (slice(91, 240), 2)):
         stream.arrive(timed(frames, part))
-        stream.run("byron leaks", frames["customer"])
+        with partitioned(spark_one, partitions):
+            stream.run("byron leaks", frames["customer"])
     told = stream.results()
     known = sorted(expected.to_arrow().to_pylist(), key=lambda row: ("+", row["id"]))
     assert len(known) > 10
@@ -151,6 +152,24 @@ def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Pat
     assert {row["start"] for row in late} == {time.to_pydatetime() for time in before}
     assert {row["tuples"][0]["relation"] for row in late} == set(TYPES)
     assert {row["query"] for row in told} == {None, "alert"}
+
+
+def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:
+    """Each is in order; one is 450 seconds behind the other, and catches up."""
+    start = pd.Timestamp("2024-01-01", tz="UTC")
+    (tmp_path / "purchase").mkdir()
+    for number, part in enumerate((range(500), range(50), range(500, 600), range(50, 550))):
+        times = start + pd.to_timedelta(pd.Series(part), unit="s")
+        frame = pd.DataFrame({"id": part, "customer_id": 1, "item": "Byron", "time": times})
+        shown = frame.assign(id=frame["id"] * 4 + number % 2, time=times.astype("datetime64[us, UTC]"))
+        shown.to_parquet(tmp_path / "purchase" / f"{number}.parquet", index=False)
+        if number % 2:
+            rows = spark_one.readStream.schema(TYPES["purchase"]).parquet(str(tmp_path / "purchase"))
+            found = skws.spark.search(spark_one, {"purchase": rows}, "byron", schema=SHOP, window=WINDOW)
+            run(found, tmp_path, tmp_path / "out")
+    told = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    assert {row["op"] for row in told} == {"+"}
+    assert len(told) == 1150
 
 
 @pytest.mark.slow
@@ -224,7 +243,7 @@ def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: 
         "span": "trace string, service string, text string, time timestamp, op string",
     }
     options: dict[str, Any] = {"schema": SPANS, "window": "40 seconds", "lateness": "30 s"}
-    found: dict[int, list[str]] = {}
+    found: dict[int | None, list[str]] = {}
     for name in types:
         (tmp_path / name).mkdir()
     for number, part in enumerate(parts):
@@ -233,7 +252,8 @@ def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: 
                 rows = frames[name][part].iloc[half::2]
                 shown = rows.assign(time=rows["time"].astype("datetime64[us, UTC]"))
                 shown.to_parquet(tmp_path / name / f"{number}-{half}.parquet", index=False)
-        for shards, partitions in ((1, 1), (2, 3)):  # one partition stays without a shard
+        # One partition stays without a shard; the last one has others in its second start.
+        for shards, partitions in ((1, 1), (2, 3), (None, 2 + number)):
             out = tmp_path / f"{shards}"
             data = {
                 "service": spark.createDataFrame(frames["service"]),
@@ -251,6 +271,7 @@ def test_shards_by_key_give_what_one_shard_gives(spark: SparkSession, tmp_path: 
     assert sum("request{checkout} - span{timeout}" in row for row in found[1]) > 100
     assert sum("service{timeout}" in row for row in found[1]) == 1
     assert found[2] == found[1]
+    assert found[None] == found[1]
     shown.to_parquet(tmp_path / "span" / "again.parquet", index=False)
     for query, number, told in (
         ("timeout", 3, "has shards=2, by request.trace, span.trace.*; this search has shards=3, by"),

@@ -3,7 +3,8 @@
     rows -> pieces, divided by a key (mapInArrow) -> transformWithState: shards of a live search -> results
 
 No driver takes part: the queries go with the processor, and its state says which it was last started with.
-Tasks that read send every shard the latest time they saw, so that shards agree on what comes too late.
+Tasks that read send every shard how far the partitions have come that they read, so that shards agree on what
+comes too late: what is before the least of these, not before the latest record.
 """
 
 from __future__ import annotations
@@ -11,29 +12,34 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 from uuid import uuid4
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from skws.data.batch import RecordBatch, merged, together
+from skws.data.batch import NO_RECORDS, RecordBatch, merged, together
 from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
 from skws.library import called, names_by_text
 from skws.queries.kinds import read_result
-from skws.queries.partitioning import Part
+from skws.queries.order import final_of
 from skws.results.frames import COLUMNS, result_table
-from skws.spark.streaming.layout import Layout
+from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_mesh.columnar.columns import Ints
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml
 
@@ -46,20 +52,17 @@ _RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming
 def searched(
     pieces: DataFrame,
     job: Job,
-    layout: Layout,
+    division: Division,
     tables: RecordBatch,
     columns: str,
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
-    ``layout``: whose groups are the pieces' column ``shard``; ``tables``: the rows of static relations.
+    ``division``: whose groups are the pieces' column ``shard``; ``tables``: the rows of static relations.
     """
     names = names_by_text(job.named())
-    divided = f"shards={layout.shards}"
-    if layout.keys is not None:
-        divided += f", by {layout.keys.shown(job.schema)}"
     name = uuid4().hex[:8]  # unlike that of other searches of the same streaming query
-    processor = FrameProcessor(name, job, layout.shares, divided, packed(tables))
+    processor = FrameProcessor(name, job, division, packed(tables))
     outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,16 +94,25 @@ def _late_row(letter: str) -> dict[str, Any]:
 
 
 class FrameProcessor(MeshProcessor):
-    """The shards of a search over streaming DataFrames.
+    """The shards of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
 
-    ``divided``: how, for people. ``tables``: packed rows of static relations.
-    """
-
-    def __init__(self, name: str, job: Job, shares: Mapping[int, Part], divided: str, tables: bytes) -> None:
-        super().__init__(name, job, shares)
+    def __init__(self, name: str, job: Job, division: Division, tables: bytes) -> None:
+        super().__init__(name, job, {})
+        self._fresh = ShardProgress(final=ALWAYS)
+        self._lateness = job.stream.lateness
         self._tables = tables
-        self._divided = divided
-        self._given = orjson.dumps([_of_stream(job), divided, _of_queries(job.named())]).decode()
+        self._division = division
+        self._by = "" if division.keys is None else f", by {division.keys.shown(job.schema)}"
+        self._known = _of_stream(job), _of_queries(job.named())
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """In a task, which knows how many stateful partitions the query has."""
+        super().init(handle)
+        layout = self._division.layout()
+        self._shares = layout.shares
+        self._divided = f"shards={layout.shards}" + (self._by if layout.keys else "")  # for people
+        stream, queries = self._known
+        self._given = orjson.dumps([stream, self._divided, queries]).decode()
 
     def _run_name(self) -> str:
         context = TaskContext.get()
@@ -111,15 +123,21 @@ class FrameProcessor(MeshProcessor):
         commands = self._commands(mark)
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
-        pieces, reached = _in_order(rows)
-        for batch in _cut(merged((piece.first, piece.place, batch) for piece, batch in pieces)):
+        pieces, ends = _in_order(rows)
+        before = ALWAYS if mark.final is None else mark.final
+        final, reached = final_of(ends, before, self._lateness), int(ends.max(initial=mark.now))
+        batches = _cut(merged((piece.first, piece.place, batch) for piece, batch in pieces))
+        batch: RecordBatch | None = next(batches, NO_RECORDS)
+        while batch is not None:
             number += 1
-            header = BatchHeader(time.time(), tuple(commands), number=number)
-            yield MicroBatch(header, tables, packed(batch)).to_bytes()
-            commands, tables = [], b""
-        if reached is not None:
-            header = BatchHeader(time.time(), tuple(commands), number=number + 1, reached=reached)
-            yield MicroBatch(header, tables).to_bytes()
+            after = next(batches, None)
+            # What follows in these batches is no earlier; what comes later, than what is final then.
+            last = final if after is None else min(final, int(batch.time.max(initial=ALWAYS)))
+            header = BatchHeader(time.time(), tuple(commands), number=number, final=max(before, last))
+            if after is None:
+                header = replace(header, reached=reached)
+            yield MicroBatch(header, tables, packed(batch) if len(batch) else b"").to_bytes()
+            commands, tables, batch = [], b"", after
 
     def _commands(self, mark: ShardProgress) -> list[Command]:
         """What makes the queries of the state those of this start. Raises UsageError for another stream."""
@@ -154,18 +172,18 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]], int | None]:
-    """The pieces by their first times; and the latest time of all shards, None for a single shard."""
+def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]], Ints]:
+    """The pieces by their first times; and the ends of the stretches that all tasks have read."""
     held: list[tuple[Piece, bytes]] = []
-    reached: list[int] = []
+    ends: list[Ints] = [np.zeros(0, dtype=np.int64)]
     for row in rows:
         piece = Piece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size)
         if piece.holds is Holds.TIME:
-            reached.append(piece.last)
+            ends.append(np.frombuffer(bytes(row.packed), dtype="<i8"))
         else:
             held.append((piece, row.packed))
     held.sort(key=lambda each: (each[0].first, each[0].place))
-    return ((piece, unpacked(bytes(blob))) for piece, blob in held), max(reached, default=None)
+    return ((piece, unpacked(bytes(blob))) for piece, blob in held), np.concatenate(ends)
 
 
 def _cut(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import count, cycle
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import GroupedData, SparkSession
 from pyspark.sql import functions as sf
 
@@ -139,6 +141,40 @@ class Wanted:
         return self.spread or (Partitioning.QUERIES if many else Partitioning.ROOTS), None
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How a streaming query over DataFrames is laid out, whose checkpoint nobody knows before it starts.
+
+    Spark keeps the number of its stateful partitions in the checkpoint and tells every task; so the layout
+    follows from that, and from no number of cores. ``keys``: what divides the tuples; None for one shard.
+    ``shards``: as asked for. ``partitions``: those of a Spark that tells none.
+    """
+
+    keys: KeyPartitioning | None
+    shards: int | None
+    partitions: int
+
+    def layout(self) -> Layout:
+        """For the task that asks."""
+        context = TaskContext.get()
+        told = [] if context is None else [context.getLocalProperty(name) for name in _PARTITIONS]
+        return self.of(next((int(number) for number in told if number), self.partitions))
+
+    def of(self, partitions: int) -> Layout:
+        """Over so many stateful partitions."""
+        number = 1 if self.keys is None else min(self.shards or _UNASKED, partitions)
+        groups = keys_for(partitions)[:number]
+        if number == 1:
+            return Layout(Partitioning.ROOTS, groups)
+        return Layout(Partitioning.KEYS, groups, self.keys)
+
+
+_UNASKED: Final = 4
+"""Shards of a division that are not asked for, at most: Spark has 200 partitions by default."""
+_PARTITIONS: Final = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
+
+
+@cache
 def keys_for(shards: int) -> tuple[int, ...]:
     """The least integer that Spark brings to each of so many partitions."""
     found: dict[int, int] = {}

@@ -123,7 +123,7 @@ def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
     second.close()
 
 
-def listening(run: str, serve: Callable[[socket.socket], None]) -> Path:
+def listening(run: str, serve: Callable[[socket.socket], object]) -> Path:
     """A socket in place of a server's, and in a thread what is behind it."""
     path = socket_dir(run) / "0.socket"
     path.parent.mkdir(mode=0o700)
@@ -141,7 +141,7 @@ def listening(run: str, serve: Callable[[socket.socket], None]) -> Path:
 
 def test_a_server_that_does_not_answer_is_given_up(run: str) -> None:
     over = Event()
-    path = listening(run, lambda _: over.wait(60) and None)
+    path = listening(run, lambda _: over.wait(60))
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE, silence=0.1)
     with pytest.raises(RuntimeError, match=r"^the server of a shard does not answer \(0\.1 s\)$"):
         work(client, 0)

@@ -358,9 +358,19 @@ def typed_rows(database: str, relation: Relation, values: Iterator[tuple[Any, ..
     kinds = [attribute.type for attribute in relation.attributes]
     for number, row in enumerate(values, 1):
         try:
-            yield tuple(conversion(kind, type(value))(value) for kind, value in zip(kinds, row, strict=True))
+            yield tuple(
+                _stored(kind, value) if type(value) in (str, float) else conversion(kind, type(value))(value)
+                for kind, value in zip(kinds, row, strict=True)
+            )
         except MalformedError as error:
             raise SourceError(f"{database}: row {number:,} of {relation.name}: {error}") from None
+
+
+def _stored(kind: AttributeType, value: str | float) -> Value:
+    """A value of SQLite, whose columns hold any type: an empty text is none, and a text may be a number."""
+    if kind in _TEXTS:
+        return value if type(value) is str else orjson.dumps(value).decode()
+    return None if value == "" else conversion(kind, type(value))(value)
 
 
 MISSING: Final = object()

@@ -165,8 +165,10 @@ def _user_folder() -> Path:
 
 
 def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
-    """Write to the first path that can be written. Raises SourceError if there is none."""
-    data, fault = text().encode(), ""
+    """Write to the first path that can be written. Raises SourceError if there is none; SchemaError."""
+    written = text()
+    parse_schema(written)  # what is kept can be used
+    data, fault = written.encode(), ""
     for path in paths:
         try:
             if path.parent.is_relative_to(_user_folder()):

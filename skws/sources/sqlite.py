@@ -6,17 +6,19 @@ As a source it gives its rows as they are now, all of static tables, and then en
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from skws.data.batch import NOTHING, Chunk, Item, Record
+from skws.data.values import MalformedError, MissingError, conversion
 from skws.formats.rows import typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
+from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import (
     BYTES,
     NO_ATTRIBUTES,
@@ -34,6 +36,10 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Sch
 from skws_schema.yaml.document import is_name
 
 SAMPLE_ROWS: Final = 1000
+LOOKED_AT: Final = 50_000
+"""Values that are tried as a type that is not SQLite's own."""
+_AT_ONCE: Final = 500
+"""Columns of a statement: SQLite has a limit."""
 _STATIC: Final = "a file is read as it is"
 # Parts of declared types: SQLite's own rules, and more specific ones.
 _TYPES: Final = (
@@ -47,6 +53,15 @@ _TYPES: Final = (
     ("NUM", AttributeType.NUMBER),
     ("DEC", AttributeType.NUMBER),
 )
+_STORED: Final = {
+    AttributeType.INTEGER: {"integer"},
+    AttributeType.NUMBER: {"integer", "real"},
+}
+"""The storage classes whose values are all of a type."""
+_WIDER: Final = {AttributeType.INTEGER: (AttributeType.NUMBER,)}
+_TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
+_Kinds: TypeAlias = dict[tuple[str, str], Finding[AttributeType]]
+"""The type of each table and column."""
 
 
 class Column(NamedTuple):
@@ -89,13 +104,19 @@ class SqliteDatabase:
 
         Samples show columns of text that hold numbers, and joins where no table declares a reference.
         """
-        named = {name: list(filter(_usable, columns)) for name, columns in self._tables.items()}
+        named = {name: list(filter(self._usable(name), columns)) for name, columns in self._tables.items()}
         usable = {name: columns for name, columns in named.items() if is_name(name) and columns}
         if not usable:
             raise SourceError(f"{self.name}: no tables to infer a schema from")
         joins = tuple(self._joins(usable))
+        kinds = {
+            (table, column.name): self._kind(table, column)
+            for table, columns in usable.items()
+            for column in columns
+        }
+        self._agree(kinds, joins)
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
-        relations = tuple(self._relation(name, columns, referring) for name, columns in usable.items())
+        relations = tuple(self._relation(name, columns, kinds, referring) for name, columns in usable.items())
         left_out = tuple(LeftOut(name, self._fault(name)) for name in self._tables if name not in usable)
         found = Inference(self._path.stem, relations, joins, "none", left_out)
         return renamed(found if joins else joined_by_values(found, self._first_rows(usable)))
@@ -141,13 +162,13 @@ class SqliteDatabase:
         return [Column(name, declared.upper(), key) for _, name, declared, _, _, key in found]
 
     def _relation(
-        self, table: str, columns: list[Column], referring: set[tuple[str, str]]
+        self, table: str, columns: list[Column], kinds: _Kinds, referring: set[tuple[str, str]]
     ) -> InferredRelation:
         left_out = [column for column in self._tables[table] if column not in columns]
         # Part of a key is not a key.
         whole = not any(column.key for column in left_out)
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
-        attributes = tuple(self._attribute(table, column, referring) for column in columns)
+        attributes = tuple(_attribute((table, column.name), kinds, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
         reasons = tuple(LeftOut(c.name, BYTES) for c in left_out)
         return InferredRelation(table, attributes, found, None, _STATIC, reasons)
@@ -158,19 +179,84 @@ class SqliteDatabase:
             return "it cannot be read"
         return NO_ATTRIBUTES if is_name(table) else NO_RELATION
 
-    def _attribute(self, table: str, column: Column, referring: set[tuple[str, str]]) -> Finding[Attribute]:
-        kind = next((kind for part, kind in _TYPES if part in column.declared), None)
-        if kind is not None:
-            return Finding(Attribute(column.name, kind), 1.0, column.declared.lower())
-        values = self._sample(table, column.name)
-        numbers = {type(value) for value in values} - {type(None)}
-        if numbers and numbers <= {int, float}:
-            number = AttributeType.INTEGER if numbers == {int} else AttributeType.NUMBER
-            return Finding(Attribute(column.name, number), 0.8, "holds numbers")
-        refers = (table, column.name) in referring
-        kind = AttributeType.STRING if refers else AttributeType.TEXT
-        reason = REFERS if refers else column.declared.lower() or "no numbers"
-        return Finding(Attribute(column.name, kind), 0.9, reason)
+    def _usable(self, table: str) -> Callable[[Column], bool]:
+        classes = self._classes[table]
+        return lambda column: "BLOB" not in column.declared and "blob" not in classes[column.name]
+
+    @cached_property
+    def _classes(self) -> dict[str, dict[str, set[str]]]:
+        """The storage classes of the values of each table and column, but for NULL and empty texts.
+
+        A column may hold others than it declares.
+        """
+        return {table: self._classes_of(table, columns) for table, columns in self._tables.items()}
+
+    def _classes_of(self, table: str, columns: list[Column]) -> dict[str, set[str]]:
+        found: list[str | None] = []
+        with self._opened() as connection:
+            for first in range(0, len(columns), _AT_ONCE):
+                named = [_quoted(column.name) for column in columns[first : first + _AT_ONCE]]
+                each = (
+                    f"group_concat(DISTINCT CASE WHEN {name} IS NOT '' THEN typeof({name}) END)"
+                    for name in named
+                )
+                found += connection.execute(f"SELECT {', '.join(each)} FROM {_quoted(table)}").fetchone()  # noqa: S608 - names of the catalog
+        return {
+            column.name: set((classes or "").split(",")) - {"", "null"}
+            for column, classes in zip(columns, found, strict=True)
+        }
+
+    def _kind(self, table: str, column: Column) -> Finding[AttributeType]:
+        """The declared type, unless values do not fit it; where none is declared, that of the values."""
+        declared = next((kind for part, kind in _TYPES if part in column.declared), None)
+        if declared is not None:
+            for kind in (declared, *_WIDER.get(declared, ())):
+                if self._fits(table, column.name, kind):
+                    told = column.declared.lower()
+                    return Finding(kind, 1.0, told if kind is declared else f"{told}, but not all values are")
+            return Finding(AttributeType.TEXT, 1.0, f"{column.declared.lower()}, but not all values are")
+        if self._classes[table][column.name] & {"integer", "real"} or not column.declared:
+            found = profile(column.name, self._sample(table, column.name))
+            if found.type is not AttributeType.TEXT and self._fits(table, column.name, found.type):
+                return Finding(found.type, 0.8, f"holds {found.reason}")
+        return Finding(AttributeType.TEXT, 0.9, column.declared.lower() or "no numbers")
+
+    def _fits(self, table: str, column: str, kind: AttributeType) -> bool:
+        """Whether all values are of a type, or can be read as it; of times the first ones."""
+        other = self._classes[table][column] - _STORED.get(kind, set())
+        if not other or kind in _TEXTS:
+            return True
+        with self._opened() as connection:
+            name, places = _quoted(column), ", ".join("?" * len(other))
+            found = connection.execute(
+                f"SELECT DISTINCT {name} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+                f" WHERE typeof({name}) IN ({places}) AND {name} IS NOT '' LIMIT {LOOKED_AT}",
+                sorted(other),
+            )
+            return all(_converts(value, kind) for (value,) in found)
+
+    def _agree(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
+        """Give columns that refer to each other types that can be equal: SQLite compares any.
+
+        A text is a number where all of its values are; else both are texts.
+        """
+        pairs = [((j.value.left, a), (j.value.right, b)) for j in joins for a, b in j.value.on]
+        unlike = True
+        while unlike:
+            unlike = False
+            for one, other in pairs:
+                mine, theirs = kinds[one].value, kinds[other].value
+                if mine.family is theirs.family:
+                    continue
+                unlike = True
+                options = [kind for kind in (theirs, mine) if kind not in _TEXTS]
+                kind = next(
+                    (kind for kind in options if all(self._fits(*place, kind) for place in (one, other))),
+                    AttributeType.STRING,
+                )
+                for place in (one, other):
+                    if kinds[place].value.family is not kind.family:
+                        kinds[place] = Finding(kind, 0.9, "as the column that it is compared with")
 
     def _sample(self, table: str, column: str) -> list[object]:
         with self._opened() as connection:
@@ -243,8 +329,21 @@ class SqliteDatabase:
             raise SourceError(f"{self.name}: {error}") from None
 
 
-def _usable(column: Column) -> bool:
-    return "BLOB" not in column.declared
+def _attribute(place: tuple[str, str], kinds: _Kinds, referring: set[tuple[str, str]]) -> Finding[Attribute]:
+    found = kinds[place]
+    if found.value is AttributeType.TEXT and place in referring:
+        found = Finding(AttributeType.STRING, found.confidence, REFERS)
+    return Finding(Attribute(place[1], found.value), found.confidence, found.reason)
+
+
+def _converts(value: Any, kind: AttributeType) -> bool:
+    try:
+        conversion(kind, type(value))(value)
+    except MissingError:
+        return True
+    except MalformedError:
+        return False
+    return True
 
 
 def _quoted(name: str) -> str:

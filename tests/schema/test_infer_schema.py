@@ -288,7 +288,7 @@ def test_one_bad_value_among_a_thousand_changes_neither_type_nor_join(odd: str) 
 
 
 def test_what_is_no_number_is_missing_among_numbers() -> None:
-    kinds = [["1", "NaN"], ["1.5", "inf"], [1.5, float("nan")], ["NaN", "nan"]]
+    kinds: list[list[object]] = [["1", "NaN"], ["1.5", "inf"], [1.5, float("nan")], ["NaN", "nan"]]
     found = [infer({"a": {"x": values}}).schema().relations[0].attributes[0].type.value for values in kinds]
     assert found == ["integer", "number", "number", "text"]
 

@@ -212,10 +212,12 @@ def test_what_cannot_be(skws: Skws, books: Path, code: int, arguments: tuple[str
     assert told in done.err
 
 
-def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path) -> None:
+def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.yaml"
+    schema.write_text(skws("schema", "infer", books).out)
     with closing(sqlite3.connect(books)) as connection, connection:
         connection.execute("INSERT INTO author VALUES (9, 'Anonymous', 'long ago')")
-    done = skws("search", "guin", "--database", books)
+    done = skws("search", "guin", "--database", books, "--schema", schema)
     assert done.code == 4
     assert "row 4 of author: expected a timestamp" in done.err
 

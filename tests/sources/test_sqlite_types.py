@@ -1,0 +1,97 @@
+"""SQLite files whose columns hold other values than they declare: any value may be in any column."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skws.sources.drafts import draft_of
+from skws.sources.sqlite import SqliteDatabase
+from skws_schema.model import Schema
+
+REFERENCES: list[tuple[str, str, list[Any], list[Any], str]] = [
+    ("integer primary key", "text references a(id)", [1, 2], ["1", "2"], "integer"),
+    ("integer primary key", "references a(id)", [1, 2], ["1", "2"], "integer"),
+    ("", "integer references a(id)", ["1", "2"], [1, 2], "integer"),
+    ("text primary key", "integer references a(id)", ["x1", "2"], ["x1", 2], "string"),
+    ("text primary key", "integer references a(id)", ["1", "2"], [1, 2], "integer"),
+    ("real", "text references a(id)", [1.5, 2.5], ["1.5", "2.5"], "number"),
+    ("date primary key", "boolean references a(id)", ["2026-01-01", "x"], ["x", "2026-01-01"], "string"),
+    ("blob primary key", "integer references a(id)", [1, 2], [1, 2], ""),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "d.db"
+
+
+def filled(path: Path, *statements: tuple[str, list[list[Any]]]) -> SqliteDatabase:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement, rows in statements:
+            connection.execute(statement)
+            table = statement.split()[2].split("(")[0]
+            for row in rows:
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        connection.commit()
+    return SqliteDatabase(path)
+
+
+def rows(database: SqliteDatabase, schema: Schema, name: str) -> list[tuple[Any, ...]]:
+    return list(database.rows(schema.relation(name)))
+
+
+@pytest.mark.parametrize(("key", "reference", "ids", "given", "kind"), REFERENCES)
+def test_foreign_keys_of_unlike_types_are_joins(
+    path: Path, key: str, reference: str, ids: list[Any], given: list[Any], kind: str
+) -> None:
+    database = filled(
+        path,
+        (f"CREATE TABLE a(id {key}, name text)", [[one, "n"] for one in ids]),
+        (f"CREATE TABLE b(a_id {reference}, body text)", [[one, "t"] for one in given]),
+    )
+    schema = draft_of([str(path)]).schema
+    assert [join.name for join in schema.joins] == (["b.a_id = a.id"] if kind else [])
+    if kind:
+        found = {schema.relation(r).attributes[0].type.family.value for r in "ab"}
+        assert found == {"number" if kind == "integer" else kind if kind == "number" else "text"}
+        assert {row[0] for row in rows(database, schema, "b")} <= {
+            row[0] for row in rows(database, schema, "a")
+        }
+
+
+@pytest.mark.parametrize(
+    ("declared", "values", "kind", "read"),
+    [
+        ("integer", [1, "", None], "integer", [1, None, None]),
+        ("integer", [1, "7"], "integer", [1, 7]),
+        ("integer", [1, 1.5], "number", [1.0, 1.5]),
+        ("integer", [1, "n/a"], "text", ["1", "n/a"]),
+        ("real", [1.5, "", "x"], "text", ["1.5", "", "x"]),
+        ("date", ["2026-01-01", ""], "timestamp", [1_767_225_600_000_000, None]),
+        ("date", ["2026-01-01", "0000-00-00"], "text", ["2026-01-01", "0000-00-00"]),
+        ("boolean", [1, 0, ""], "boolean", [True, False, None]),
+        ("boolean", ["x", 0], "text", ["x", "0"]),
+        ("", ["1", "2"], "integer", [1, 2]),
+        ("", ["a", 1.5], "text", ["a", "1.5"]),
+        ("varchar(9)", ["a", 7], "text", ["a", "7"]),
+    ],
+)
+def test_a_type_is_one_that_all_values_have(
+    path: Path, declared: str, values: list[Any], kind: str, read: list[Any]
+) -> None:
+    database = filled(path, (f"CREATE TABLE a(id integer, v {declared})", list(map(list, enumerate(values)))))
+    schema = database.inferred().schema()
+    assert schema.relation("a").attributes[1].type.value == kind
+    assert [row[1] for row in rows(database, schema, "a")] == read
+
+
+def test_a_column_with_bytes_is_left_out(path: Path) -> None:
+    database = filled(path, ("CREATE TABLE a(id integer, v text)", [[1, "x"], [2, b"\xff"]]))
+    inference = database.inferred()
+    assert [left.name for left in inference.relations[0].left_out] == ["v"]
+    assert rows(database, inference.schema(), "a") == [(1,), (2,)]

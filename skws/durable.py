@@ -94,6 +94,7 @@ class GrowingFile:
         self._handle = os.open(path, flags, mode)
         self._regular = stat.S_ISREG(os.fstat(self._handle).st_mode)
         self._shared = shared
+        self._locked = False
         self._broken = False
         self._synced = True
         self._name_synced = False  # whether the file is sure to be in its folder
@@ -104,10 +105,15 @@ class GrowingFile:
         """In bytes; 0 for a pipe or device."""
         return os.fstat(self._handle).st_size
 
+    @property
+    def regular(self) -> bool:
+        """False for a pipe or device, which keeps nothing."""
+        return self._regular
+
     def append(self, piece: bytes) -> None:
         """Append all of ``piece``, or break the file. Readers see it at once."""
         self._check()
-        with self._alone():
+        with self.alone():
             before = self.size
             self._broken, self._synced = True, False
             try:
@@ -147,14 +153,17 @@ class GrowingFile:
             raise OSError(errno.EIO, "an earlier write to it was broken off")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if not self._shared:
+    def alone(self) -> Iterator[None]:
+        """Inside, no other process of skws appends to a ``shared`` file; may be nested."""
+        if not (self._shared and self._regular) or self._locked:
             yield
             return
         fcntl.flock(self._handle, fcntl.LOCK_EX)
+        self._locked = True
         try:
             yield
         finally:
+            self._locked = False
             fcntl.flock(self._handle, fcntl.LOCK_UN)
 
 

@@ -25,10 +25,11 @@ class SinkFanout:
         self._sinks = [WholeSink(sink) for sink in sinks]
         self._letters: BatchFile | None = None
         self._batch = 0
+        self._run = run
         for sink in self._sinks:
             sink.open(run)
         if letters is not None:
-            self._letters = BatchFile(letters, Marks(run, "dead letters"), run.tell)
+            self._letters = BatchFile(letters, Marks(run, "dead letters"), run)
 
     @property
     def every(self) -> float:
@@ -38,6 +39,8 @@ class SinkFanout:
     def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> None:
         """Write one batch; ``letters``: lines without line end."""
         self._batch = batch
+        if self._run.repeating and self._run.then:
+            self._run.repeats += [result.to_json() + b"\n" for result in results]
         for sink in self._sinks:
             sink.write(batch, results)
         lines = "".join(f"{letter}\n" for letter in letters)

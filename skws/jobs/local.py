@@ -454,6 +454,7 @@ class LocalWatch:
             match_names=request.match_names,
             wait=self.control.wait,
             tell=lambda line: self._log.warning("sink", line),
+            repeating=checkpoint is not None and not checkpoint.fresh,
         )
 
     def _starting_point(self, request: Job) -> Start | None:
@@ -462,6 +463,8 @@ class LocalWatch:
         if checkpoint is None or checkpoint.fresh:
             return self._first_start(request)
         start = resume(self.worker, checkpoint, self._write, NONE if self._run is None else self._run.held)
+        if self._run is not None:
+            self._run.repeated()
         self._show_schema()
         if not self._input.resume(self.schema):
             return None

@@ -81,7 +81,10 @@ class Run:
     returns False if the run should end. ``tell`` takes lines for the user.
     ``schema`` is that of the next results; it may change. ``least``: the batch
     that each file in ``folder`` must have reached, by the checkpoint. ``held``:
-    the last batch that some sink has written.
+    the last batch that some sink has written. ``repeating``: the batches of this
+    time may be in sinks already, written by an earlier process. ``repeats``: their
+    results as lines, whichever sink has them now; ``then``: what sinks do when that
+    is over.
     """
 
     id: str
@@ -92,10 +95,20 @@ class Run:
     tell: Callable[[str], None]
     least: dict[str, int] = field(default_factory=dict)
     held: int = NONE
+    repeating: bool = False
+    repeats: list[bytes] = field(default_factory=list)
+    then: list[Callable[[], None]] = field(default_factory=list)
 
     def hold(self, batch: int) -> None:
         """Note that a sink has written a batch already."""
         self.held = max(self.held, batch)
+
+    def repeated(self) -> None:
+        """All batches that an earlier process may have written have come again. Raises SinkError."""
+        self.repeating = False
+        while self.then:
+            self.then.pop(0)()
+        self.repeats.clear()
 
 
 def persistently(run: Run, name: str, call: Callable[[], T]) -> T:

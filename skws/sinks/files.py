@@ -1,95 +1,227 @@
 """Files as sinks: one that grows by batches, and a folder of whole Parquet files.
 
-A run that resumes after a failure cuts off what the broken run wrote last, so
-that each batch is in the file once.
+A run that resumes after a failure finds the lines again that the broken run
+wrote last, so that each batch is in the file once, among lines of others.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from skws.durable import GrowingFile, explained, synced
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, Marks, Run, SinkError, destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat
+from skws_schema.errors import counted
 
+_CHECKED: Final = 1024
+"""Bytes before a mark that tell whether a file is the one that was marked."""
 MOST: Final = 50_000
 """Results that a Parquet sink holds in memory."""
 
 
 class AppendedFile:
-    """Appends to ``path``, after its first ``length`` bytes if that is given. Raises SinkError."""
+    """Appends whole lines to ``path``, to which others may append, too. Raises SinkError.
 
-    def __init__(self, path: Path, length: int | None, tell: Callable[[str], None]) -> None:
+    ``mark``: of an earlier process (``mark()``), whose last lines came after it. They are known by what they
+    say (``own``); lines of others are never touched.
+    """
+
+    def __init__(self, path: Path, mark: Mapping[str, int], tell: Callable[[str], None]) -> None:
         self._path = path
+        self._tell = tell
         with _guarded(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = GrowingFile(path)
-            if length is not None:
-                self._cut(length, tell)
+            self._file = GrowingFile(path, shared=True)
+            self._known = self._file.regular and os.access(path, os.R_OK)  # else nothing is found again
+            self.start = self._start(mark)
+        self._begun = False
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return self._file.size
+    def mark(self) -> dict[str, int]:
+        """Make all of the file durable; where it ends, and what stands there."""
+        with _guarded(self._path):
+            size = self._file.sync()
+        return self.marked(size)
+
+    def marked(self, size: int) -> dict[str, int]:
+        """The mark after the first ``size`` bytes."""
+        with _guarded(self._path):
+            return {"bytes": size, "crc": self._checksum(size)} if self._known else {"bytes": size}
 
     def write(self, data: bytes) -> None:
-        """Readers see it at once."""
-        with _guarded(self._path):
+        """Readers see it at once. Half a line of others before it gets a line end."""
+        with _guarded(self._path), self._file.alone():
+            if data and not self._begun:
+                self._begun = True
+                data = b"\n" + data if self._ends_torn() else data
             self._file.append(data)
 
-    def sync(self) -> int:
-        """Make all of it durable; gives the size."""
-        with _guarded(self._path):
-            return self._file.sync()
+    def take_up(
+        self, own: Sequence[bytes], until: bytes = b"\n", besides: Sequence[bytes] = ()
+    ) -> list[bytes]:
+        """The lines of ``own`` that an earlier process has not written whole behind its mark.
+
+        If nothing of others stands there, all of it is cut off; else half a line at the end, or what a loss
+        of power leaves of some. Lines are known by what goes up to the last ``until`` in them. ``besides``:
+        lines that the run had there, and that are not to be written again.
+        """
+        with _guarded(self._path), self._file.alone():
+            if not ((own or besides) and self._known and self._file.size > self.start):
+                return list(own)
+            behind = _Behind(own, until, besides)
+            with self._path.open("rb") as file:
+                file.seek(self.start)
+                for line in file:
+                    behind.add(line)
+            if not behind.others:
+                self._file.cut(self.start)  # the system takes lines for written whose sync had failed
+                return list(own)
+            self._tell(
+                f"{self._path} has {counted(behind.others, 'line')} of others behind those of this run:"
+                " they stay"
+            )
+            if behind.cut_at is not None:
+                self._file.cut(self.start + behind.cut_at)
+            return behind.left()
 
     def close(self) -> None:
         self._file.close()
 
-    def _cut(self, length: int, tell: Callable[[str], None]) -> None:
-        if not self._path.is_file():
-            return
-        if self.size > length:
-            self._file.cut(length)
-        elif self.size < length:
-            tell(f"{self._path} is shorter than when it was last written: lost results are not repeated")
+    def _start(self, mark: Mapping[str, int]) -> int:
+        """Where lines of an earlier process may begin: at the mark, if the file is the one that has it."""
+        size = self._file.size
+        at = mark.get("bytes", size)
+        if not self._known or at == size:
+            return at
+        if at > size:
+            self._tell(
+                f"{self._path} is shorter than when it was last written: lost results are not repeated"
+            )
+            return size
+        if mark.get("crc") not in (None, self._checksum(at)):
+            self._tell(
+                f"{self._path} is another file than was last written: results in that are not repeated"
+            )
+        return at
+
+    def _ends_torn(self) -> bool:
+        if not self._known or not self._file.size:
+            return False
+        with self._path.open("rb") as file:
+            file.seek(self._file.size - 1)
+            return file.read() != b"\n"
+
+    def _checksum(self, size: int) -> int:
+        """Of the last bytes before an offset."""
+        with self._path.open("rb") as file:
+            file.seek(max(0, size - _CHECKED))
+            return crc32(file.read(min(size, _CHECKED)))
+
+
+class _Behind:
+    """What stands behind a mark, line by line. ``others``: lines that are not the run's.
+
+    ``cut_at``: where half a line, or zeros, begin that nothing of others comes after; None without such.
+    """
+
+    def __init__(self, own: Sequence[bytes], until: bytes, besides: Sequence[bytes]) -> None:
+        self._lines = own
+        self._own = Counter(own) | Counter(besides)
+        self._until = until
+        self._before: Counter[bytes] = Counter()  # own lines found before ``cut_at``
+        self._after: Counter[bytes] = Counter()
+        self._size = 0
+        self.others = 0
+        self.cut_at: int | None = None
+
+    def add(self, line: bytes) -> None:
+        """Take the next line; the last one may have no end."""
+        whole = line.strip(b"\0")  # what a loss of power leaves in place of bytes
+        text = self._known_by(whole)
+        half = not line.endswith(b"\n") and self._is_half(whole)
+        if self.cut_at is None and (half or whole != line):
+            self.cut_at = self._size
+        if self._before[text] + self._after[text] < self._own[text]:
+            (self._before if self.cut_at is None else self._after)[text] += 1
+        elif whole and not half:
+            self.others += 1
+            self._before, self._after, self.cut_at = self._before + self._after, Counter(), None
+        self._size += len(line)
+
+    def left(self) -> list[bytes]:
+        """The own lines that are not there, after a cut."""
+        there = self._before if self.cut_at is not None else self._before + self._after
+        found: list[bytes] = []
+        for line in self._lines:
+            there[line] -= 1
+            if there[line] < 0:
+                found.append(line)
+        return found
+
+    def _known_by(self, line: bytes) -> bytes:
+        place = line.rfind(self._until)
+        return line if place < 0 else line[: place + len(self._until)]
+
+    def _is_half(self, line: bytes) -> bool:
+        """Whether it may be half a line of the run."""
+        return any(own.startswith(line) or line.startswith(own) for own in self._own)
 
 
 class BatchFile:
     """Appends batches to a file, in a later process after the last batch in ``marks``.
 
-    Raises SinkError, StateError.
+    While the run repeats batches, their lines are held: at the end, those that are not in the file are
+    appended. Raises SinkError, StateError.
     """
 
-    def __init__(self, path: Path, marks: Marks, tell: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, marks: Marks, run: Run) -> None:
         self._marks = marks
+        self._run = run
         kept = marks.read()
         self.batch: int = kept.get("batch", NONE)
-        self._file = AppendedFile(path, kept.get("bytes"), tell)
-        if kept.get("bytes") != self._file.size:
-            marks.keep(self.batch, bytes=self._file.size)
+        self._file = AppendedFile(path, kept, run.tell)
+        self._held: list[bytes] | None = [] if kept and run.repeating else None
+        if self._held is not None:
+            run.then.append(self._settle)
+        if kept.get("bytes") != self._file.start:
+            marks.keep(self.batch, **self._file.marked(self._file.start))
 
     def has(self, batch: int) -> bool:
         """True if a batch is durable already."""
         return batch <= self.batch
 
     def write(self, data: bytes) -> None:
-        """Readers see it at once."""
-        self._file.write(data)
+        """Readers see it at once; while the run repeats batches, at the end of that."""
+        if self._held is None:
+            self._file.write(data)
+        else:
+            self._held += data.splitlines(keepends=True)
 
     def flush(self, batch: int) -> None:
-        """Make all batches up to ``batch`` durable."""
+        """Make all batches up to ``batch`` durable; nothing of a run that ends while it repeats some."""
+        if self._run.repeating:
+            return
+        self._settle()
         if not self.has(batch):
-            self._marks.keep(batch, bytes=self._file.sync())
+            self._marks.keep(batch, **self._file.mark())
             self.batch = batch
 
     def close(self) -> None:
         self._file.close()
+
+    def _settle(self) -> None:
+        if self._held is not None:
+            left = self._file.take_up(self._held, besides=self._run.repeats)
+            self._file.write(b"".join(left))
+            self._held = None
 
 
 class JsonLinesSink(BatchSink):
@@ -105,7 +237,7 @@ class JsonLinesSink(BatchSink):
         return f"jsonl:{self._path}"
 
     def _opened(self, run: Run) -> int:
-        self._file = BatchFile(self._path, Marks(run, self.name), run.tell)
+        self._file = BatchFile(self._path, Marks(run, self.name), run)
         return self._file.batch
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the file has no numbers

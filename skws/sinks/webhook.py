@@ -92,8 +92,8 @@ class WebhookSink(BatchSink):
         kept = self._marks.read()
         self._posted: tuple[int, int] = kept.get("batch", NONE), kept.get("part", NONE)
         if self._delivery.letters is not None:
-            self._letters = AppendedFile(self._delivery.letters, kept.get("letters"), run.tell)
-            if kept.get("letters") != self._letters.size:
+            self._letters = AppendedFile(self._delivery.letters, kept.get("letters", {}), run.tell)
+            if kept.get("letters", {}).get("bytes") != self._letters.start:
                 self._mark(*self._posted)
         batch, part = self._posted
         return batch if part in {NONE, _ALL} else batch - 1
@@ -102,7 +102,8 @@ class WebhookSink(BatchSink):
         most = self._delivery.most
         for part, first in enumerate(range(0, len(results), most)):
             if (batch, part) > self._posted:
-                self._post(batch, part, results[first : first + most])
+                some = results[first : first + most]
+                self._post(batch, part, some, self._put_aside(some))
                 self._mark(batch, part)
 
     def _keep(self, batch: int) -> None:
@@ -115,17 +116,30 @@ class WebhookSink(BatchSink):
 
     def _mark(self, batch: int, part: int) -> None:
         """Note that a part is posted, or in the dead letters: a start cuts them off after this length."""
-        length = {} if self._letters is None else {"letters": self._letters.sync()}
-        self._marks.keep(batch, part=part, **length)
+        mark = {} if self._letters is None else {"letters": self._letters.mark()}
+        self._marks.keep(batch, part=part, **mark)
         self._posted = batch, part
 
-    def _post(self, batch: int, part: int, results: Sequence[LiveResult]) -> None:
+    def _put_aside(self, results: Sequence[LiveResult]) -> list[LiveResult]:
+        """The results that a broken run has put aside, and may have done so for the last time it knew."""
+        if self._letters is None or not self._run.repeating:
+            return []
+        known = {_letter(result): result for result in results}
+        left = set(self._letters.take_up(list(known), _REASON))
+        return [result for line, result in known.items() if line not in left]
+
+    def _post(
+        self, batch: int, part: int, results: Sequence[LiveResult], put_aside: Sequence[LiveResult]
+    ) -> None:
         shown = [result.to_dict() for result in results]
         body = orjson.dumps({"run": self._run.id, "batch": batch, "part": part, "results": shown})
         pause = _FIRST_PAUSE
         for attempt in range(1, self._delivery.attempts + 1):
             outcome = self._endpoint.post(body, f"{self._run.id}-{batch}-{part}")
             if outcome.taken:
+                if put_aside:
+                    told = f"{counted(len(put_aside), 'result')} in {self._delivery.letters}"
+                    self._run.tell(f"{self.name}: posted after all: {told}")
                 return
             if outcome.final or attempt == self._delivery.attempts:
                 break
@@ -133,7 +147,7 @@ class WebhookSink(BatchSink):
             if not self._run.wait(max(pause, min(outcome.after, _LONGEST_PAUSE))):
                 break
             pause = min(2 * pause, _LONGEST_PAUSE)
-        self._give_up(results, outcome)
+        self._give_up([result for result in results if result not in put_aside], outcome)
 
     def _give_up(self, results: Sequence[LiveResult], outcome: Outcome) -> None:
         if self._letters is None:
@@ -143,8 +157,16 @@ class WebhookSink(BatchSink):
             )
         put = f"{counted(len(results), 'result')} written to {self._delivery.letters}"
         self._run.tell(f"{self.name}: {outcome.reason}; {put}")
-        letters = ({"reason": outcome.reason, "result": result.to_dict()} for result in results)
-        self._letters.write(b"".join(orjson.dumps(letter) + b"\n" for letter in letters))
+        reason = orjson.dumps(outcome.reason) + b"}\n"
+        self._letters.write(b"".join(_letter(result) + reason for result in results))
+
+
+_REASON: Final = b',"reason":'
+
+
+def _letter(result: LiveResult) -> bytes:
+    """A dead letter up to its reason."""
+    return b'{"result":%b%b' % (result.to_json(), _REASON)
 
 
 class Endpoint:

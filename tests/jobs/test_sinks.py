@@ -73,15 +73,63 @@ def wrote(text: str, kept: Run, *batches: tuple[int, list[Result]] | None) -> No
     sink.close()
 
 
+def resumed(text: str, kept: Run, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
+    """A process that repeats some batches, and then writes others, as ``wrote`` does."""
+    kept = replace(kept, repeating=True, then=[])
+    sink = opened(text, kept)
+    for batch in repeated:
+        sink.write(*batch)
+    kept.repeated()
+    for batch in batches:
+        if batch is None:
+            sink.flush()
+        else:
+            sink.write(*batch)
+    sink.close()
+
+
 def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_path: Path) -> None:
     path, kept, notes = tmp_path / "out.jsonl", run(tmp_path / "kept"), Notes()
     wrote(f"jsonl:{path}", kept, (1, [result(1), result(2)]), None)
     path.unlink()
-    for _ in range(2):  # the second time as the first one was killed
-        wrote(f"jsonl:{path}", replace(kept, tell=notes.lines.append), (2, [result(3)]))
-    assert [line["id"] for line in lines(path)] == ["id3"]
+    second, third = (2, [result(3)]), (3, [result(4)])
+    again = replace(kept, tell=notes.lines.append)
+    resumed(f"jsonl:{path}", again, [second], third)  # and is killed
+    resumed(f"jsonl:{path}", again, [second, third], None)
+    assert [line["id"] for line in lines(path)] == ["id3", "id4"]
     (note,) = notes.lines
     assert "shorter" in note
+
+
+@pytest.mark.parametrize(
+    "half", [b"", b'{"op":"+","query":"ada","id":"id6"', bytes(40), b'{"op":"' + bytes(9)]
+)
+def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, half: bytes) -> None:
+    """Both are killed; the first one has half a line, or what a loss of power leaves of it, at the end."""
+    path = tmp_path / "out.jsonl"
+    ours, theirs = (replace(run(tmp_path / name), id=name) for name in ("ours", "theirs"))
+    wrote(f"jsonl:{path}", ours, (1, [result(1)]), None, (2, [result(3)]))
+    wrote(f"jsonl:{path}", theirs, (1, [result(2)]), None, (2, [result(4), result(5)]))
+    with path.open("ab") as file:
+        file.write(half)
+    told: list[str] = []
+    resumed(f"jsonl:{path}", replace(ours, tell=told.append), [(2, [result(3)]), (3, [result(6)])], None)
+    assert told == [f"{path} has 3 lines of others behind those of this run: they stay"]
+    resumed(f"jsonl:{path}", theirs, [(2, [result(4), result(5)])], (3, [result(7)]), None)
+    wrote(f"jsonl:{path}", ours, (4, [result(8)]), None)
+    assert [line["id"] for line in lines(path)] == [f"id{n}" for n in (1, 3, 2, 4, 5, 6, 7, 8)]
+
+
+@pytest.mark.parametrize("size", [3, 500])
+def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) -> None:
+    path, kept, told = tmp_path / "out.jsonl", run(tmp_path / "kept"), list[str]()
+    wrote(f"jsonl:{path}", kept, (1, [result(n) for n in range(20)]), None, (2, [result(20)]))
+    (tmp_path / "next").write_text('{"id": "foreign"}\n' * size + '{"id": "no end"}')
+    (tmp_path / "next").rename(path)
+    resumed(f"jsonl:{path}", replace(kept, tell=told.append), [(2, [result(20)])], (3, [result(21)]), None)
+    found = [line["id"] for line in lines(path)]
+    assert found == [*["foreign"] * size, "no end", "id20", "id21"]
+    assert "is another file than was last written" in told[0] if size == 500 else "is shorter" in told[0]
 
 
 def test_marks_of_a_sink_that_are_gone_or_older_are_refused(tmp_path: Path) -> None:
@@ -315,8 +363,10 @@ def test_what_was_put_aside_goes_with_what_is_known_to_be_posted(hook: Hook, tmp
     hook.answers = [400] * 3
     wrote(address, kept, (1, [result(1), result(2)]))
     with letters.open("a") as file:
-        file.write('{"half')
-    wrote(address, kept, (1, [result(1), result(2), result(3)]), (2, [result(4)]), None)
+        file.write('{"resul')  # of the third
+    wrote(
+        address, replace(kept, repeating=True), (1, [result(1), result(2), result(3)]), (2, [result(4)]), None
+    )
     assert hook.keys == ["run1-1-0", "run1-1-1", "run1-1-2", "run1-2-0"]
     assert [line["result"]["id"] for line in lines(letters)] == ["of another run", "id1", "id2", "id3"]
 

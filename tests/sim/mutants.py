@@ -111,7 +111,7 @@ _mutant(
 _mutant(
     "mark-before-sync",
     "a file's mark is written before its bytes are synced",
-    (f"{_SINKS}.files:BatchFile.flush", "bytes=self._file.sync()", "bytes=self._file.size"),
+    (f"{_SINKS}.files:AppendedFile.mark", "self._file.sync()", "self._file.size"),
 )
 _mutant(
     "new-file-not-synced",
@@ -168,8 +168,12 @@ _mutant(
 )
 _mutant(
     "tail-kept",
-    "what a broken run wrote behind its mark stays in the file",
-    (f"{_SINKS}.files:AppendedFile._cut", "self._file.cut(length)", "pass"),
+    "what a broken run wrote behind its mark is not known again",
+    (
+        f"{_SINKS}.files:_Behind.left",
+        "self._before if self.cut_at is not None else self._before + self._after",
+        "Counter()",
+    ),
 )
 _mutant(
     "journal-tail-kept",

@@ -296,11 +296,13 @@ class Driver:
             match_names=False,
             wait=control.wait,
             tell=lambda _line: None,
+            repeating=True,
         )
         self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
         self._merger.deliver_to(self._delivery)
         self._merger.table_letters = place.letters
         self._committer = OutputCommitter(place, self._merger, control.clock, run.held)
+        run.repeated()
         self._moved()  # by a process that ended before it knew
         self._start()
         self._command_log.begin(self._make_ready)

@@ -242,12 +242,14 @@ class SparkWatch:
             match_names=self.request.match_names,
             wait=self.control.wait,
             tell=partial(self._log.warning, "sink"),
+            repeating=True,
         )
         delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._merger.deliver_to(delivery)
         self._merger.table_letters = place.letters
         committer = OutputCommitter(place, self._merger, self.clock, run.held)
+        run.repeated()
         stack.callback(committer.close)
         return committer
 

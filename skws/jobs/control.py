@@ -369,8 +369,15 @@ class ControlFolder:
         return identity
 
     def read(self, start: int) -> Read:
-        """The commands after an offset; an unfinished last line is left for later."""
-        whole = self._after(_COMMANDS, start)
+        """The commands after an offset; an unfinished last line is left for later.
+
+        A file that is shorter, or has no end of a line there, was emptied: its commands are new.
+        """
+        whole = self._after(_COMMANDS, max(0, start - 1))
+        if start and whole.startswith(b"\n"):
+            whole = whole[1:]
+        elif start:
+            start, whole = 0, self._after(_COMMANDS, 0)
         commands: list[Command] = []
         faults: list[Answer] = []
         for line in whole.splitlines():
@@ -384,7 +391,7 @@ class ControlFolder:
 
     def end(self) -> int:
         """The offset after the last command."""
-        return self._size(_COMMANDS)
+        return len(self._after(_COMMANDS, 0))
 
     def answer(self, answer: Answer) -> None:
         self._append(_ANSWERS, orjson.dumps(asdict(answer)))
@@ -400,6 +407,7 @@ class ControlFolder:
         sent = self.send(command)
         until = monotonic() + seconds
         while monotonic() < until:
+            start = start if start <= self._size(_ANSWERS) else 0  # it was emptied
             for answer in self.answers(start):
                 if answer.id == sent:
                     return answer

@@ -65,6 +65,8 @@ class Digests:
         """The digests whose interval has ended, if they hold anything: name and JSON, for ``given``."""
         found = []
         for name, digest in self._open.items():
+            if digest.due - now > digest.every:  # the machine's clock was set back
+                digest.due = _end(digest.every, now)
             if now < digest.due:
                 continue
             if digest.items:

@@ -18,8 +18,8 @@ from typing import Any, Final, Generic, TypeVar
 import orjson
 
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, BatchSink, Run, SinkError
-from skws_schema.errors import UsageError, nearest
+from skws.sinks.base import NONE, BatchSink, Run, SinkError, persistently
+from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 
 PROGRESS: Final = "skws_progress"
 COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "retracted")
@@ -42,7 +42,9 @@ _SQLITE_TYPES: Final = {
     "score": "REAL",
     "explanation": "TEXT",
 }
-_BUSY_SECONDS: Final = 30.0
+_BUSY_SECONDS: Final = 5.0
+"""Of one attempt; after that the run waits as it does for a server that is away."""
+_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
 Cursor = TypeVar("Cursor")
@@ -93,9 +95,11 @@ class Statements:
         described = ", ".join(f'"{name}" {types[name]}' for name in columns)
         marks = ", ".join([mark] * len(columns))
         renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns[2:])
-        self.create = (
-            f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("query", "id"))',
-            f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})",
+        self.create_results = (
+            f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("query", "id"))'
+        )
+        self.create_progress = (
+            f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})"
         )
         # Names are checked by table_name; values are parameters.
         self._put = (
@@ -156,13 +160,17 @@ def _score(result: LiveResult) -> tuple[Any, ...]:
 class DatabaseSink(BatchSink, Generic[Cursor]):
     """Upserts into a table, which is created if it is missing; each batch is durable once it is written."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements, table: Table) -> None:
         super().__init__()
         self._statements = statements
+        self._table = table
 
     def _opened(self, run: Run) -> int:
         self._key = self._statements.progress_key(run.id)
-        return self._transaction(self._created)
+        done, there = self._transaction(self._created)
+        if not there and (done != NONE or run.repeating):
+            run.tell(f"{self.name}: no table {self._table.name}: it is made anew, earlier results stay lost")
+        return done
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         self._transaction(lambda cursor: self._write(cursor, batch, results))
@@ -176,17 +184,22 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
         """The result of ``work`` in a transaction. Raises SinkError."""
 
     @abstractmethod
+    def _has(self, cursor: Cursor, table: str) -> bool:
+        """Whether there is a table, or a view, of a name, perhaps with its schema's."""
+
+    @abstractmethod
     def _execute(self, cursor: Cursor, statement: str, values: Sequence[Any] = ()) -> Any:
         """The first row that a statement gives, or None."""
 
     @abstractmethod
     def _execute_many(self, cursor: Cursor, statement: str, rows: list[tuple[Any, ...]]) -> None: ...
 
-    def _created(self, cursor: Cursor) -> int:
-        """Creates the tables; gives the last batch in them."""
-        for statement in self._statements.create:
-            self._execute(cursor, statement)
-        return self._progress(cursor)
+    def _created(self, cursor: Cursor) -> tuple[int, bool]:
+        """Creates the tables; gives the last batch in them, and whether that of results was there."""
+        self._execute(cursor, self._statements.create_progress)
+        done, there = self._progress(cursor), self._has(cursor, self._table.name)
+        self._execute(cursor, self._statements.create_results)
+        return done, there
 
     def _write(self, cursor: Cursor, batch: int, results: Sequence[LiveResult]) -> None:
         # An earlier attempt may have been committed though its answer was lost.
@@ -204,7 +217,7 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     """The database is a file at ``path``, which is created if it is missing."""
 
     def __init__(self, path: Path, table: Table = Table()) -> None:
-        super().__init__(Statements(table, "?", _SQLITE_TYPES))
+        super().__init__(Statements(table, "?", _SQLITE_TYPES), table)
         self._path = path
 
     @property
@@ -215,20 +228,36 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
         try:
             # Used by one thread at a time, though not always by the one that opened it.
             self._connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.Error as error:
             raise SinkError(f"{self._path}: {error}") from None
+        persistently(run, self.name, lambda: self._tried(self._write_ahead))
         return super()._opened(run)
 
     def close(self) -> None:
         self._connection.close()
 
     def _transaction(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        return persistently(self._run, self.name, lambda: self._tried(lambda: self._done_in_one(work)))
+
+    def _write_ahead(self) -> None:
+        self._connection.execute("PRAGMA journal_mode=WAL")
+
+    def _done_in_one(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        with self._connection:
+            return work(self._connection.cursor())
+
+    def _tried(self, call: Callable[[], T]) -> T:
+        """Raises NotYetError while somebody has locked the file, SourceError."""
         try:
-            with self._connection:
-                return work(self._connection.cursor())
+            return call()
         except sqlite3.Error as error:
-            raise SinkError(f"{self._path}: {error}") from None
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            raise (NotYetError if code in _BUSY else SourceError)(f"{self._path}: {error}") from None
+
+    def _has(self, cursor: sqlite3.Cursor, table: str) -> bool:
+        schema, _, name = table.rpartition(".")
+        found = f'SELECT 1 FROM "{schema or "main"}".sqlite_master WHERE name = ? COLLATE NOCASE'  # noqa: S608 - checked
+        return self._execute(cursor, found, (name,)) is not None
 
     def _execute(self, cursor: sqlite3.Cursor, statement: str, values: Sequence[Any] = ()) -> Any:
         return cursor.execute(statement, values).fetchone()

@@ -36,7 +36,7 @@ class PostgresSink(DatabaseSink[cursor]):
     """A transaction whose connection breaks is repeated."""
 
     def __init__(self, address: Address, table: Table) -> None:
-        super().__init__(Statements(table, "%s", _TYPES))
+        super().__init__(Statements(table, "%s", _TYPES), table)
         self._address = address
         self._connection: connection | None = None
 
@@ -64,6 +64,11 @@ class PostgresSink(DatabaseSink[cursor]):
             raise NotYetError(str(self._address.failure(error))) from None
         except psycopg2.Error as error:
             raise self._address.failure(error) from None
+
+    def _has(self, cursor: cursor, table: str) -> bool:
+        quoted = '"' + table.replace(".", '"."') + '"'
+        (found,) = self._execute(cursor, "SELECT to_regclass(%s) IS NOT NULL", (quoted,))
+        return bool(found)
 
     def _execute(self, cursor: cursor, statement: str, values: Sequence[Any] = ()) -> Any:
         cursor.execute(statement, values)

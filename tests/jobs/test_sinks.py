@@ -253,6 +253,39 @@ def test_a_table_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         opened(f"sqlite:{tmp_path / 'no' / 'out.db'}", run(None))
 
 
+def test_a_table_that_was_dropped_is_told(tmp_path: Path) -> None:
+    path, told = tmp_path / "out.db", list[str]()
+    kept = replace(run(None), tell=told.append)
+    wrote(f"sqlite:{path}", kept, (1, [result(1)]))
+    wrote(f"sqlite:{path}", kept, (2, [result(2)]))
+    assert told == []
+    with closing(sqlite3.connect(path)) as connected:
+        connected.execute("DROP TABLE results")
+    wrote(f"sqlite:{path}", kept, (3, [result(3)]))
+    path.unlink()
+    wrote(f"sqlite:{path}", replace(kept, repeating=True), (4, [result(4)]))
+    assert told == [f"sqlite:{path}: no table results: it is made anew, earlier results stay lost"] * 2
+
+
+def test_a_locked_table_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.sinks.database._BUSY_SECONDS", 0.01)
+    path, told = tmp_path / "out.db", list[str]()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        def wait(_: float) -> bool:
+            if len(told) == 3:
+                other.execute("ROLLBACK")
+            return True
+
+        sink = opened(f"sqlite:{path}", replace(run(None), tell=told.append, wait=wait))
+        other.execute("BEGIN EXCLUSIVE")
+        sink.write(1, [result(1)])
+        sink.close()
+        assert [row for (row,) in other.execute("SELECT id FROM results")] == ["id1"]
+    assert told[0] == f"{path}: database is locked; trying again in 0.1 s"
+    assert len(told) == 3
+
+
 def test_postgres_holds_what_holds(database: Database) -> None:
     text = database.uri(table="public.found", retractions="mark")
     kept = run(None)

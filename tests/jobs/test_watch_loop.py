@@ -69,6 +69,21 @@ def test_commands_come_through_a_folder(tmp_path: Path) -> None:
     assert answers == {}
 
 
+def test_commands_behind_an_emptied_file_are_carried_out(tmp_path: Path) -> None:
+    path, folder = tmp_path / "stream.jsonl", ControlFolder(tmp_path / "control")
+    append(path, customer(1, 7), order(2, 7))
+    watch = opened(request(path, queries={}, control=tmp_path / "control"), Collected())
+    for name in ("lamps", "other lamps", "others"):  # a longer line is seen, though no look fell between
+        sent = folder.send(Command("add", name, QUERY))
+        steps(watch)
+        assert [answer.error for answer in folder.answers() if answer.id == sent] == [""]
+        for file in ("commands.jsonl", "answers.jsonl"):
+            (tmp_path / "control" / file).write_bytes(b"")
+        if name == "other lamps":
+            steps(watch)
+    assert [one.name for one in watch.standing] == ["lamps", "other lamps", "others"]
+
+
 def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
     path, letters = tmp_path / "stream.jsonl", tmp_path / "letters.jsonl"
     asked = request(path, on_error=OnError.DEAD_LETTER, dead_letters=letters)

@@ -91,6 +91,18 @@ def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
     assert ids(digests(hub)[1]) == ["id3"]
 
 
+def test_a_clock_that_is_set_back_stops_no_digest() -> None:
+    clock = Clock(NOON)
+    hub = opened(None, clock)
+    take(hub, 1, [adding("now", every="1 hour")])
+    take(hub, 2, results=[result(1)])
+    clock.now -= 40 * DAY
+    hub.tick()
+    clock.now += 3_600_000_000
+    hub.tick()
+    assert [event.kind for event in hub.log.after(hub.log.floor, "now", 9)] == ["added", "result", "digest"]
+
+
 def test_a_restart_goes_on_with_what_was_collected(tmp_path: Path) -> None:
     clock = Clock(NOON)
     hub = opened(tmp_path, clock)

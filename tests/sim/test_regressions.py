@@ -100,7 +100,7 @@ _REGRESSIONS: Final = {
     ),
     "outbox-trusted": Regression(
         range(1, 9),
-        lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, at="sync"), _failing("power", 30)),
+        lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, at="sync"), _failing("power", 32)),
         host="spark",
     ),
     "register-trusted": Regression(

@@ -139,9 +139,13 @@ class Ceilings:
         counts = fans(self._live, walked, member, np.full(len(first), self._latest))
         logs = log_of_fans(counts)
         total, at = np.zeros(len(results)), 0
-        for rows in joined:
+        busiest = np.zeros((len(results), width))  # by node, that of its largest fan
+        for node, rows in enumerate(joined, 1):
             out, back = which[at : at + len(rows)], which[at + len(rows) : at + 2 * len(rows)]
-            total[rows] += np.minimum(logs.take(out), logs.take(back))  # the busier side
+            for ends, of in ((parents[:, node].take(kinds.take(rows)), out), (node, back)):
+                worth = logs.take(of)
+                total[rows] += worth
+                busiest[rows, ends] = np.minimum(busiest[rows, ends], worth)
             at += 2 * len(rows)
-        found: Floats = np.exp(total / np.maximum(1, results.sizes - 1))
+        found: Floats = np.exp(total - busiest.sum(axis=1))
         return found

@@ -20,6 +20,7 @@ from skws.ranking.ceilings import Ceilings
 from skws.ranking.corpus import NAME, Carriers, Corpus, Keywords, Place, TableTexts, fans
 from skws.ranking.rankings import (
     Evidence,
+    Fans,
     Floats,
     JoinFan,
     Match,
@@ -27,7 +28,10 @@ from skws.ranking.rankings import (
     Ranking,
     keyword_rarity,
     keyword_share,
+    passed,
     ranking_named,
+    referring,
+    standing,
 )
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result, Score
@@ -92,15 +96,38 @@ class TextCounts:
     """
 
     def __init__(
-        self, texts: Callable[[Place], tuple[int, int]], containing: Callable[[int, Place, int], int]
+        self,
+        schema: Schema,
+        texts: Callable[[Place], tuple[int, int]],
+        containing: Callable[[int, Place, int], int],
     ) -> None:
+        self._schema = schema
         self._texts = cache(texts)
         self._containing = cache(containing)
+        self._referring = cache(self._refer)
 
-    def of(self, query: int, place: Place, keyword: int) -> tuple[int, int, int]:
-        """Of the texts of a place: their number, their characters, and the number with a keyword."""
-        count, characters = self._texts(place)
-        return count, characters, count if place[1] == NAME else self._containing(query, place, keyword)
+    def of(self, query: int, place: Place, keyword: int) -> Counted:
+        """Of the texts of a place and a keyword; a name is one among as many texts as there are tuples."""
+        relation, column = place
+        if column == NAME:
+            return Counted(self._tuples(), 0, 1, self._referring(relation))
+        texts, characters = self._texts(place)
+        return Counted(texts, characters, self._containing(query, place, keyword), self._referring(relation))
+
+    def _tuples(self) -> int:
+        return sum(self._texts((relation, NAME))[0] for relation in range(len(self._schema.relations)))
+
+    def _refer(self, relation: int) -> float:
+        return referring(self._schema, relation, lambda one: self._texts((one, NAME))[0])
+
+
+class Counted(NamedTuple):
+    """Texts of a place, their characters, those with a keyword; ``referring`` as in ``Match``."""
+
+    texts: int
+    characters: int
+    containing: int
+    referring: float
 
 
 class Scorer(ABC):
@@ -200,7 +227,7 @@ class Scorer(ABC):
         ranked: Ranked,
         tree: Tree,
         members: list[int],
-        count: Callable[[Place, int], tuple[int, int, int]],
+        count: Callable[[Place, int], Counted],
         joins: tuple[JoinFan, ...],
         in_tuple: InTuple,
     ) -> Score:
@@ -220,7 +247,7 @@ class Scorer(ABC):
         return Score(parts, found, ranked.half_life, explained=ranked.explain)
 
     def _joins(self, results: Partials, trees: list[Tree], count: CountFans) -> list[tuple[JoinFan, ...]]:
-        """The joins of each result, busier side counted; empty where its query's ranking asks for none."""
+        """The joins by which each result passes through tuples, where its query's ranking asks for them."""
         asking = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
         wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
         steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
@@ -231,8 +258,13 @@ class Scorer(ABC):
             above = np.array([trees[number].parents[node] for number, node in steps], dtype=np.int64)
             out = count(edge, results.members[rows, above], rows)
             back = count(edge ^ 1, results.members[rows, nodes], rows)
-            for (number, _), join, fan in zip(steps, edge // 2, np.maximum(out, back), strict=True):
-                found[number].append(JoinFan(self._schema.joins[join].name, int(fan)))
+            pairs: dict[int, list[Fans]] = {}
+            for (number, _), *both in zip(steps, out.tolist(), back.tolist(), strict=True):
+                pairs.setdefault(number, []).append((both[0], both[1]))
+            for number, fans_of in pairs.items():
+                for node, fan in passed(trees[number].parents, fans_of):
+                    join = self._schema.joins[trees[number].edges[node] // 2]
+                    found[number].append(JoinFan(join.name, fan))
         return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in found]
 
     def _matches(
@@ -240,7 +272,7 @@ class Scorer(ABC):
         ranked: Ranked,
         tree: Tree,
         slots: list[int],
-        count: Callable[[Place, int], tuple[int, int, int]],
+        count: Callable[[Place, int], Counted],
         in_tuple: InTuple,
     ) -> Iterator[Match]:
         """In an order that does not depend on how the tree is rooted."""
@@ -249,7 +281,7 @@ class Scorer(ABC):
             if tree.keywords[node]:
                 found += in_tuple(tree.relations[node], slot, tree.keywords[node])
         for keyword, name, place, occurring, length in sorted(found):
-            texts, characters, containing = count(place, keyword)
+            counted = count(place, keyword)
             relation, column = place
             described = self._schema.relations[relation]
             yield Match(
@@ -258,9 +290,10 @@ class Scorer(ABC):
                 "relation's name" if column == NAME else described.attributes[column].name,
                 occurring,
                 length,
-                texts,
-                containing,
-                characters / texts if texts else 0.0,
+                counted.texts,
+                counted.containing,
+                counted.characters / counted.texts if counted.texts else 0.0,
+                counted.referring,
             )
 
     def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
@@ -353,12 +386,12 @@ class Scoring(Scorer):
         counts = self._counts(self._latest)
         for place, (slots, often, lengths, _) in self._carriers.items():
             for keyword in keywords:
-                texts, characters, containing = counts.of(query, place, keyword)
+                texts, characters, containing, refer = counts.of(query, place, keyword)
                 if texts:
-                    rarity = keyword_rarity(texts, max(1, containing))
+                    rarity = keyword_rarity(texts, max(1, containing)) * standing(refer)
                     shares = lengths / (characters / texts) if characters else np.ones(len(slots))
-                    counted = often[:, keyword].astype(np.float64)
-                    weighed[slots, keyword] += rarity * keyword_share(counted, shares)
+                    occurring = often[:, keyword].astype(np.float64)
+                    weighed[slots, keyword] += rarity * keyword_share(occurring, shares)
         return weighed
 
     def remove(self, query: int) -> None:
@@ -425,6 +458,7 @@ class Scoring(Scorer):
         corpus, queries = self._corpus, self._queries
         assert corpus is not None  # noqa: S101 - there are queries
         return TextCounts(
+            self._schema,
             lambda place: corpus.at(place, tick),
             lambda query, place, keyword: queries[query].keywords.containing(place, keyword, tick),
         )

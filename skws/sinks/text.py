@@ -195,11 +195,16 @@ def _fact(fact: dict[str, Any]) -> str:
     if "keyword" in fact:
         return visible(
             f"{fact['keyword']} in {fact['tuple']}'s {fact['attribute']} {short(fact['weight'])}"
-            f" ({fact['containing']:,} of {fact['texts']:,} texts)"
+            f" ({fact['containing']:,} of {fact['texts']:,} texts{_referring(fact)})"
         )
     if "join" in fact:
-        return visible(f"{fact['join']} {short(fact['value'])} ({fact['tuples']:,} tuples share it)")
+        return visible(f"{fact['join']} {short(fact['value'])} ({fact['tuples']:,} tuples)")
     return ", ".join(f"{visible(name)} {_shown(value)}" for name, value in fact.items())
+
+
+def _referring(fact: dict[str, Any]) -> str:
+    found = fact.get("referring")
+    return f", {short(found)} tuples refer to each" if found else ""
 
 
 def _shown(value: object) -> str:

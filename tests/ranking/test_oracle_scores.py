@@ -55,23 +55,34 @@ class Judge:
         if self.schema.relations[relation].search and word in text.split():
             total += bm25(len(texts), len(containing), 1, len(text) / (sum(map(len, texts)) / len(texts)))
         if self.names and word == held.relation:
-            total += bm25(len(texts), len(texts), 1, 1)
-        return total
+            total += bm25(sum(len(self.live(one)) for one in range(len(self.schema.relations))), 1, 1, 1)
+        refer = sum(
+            len(self.live(self.schema.index[join.left]))
+            for join in self.schema.joins
+            if join.right == held.relation
+        )
+        return total * (1 + 0.2 * log2(1 + refer / len(texts)))
 
     def specificity(self, result: Result) -> float:
-        values = [1.0 / (1 + log2(self.fan(result, *join))) for join in result.joins]
-        return float(prod(values) ** (1 / len(values))) if values else 1.0
+        """Of the joins of each tuple all count but the one that leads to most."""
+        fans: dict[int, list[int]] = {number: [] for number in range(len(result.tuples))}
+        for left, right, name in result.joins:
+            lefts, rights = self.fan(result, left, name)
+            fans[left].append(rights)
+            fans[right].append(lefts)
+        return prod(1.0 / (1 + log2(fan)) for each in fans.values() for fan in sorted(each)[:-1])
 
-    def fan(self, result: Result, left: int, right: int, name: str) -> int:
+    def fan(self, result: Result, left: int, name: str) -> tuple[int, int]:
+        """How many live tuples have the joined value, on the left of the join and on its right."""
         join = next(j for j in self.schema.joins if j.name == name)
         value = tuple(result.tuples[left].row[a] for a, _ in join.on)
         sides = ((join.left, [a for a, _ in join.on]), (join.right, [b for _, b in join.on]))
-        counts = []
+        counts: list[int] = []
         for relation, attributes in sides:
             columns = [self.schema.relation(relation).columns[a] for a in attributes]
             there = self.live(self.schema.index[relation])
             counts.append(sum(tuple(each.row[c] for c in columns) == value for each in there))
-        return max(counts)
+        return counts[0], counts[1]
 
     def freshness(self, result: Result, times: dict[int, int]) -> float:
         starts = list(self.starts(result))
@@ -151,7 +162,7 @@ def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:
             continue
         keywords, size, freshness, specificity = (part.value for part in result.score.parts)
         assert isclose(keywords, judge.keywords(result), rel_tol=1e-9)
-        assert size == 1 / len(result.tuples)
+        assert size == 1 / len(result.tuples) ** 2
         assert isclose(freshness, judge.freshness(result, times), rel_tol=1e-9)
         assert isclose(specificity, judge.specificity(result), rel_tol=1e-9)
         assert result.score.value > 0

@@ -84,7 +84,7 @@ def check_scores(judge: WindowJudge, results: list[Result]) -> None:
         assert result.score is not None
         keywords, size, freshness, specificity = (part.value for part in result.score.parts)
         assert isclose(keywords, judge.keywords(result), rel_tol=1e-9)
-        assert size == 1 / len(result.tuples)
+        assert size == 1 / len(result.tuples) ** 2
         since = 0.0 if result.start is None or result.end is None else result.end - result.start
         faded = judge.freshness(result, times) * 0.5 ** (since / (HALF_LIFE / 1e6))
         assert isclose(freshness, faded, rel_tol=1e-9)
@@ -182,6 +182,9 @@ def test_what_is_counted_is_in_the_window() -> None:
         for why in result.score.parts[0].why
     }
     assert counted == {("alpha", 3, 1, 14 / 3), ("gamma", 3, 3, 23 / 3)}
-    assert {result.score.parts[3].why[0]["tuples"] for result in results if result.score} == {3}
+    assert {why["referring"] for result in results if result.score for why in result.score.parts[0].why} == {
+        0.0,
+        1.0,
+    }
     best = list(BestOfWindows(TopChoice(2), schema).take(results))
     assert [(r.tuples[1].row["t"], r.place.rank) for r in best if r.place] == [("gamma", 1), ("gamma 2", 2)]

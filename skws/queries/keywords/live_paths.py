@@ -158,9 +158,9 @@ class JoinedTuples:
         found += self._flat.take(begin.take(edge) + self._row.take(slots))
         return found
 
-    def fans(self, counted: Flags) -> Ints:
-        """By link: how many tuples of some have its join value, on the side with more."""
-        found = np.zeros(self._first[-1], dtype=np.int64)
+    def fans(self, counted: Flags) -> tuple[Ints, Ints]:
+        """By link: how many tuples of some it leads to, and how many it leads from."""
+        out, back = np.zeros((2, self._first[-1]), dtype=np.int64)
         shared = {
             key_set: np.bincount(
                 column.compress(counted.take(self._slots[key_set[0]])), minlength=self._sizes[key_set]
@@ -169,8 +169,8 @@ class JoinedTuples:
         }
         for edge in self._walked:
             near, far = self._ends[edge.id]
-            np.maximum(shared[near], shared[far], out=found[self._of(edge)])
-        return found
+            out[self._of(edge)], back[self._of(edge)] = shared[far], shared[near]
+        return out, back
 
     def across(self, vectors: _Vectors) -> _Vectors:
         """For each tuple the sum over the others that edges lead to."""
@@ -269,22 +269,26 @@ class JoinedTuples:
 class WeighedWalks(NamedTuple):
     """Walks from tuples with the first keyword, in rows: the slots of each, and the edges between them.
 
-    ``logs``: of what its joins are worth (``log_of_fans``), in all. ``weights``: of the keyword.
+    ``logs``: of what the tuples that it passes through are worth, in all. ``arrived``: of what the last join
+    is worth from its end. ``weights``: of the keyword.
     """
 
     members: Ints
     edges: Ints
     logs: Floats
+    arrived: Floats
     weights: Floats
 
     def taken(self, chosen: Ints) -> WeighedWalks:
         members, edges = self.members.take(chosen, axis=0), self.edges.take(chosen, axis=0)
-        return WeighedWalks(members, edges, self.logs.take(chosen), self.weights.take(chosen))
+        logs, arrived = self.logs.take(chosen), self.arrived.take(chosen)
+        return WeighedWalks(members, edges, logs, arrived, self.weights.take(chosen))
 
-    def further(self, edge: Ints, logs: Floats, slots: Ints) -> WeighedWalks:
-        """Each with one join more."""
+    def further(self, edge: Ints, out: Floats, back: Floats, slots: Ints) -> WeighedWalks:
+        """Each with one join more, and what that is worth from either end."""
         members, walked = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
-        return WeighedWalks(members, walked, self.logs + logs, self.weights)
+        # Of the two joins of a tuple that is passed through the one with the smaller fan.
+        return WeighedWalks(members, walked, self.logs + np.maximum(self.arrived, out), back, self.weights)
 
 
 class Steps(NamedTuple):
@@ -296,8 +300,8 @@ class Steps(NamedTuple):
     ceilings: Floats
 
     def taken(self, chosen: slice) -> Steps:
-        members, edges, logs, weights = self.walks
-        walks = WeighedWalks(members[chosen], edges[chosen], logs[chosen], weights[chosen])
+        members, edges, *numbers = self.walks
+        walks = WeighedWalks(members[chosen], edges[chosen], *(each[chosen] for each in numbers))
         return Steps(walks, self.edge[chosen], self.link[chosen], self.ceilings[chosen])
 
 
@@ -336,8 +340,11 @@ class LivePaths:
         self._weights = [ceilings.weighed[:, label - 1] for label in self._ends]
         self._leaving = LeavingEdges(leaving)
         self._joined = JoinedTuples(walked, live, joins, self._part)
-        fans = self._joined.fans(ceilings.counted)
-        self._logs = log_of_fans(np.arange(int(fans.max(initial=0)) + 1)).take(fans)
+        # By link: what it is worth from either end.
+        self._out, self._back = (
+            log_of_fans(np.arange(int(fans.max(initial=0)) + 1)).take(fans)
+            for fans in self._joined.fans(ceilings.counted)
+        )
         self._heaviest = float(self._weights[1].take(self._slots(self._ends[1])).max(initial=0))
         self._ahead: list[Floats] = []
         self._reached: list[Edge] = []  # by the last of them
@@ -402,7 +409,7 @@ class LivePaths:
     def _take(self, ended: WeighedWalks) -> None:
         """Take in results; those that cannot be among the best any more are dropped."""
         weights = ended.weights + self._weights[1].take(ended.members[:, -1])
-        specific = np.exp(ended.logs / max(1, ended.members.shape[1] - 1))
+        specific = np.exp(ended.logs)
         orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
         good = np.flatnonzero(orders >= self._least)
         self._found.append(self._formed(ended.taken(good)))
@@ -426,19 +433,21 @@ class LivePaths:
     def _begun(self, keywords: int) -> WeighedWalks:
         slots = self._slots(keywords)
         nothing = np.empty((len(slots), 0), dtype=np.int64)
-        return WeighedWalks(slots[:, None], nothing, np.zeros(len(slots)), self._weights[0].take(slots))
+        none = np.zeros(len(slots))
+        return WeighedWalks(slots[:, None], nothing, none, none, self._weights[0].take(slots))
 
     def _steps(self, walks: WeighedWalks, size: int, done: int) -> Steps:
         """The ways to go on with some walks that may lead to good results."""
         last, length = walks.members[:, -1], walks.members.shape[1]
         which, edge = self._leaving.of(self._live.tuples.relation.take(last))
         link = self._joined.links(edge, last.take(which))
-        weights, logs = walks.weights.take(which) + self._heaviest, walks.logs.take(which)
+        weights = walks.weights.take(which) + self._heaviest
+        logs = walks.logs.take(which) + np.maximum(walks.arrived.take(which), self._out.take(link))
         ceilings = np.full(len(which), -inf)
         for joins in range(max(1, done + 1 - length), size - length + 1):
             ahead = self._most_ahead(joins).take(link)
             some = np.flatnonzero(ahead > -inf)
-            specific = np.exp((logs.take(some) + ahead.take(some)) / (length + joins - 1))
+            specific = np.exp(logs.take(some) + ahead.take(some))
             sizes = np.full(len(some), length + joins)
             orders = self._ceilings.of_weights(weights.take(some), sizes, specific)
             ceilings[some] = np.maximum(ceilings.take(some), orders)
@@ -461,19 +470,30 @@ class LivePaths:
             joined &= (steps.walks.members.take(which, axis=0) != slots[:, None]).all(axis=1)
             there = np.flatnonzero(joined)
             which, slots, edge = which.take(there), slots.take(there), edge.take(there)  # noqa: PLW2901
-            yield steps.walks.taken(which).further(edge, self._logs.take(steps.link.take(which)), slots)
+            link = steps.link.take(which)
+            yield steps.walks.taken(which).further(edge, self._out.take(link), self._back.take(link), slots)
 
     def _most_ahead(self, joins: int) -> Floats:
-        """By link: the most of what so many joins are worth on a way to the second keyword."""
+        """By link: the most of what is passed through behind it, so many joins from the second keyword."""
         while len(self._ahead) < joins:
-            if self._ahead:
-                vectors = self._joined.best_links(self._ahead[-1], self._reached)
-                ends = [np.where(part == 0, vector, -inf) for part, vector in self._by_relation(vectors)]
-            else:
+            if not self._ahead:
                 ends = [np.where(part == self._ends[1], 0.0, -inf) for part in self._joined.parts]
-            links, self._reached = self._joined.greatest(ends)
-            self._ahead.append(links + self._logs)
+                links, reached = self._joined.greatest(ends)
+            else:
+                # The tuple behind a link is worth what either of its joins is, whichever is more.
+                before = self._ahead[-1]
+                (least, reached), (most, _) = map(self._passing, (before, before + self._out))
+                links = np.maximum(least + self._back, most)
+            self._reached = reached
+            self._ahead.append(links)
         return self._ahead[joins - 1]
+
+    def _passing(self, links: Floats) -> tuple[Floats, list[Edge]]:
+        """By link: the greatest number of links that go on from a tuple without keywords."""
+        vectors = self._joined.best_links(links, self._reached)
+        return self._joined.greatest(
+            [np.where(part == 0, vector, -inf) for part, vector in self._by_relation(vectors)]
+        )
 
     def _by_relation(self, vectors: _Vectors) -> Iterator[tuple[Ints, Floats]]:
         return zip(self._joined.parts, vectors, strict=True)

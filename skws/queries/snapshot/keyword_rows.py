@@ -22,7 +22,17 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition
 from skws.ranking.corpus import OccurrenceCounts
-from skws.ranking.rankings import Evidence, JoinFan, Match, Product, Ranking, keyword_weight
+from skws.ranking.rankings import (
+    Evidence,
+    Fans,
+    JoinFan,
+    Match,
+    Product,
+    Ranking,
+    keyword_weight,
+    passed,
+    referring,
+)
 from skws_mesh.columnar.columns import Flags
 from skws_mesh.tree import Tree
 from skws_schema.model import Row
@@ -55,6 +65,8 @@ class KeywordRows:
         self._containing: dict[tuple[int, int, int], int] = defaultdict(int)
         self._weights: dict[tuple[int, int], tuple[float, ...]] = {}
         self._occurrences = OccurrenceCounts(plan.query.slots)
+        self._every = sum(map(len, tables))
+        self._referring = cache(lambda relation: referring(plan.schema, relation, self.size))
         self._find()
 
     def labelled(self, relation: int) -> Collection[int]:
@@ -133,9 +145,9 @@ class KeywordRows:
         """The keywords in a row, in each attribute that holds them, by keyword and attribute."""
         for slot, column, count, length in self._occurring(relation, number):
             keyword = self.plan.keywords[slot]
+            refer = self._referring(relation)
             if column is None:
-                size = self.size(relation)
-                yield Match(keyword, name, NAMED, 1, 0, size, size, 0.0)
+                yield Match(keyword, name, NAMED, 1, 0, self._every, 1, 0.0, refer)
                 continue
             texts, characters = self._tables[relation].texts[column]
             yield Match(
@@ -147,6 +159,7 @@ class KeywordRows:
                 texts,
                 self._containing[relation, column, slot],
                 characters / texts,
+                refer,
             )
 
     def weights(self, relation: int, number: int) -> tuple[float, ...]:
@@ -296,19 +309,25 @@ class Bounds:
         """The bound of results with ``size`` tuples or more."""
         if not self._monotone:
             return inf
-        joins = tuple(JoinFan("", 1) for _ in range(size - 1))
+        joins = tuple(JoinFan("", 1) for _ in range(size - 2))
         parts = self._ranking.parts(Evidence(self._best_matches, size, (), joins, None))
         return prod(part.value for part in parts) * _SURE
 
-    def of_rows(self, tree: Tree, size: int) -> Callable[[Weights, tuple[int, ...]], float]:
+    def of_rows(self, tree: Tree, size: int) -> Callable[[Weights, tuple[Fans, ...]], float]:
         """The bound of results with ``size`` tuples that a tree grows into.
 
-        Its arguments are each keyword's greatest weight in the tree's rows, and the fans of joins.
+        Its arguments are each keyword's greatest weight in the tree's rows, and the fans of the first joins.
         Keywords that later nodes may contain count with their greatest weight.
         """
         open_slots = self._open(tree) if size > len(tree.relations) else 0
         best = tuple(weight if open_slots >> slot & 1 else 0.0 for slot, weight in enumerate(self._best))
-        return partial(self._value, best, size)
+        return partial(self._of_rows, tree.parents, best, size)
+
+    def _of_rows(
+        self, parents: tuple[int, ...], best: Weights, size: int, weights: Weights, fans: tuple[Fans, ...]
+    ) -> float:
+        busy = sorted(fan for _, fan in passed(parents, fans) if fan > 1)
+        return self._value(best, size, weights, tuple(busy))
 
     def _value_of(self, best: Weights, size: int, weights: Weights, fans: tuple[int, ...]) -> float:
         assert self._product is not None  # noqa: S101 - asked where ``known``

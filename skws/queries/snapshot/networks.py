@@ -21,6 +21,7 @@ from skws.data.blocks import RowBlock
 from skws.index.table import TableIndex
 from skws.index.values import join_values
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows, Weights
+from skws.ranking.rankings import Fans, passed
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.tree import NodeOrder, Tree
@@ -56,14 +57,13 @@ class Probes:
         self._held += len(new) + len(places)
         return known
 
-    def fans(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, int]:
-        """The number of rows with each value, on the side of the join with more."""
-        sides = [
-            self._counts(one.target, one.target_columns, values)
+    def fans(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, Fans]:
+        """The number of rows with each value that the edge leads to, and of those that it leads from."""
+        out, back = (
+            {} if one.at_most_one else self._counts(one.target, one.target_columns, values)
             for one in (edge, self._edges[edge.id ^ 1])
-            if not one.at_most_one
-        ]
-        return {value: max((side.get(value, 1) for side in sides), default=1) for value in values}
+        )
+        return {value: (out.get(value, 1), back.get(value, 1)) for value in values}
 
     def _counts(
         self, relation: int, columns: tuple[int, ...], values: Collection[JoinValue]
@@ -96,14 +96,13 @@ _BOUND: Final = itemgetter(0)
 class Held(NamedTuple):
     """Joined rows, one for each node of a tree.
 
-    ``bound``: that of the scores of results with them. ``fans``: the number of
-    rows that share the value of each join, as far as known. ``weights``: each
-    keyword's greatest weight, empty until needed.
+    ``bound``: that of the scores of results with them. ``fans``: of each join,
+    as far as known. ``weights``: each keyword's greatest weight, empty until needed.
     """
 
     bound: float
     numbers: Numbers
-    fans: tuple[int, ...] = ()
+    fans: tuple[Fans, ...] = ()
     weights: Weights = ()
 
 
@@ -180,10 +179,10 @@ class NetworkResults:
                     wait(new, found)
 
     def fans(self, tree: Tree, held: Held) -> Iterator[tuple[str, int]]:
-        """Each join by name, with the number of rows that share its value."""
-        for node in range(1, len(tree.edges)):
-            known = len(held.fans) == len(held.numbers) - 1
-            fan = held.fans[node - 1] if known else self._fan(tree, held, node)
+        """The joins by which a result passes through rows, by name, and how many rows each leads to."""
+        known = len(held.fans) == len(held.numbers) - 1
+        fans = held.fans if known else [self._fan(tree, held, node) for node in range(1, len(tree.edges))]
+        for node, fan in passed(tree.parents, fans):
             yield self._schema.joins[tree.edges[node] // 2].name, fan
 
     def joined(self, tree: Tree, held: Held) -> bool:
@@ -197,7 +196,7 @@ class NetworkResults:
                 return False
         return True
 
-    def _fan(self, tree: Tree, held: Held, node: int) -> int:
+    def _fan(self, tree: Tree, held: Held, node: int) -> Fans:
         edge = self._edges[tree.edges[node]]
         value = self._value(edge, held.numbers[tree.parents[node]])
         return self._probes.fans(edge, [value])[value]
@@ -301,7 +300,7 @@ class NetworkResults:
         """Rows of results, best first: bounds are scores, up to rounding."""
         if not self._bounds.known or not rows:
             return rows
-        fans: list[tuple[int, ...]] = []
+        fans: list[tuple[Fans, ...]] = []
         if self._bounds.uses_joins:
             fans = list(zip(*(self._fans_at(tree, rows, node) for node in range(1, size)), strict=True))
         of_rows = self._bounds.of_rows(tree, size)
@@ -312,8 +311,8 @@ class NetworkResults:
             scored.append(Held(of_rows(held.weights, shared), held.numbers, shared, held.weights))
         return sorted(scored, key=_BOUND, reverse=True)
 
-    def _fans_at(self, tree: Tree, rows: list[Held], node: int) -> list[int]:
-        """For each result the number of rows that share the value of the join to a node."""
+    def _fans_at(self, tree: Tree, rows: list[Held], node: int) -> list[Fans]:
+        """For each result the fans of the join to a node."""
         edge, parent = self._edges[tree.edges[node]], tree.parents[node]
         values = [self._value(edge, held.numbers[parent]) for held in rows]
         shared = self._probes.fans(edge, set(values))

@@ -123,7 +123,7 @@ class WindowScoring(Scorer):
         def containing(query: int, place: Place, keyword: int) -> int:
             return int((self._marks[query][place][slots] >> keyword & 1).sum())
 
-        return TextCounts(texts, containing)
+        return TextCounts(self._schema, texts, containing)
 
     def _fans(self, edge: Ints, member: Ints, window: Ints, contents: Contents) -> Ints:
         """The number of tuples of a window that each edge leads to; each value is counted once a window."""

@@ -139,11 +139,12 @@ def test_larger_results_may_be_better(seed: int) -> None:
     schema = Schema(
         "s", relations, (Join("ab", "a", "b", (("x", "x"),)), Join("bb", "b", "b", (("x", "y"),)))
     )
+    long = {"alpha beta": 90}
     records = [
         Record(
             rng.randrange(2),
             0,
-            (text + " pad" * rng.choice([0, 0, 60]), rng.randrange(30), rng.randrange(30)),
+            (text + " pad" * long.get(text, 0) * rng.randrange(2), rng.randrange(30), rng.randrange(30)),
         )
         for text in rng.choices(["alpha", "beta", "alpha beta", "pad"], [3, 3, 1, 1], k=60)
     ]

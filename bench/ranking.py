@@ -1,0 +1,175 @@
+"""Is the right answer first? ``python -m bench.ranking ../shared/data``.
+
+Coffman and Weaver's queries on Mondial (CIKM 2010), as far as their answers are in ``mondial/queries.json``,
+and questions on Sakila and Stack Exchange that were chosen before results were ranked. For each data set: how
+many have a right answer first, and among ten; the mean reciprocal rank. An answer is right if its tuples are
+all of a result's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from bench.snapshots import ROOT, make_file
+from skws.index.cache import database_tables
+from skws.index.table import TableIndex
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.snapshot.search import SnapshotSearch
+from skws.results.model import Result, TupleShown
+from skws.sources.addresses import all_tables
+from skws.sources.sqlite import SqliteDatabase
+from skws.spec.query import RankingChoice
+from skws_schema.model import Schema
+from skws_schema.yaml.load import load_schema
+from skws_windows.window import Unbounded
+
+TEN: Final = 10
+Known: TypeAlias = tuple[str, Mapping[str, Any]]
+"""A tuple: its relation, and some of its values."""
+
+
+class Question(NamedTuple):
+    """Keywords, and answers: the tuples that each consists of, or some of them if it is not ``whole``."""
+
+    words: str
+    answers: tuple[tuple[Known, ...], ...]
+    whole: bool = True
+
+
+def _one(words: str, *answer: Known) -> Question:
+    """A question whose answer has these tuples; what connects them is left open."""
+    return Question(words, (answer,), whole=False)
+
+
+def _film(title: str) -> Known:
+    return "film", {"title": title}
+
+
+def _category(name: str) -> Known:
+    return "category", {"name": name}
+
+
+def _actor(first: str, last: str) -> Known:
+    return "actor", {"first_name": first, "last_name": last}
+
+
+_MARY: Final = "customer", {"first_name": "MARY", "last_name": "SMITH"}
+_JAPAN: Final = "country", {"country": "Japan"}
+SAKILA: Final = (
+    _one("uptown children", _film("UPTOWN YOUNG"), _category("Children")),
+    _one("mary smith", _MARY),
+    _one("mary smith japan", _MARY, _JAPAN),
+    _one("academy dinosaur", _film("ACADEMY DINOSAUR")),
+    _one("dinosaur documentary", _film("ACADEMY DINOSAUR")),
+    _one("dinosaur classics", _film("CENTER DINOSAUR"), _category("Classics")),
+    _one("penelope guiness", _actor("PENELOPE", "GUINESS")),
+    _one("penelope guiness horror", _actor("PENELOPE", "GUINESS"), _category("Horror")),
+    _one("actor daryl", _actor("DARYL", "WAHLBERG")),
+    _one("mike lethbridge", ("staff", {"first_name": "Mike"}), ("city", {"city": "Lethbridge"})),
+    _one("country japan", _JAPAN),
+    _one("customer japan", ("customer", {}), _JAPAN),
+    _one("category comedy", _category("Comedy")),
+    _one("tokat turkey", ("city", {"city": "Tokat"}), ("country", {"country": "Turkey"})),
+)
+
+
+def _post(number: int) -> Known:
+    return "Posts", {"Id": number}
+
+
+def _user(name: str) -> Known:
+    return "Users", {"DisplayName": name}
+
+
+STACK_EXCHANGE: Final = (
+    _one("paradox kill", _post(1768)),
+    _one("self-driving ethical kill", _post(111)),
+    _one("technological singularity concept", _post(17)),
+    _one("alphago lose", _post(1492)),
+    _one("loebner prize gold", _post(1628)),
+    _one("kenorb", _user("kenorb")),
+    _one("users mindcrime", _user("mindcrime")),
+    _one("kenorb neurons", _user("kenorb"), _post(4)),
+    _one("kenorb loebner", _user("kenorb"), _post(1628)),
+    _one("mindcrime paradox", _user("mindcrime"), _post(1768)),
+    _one("doxosophoi teacher", _user("Doxosophoi"), ("Badges", {"Name": "Teacher"})),
+)
+
+
+def mondial(folder: Path) -> Iterator[Question]:
+    """Those of Coffman and Weaver whose answers are there."""
+    for each in json.loads((folder / "queries.json").read_text()):
+        answers = (tuple((one["relation"], one["row"]) for one in answer) for answer in each["answers"])
+        yield Question(each["query"], tuple(answers))
+
+
+def holds(shown: TupleShown, known: Known) -> bool:
+    """Whether a tuple of a result is a known one."""
+    relation, values = known
+    return shown.relation == relation and all(
+        _plain(shown.row.get(name)) == _plain(value) for name, value in values.items()
+    )
+
+
+def _plain(value: Any) -> str:
+    return str(value).removesuffix("T00:00:00Z")
+
+
+def right(result: Result, question: Question) -> bool:
+    """Whether a result is one of a question's answers."""
+    return any(
+        all(any(holds(shown, known) for shown in result.tuples) for known in answer)
+        and (not question.whole or len(answer) == len(result.tuples))
+        for answer in question.answers
+    )
+
+
+class Measured(NamedTuple):
+    """The place of the first right result of each question, from 1; 0 if it is not among ten."""
+
+    places: Mapping[str, int]
+
+    def __str__(self) -> str:
+        places = self.places.values()
+        first, among = sum(place == 1 for place in places), sum(place > 0 for place in places)
+        mean = sum(1 / place for place in places if place) / max(1, len(places))
+        late = ", ".join(f"{words} ({place or 'none'})" for words, place in self.places.items() if place != 1)
+        return f"first {first}, among ten {among} of {len(places)}; reciprocal {mean:.3f}; not first: {late}"
+
+
+def measured(questions: Sequence[Question], schema: Schema, tables: Sequence[TableIndex]) -> Measured:
+    places = {}
+    for question in questions:
+        query = parse_query(question.words, schema, match_names=True)
+        found = SnapshotSearch(Plan(schema, query, Unbounded(), ranking=RankingChoice()), tables).results(TEN)
+        ranked = (rank for rank, result in enumerate(found, 1) if right(result, question))
+        places[question.words] = next(ranked, 0)
+    return Measured(places)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="the folder of mondial, sakila and stackexchange-ai")
+    data = parser.parse_args().data
+    sets = (
+        ("mondial", "mondial", tuple(mondial(data / "mondial"))),
+        ("sakila", "sakila", SAKILA),
+        ("stackexchange", "stackexchange-ai", STACK_EXCHANGE),
+    )
+    with TemporaryDirectory() as folder:
+        for example, source, questions in sets:
+            schema = all_tables(load_schema(ROOT / "examples" / example / "schema.yaml"))
+            path = Path(folder) / f"{example}.sqlite"
+            make_file(path, schema, data / source / "csv")
+            tables = database_tables(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None)
+            print(f"{example}: {measured(questions, schema, tables)}")
+
+
+if __name__ == "__main__":
+    main()

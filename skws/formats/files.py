@@ -11,6 +11,7 @@ import codecs
 import gzip
 import io
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ from skws.durable import explained
 from skws_schema.errors import SourceError
 
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+MAC: Final = "cr"
+_LONE_RETURN: Final = re.compile(rb"\r[^\n]")
 _MAC: Final = "__MACOSX/"
 """The folder of a zip in which macOS keeps what other systems have no place for."""
 DOCUMENT_BYTES: Final = 1 << 30
@@ -78,7 +81,21 @@ def _begins_packed(path: Path, _inode: int, _filled: bool) -> bool:
     """Cached: a followed file is asked for at each look."""
     with path.open("rb") as file:
         head = file.read(4096)
-    return _is_wide(head) or _is_document(path, head)
+    return _recoding(head) is not None or _is_document(path, head)
+
+
+def _recoding(head: bytes) -> str | None:
+    """The encoding of a file that begins so if it is read as another text; None if it is read as it is.
+
+    UTF-16, also without a byte order mark; or ``MAC``, where CR alone ends lines.
+    """
+    if _is_wide(head):
+        return "utf-16"
+    if b"\0" in head:
+        even, odd = head[0::2].count(0), head[1::2].count(0)
+        if (even == 0 or odd == 0) and max(even, odd) > len(head) // 20:
+            return "utf-16-le" if even == 0 else "utf-16-be"
+    return MAC if b"\n" not in head and _LONE_RETURN.search(head) else None
 
 
 def _is_wide(head: bytes) -> bool:
@@ -93,19 +110,20 @@ def unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
     unpack = _UNPACK.get(path.suffix.lower())
     plain: Any = file if unpack is None else io.BufferedReader(unpack(file, path))
     head = plain.peek(4096)[:4096]
-    if _is_wide(head):
-        plain = io.BufferedReader(_Recoded(path, plain))
+    while (recoding := _recoding(head)) is not None:
+        plain = io.BufferedReader(_Recoded(path, plain, recoding))
         head = plain.peek(4096)[:4096]
     return io.BytesIO(b"".join(_lines(path, plain))) if _is_document(path, head) else plain
 
 
 class _Recoded(io.RawIOBase):
-    """UTF-16 as UTF-8."""
+    """UTF-16 as UTF-8, or lines that end in CR as lines that end in LF."""
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
+    def __init__(self, path: Path, file: IO[bytes], recoding: str) -> None:
         self._path = path
         self._file = file
-        self._decoder = codecs.getincrementaldecoder("utf-16")()
+        self._returns = recoding == MAC
+        self._decoder = codecs.getincrementaldecoder("utf-8" if self._returns else recoding)()
         self._left = b""
 
     def readable(self) -> bool:
@@ -115,7 +133,10 @@ class _Recoded(io.RawIOBase):
         while not self._left:
             block = self._file.read(1 << 16)
             try:
-                self._left = self._decoder.decode(block, final=not block).encode()
+                if self._returns:
+                    self._left = block.replace(b"\r", b"\n")
+                else:
+                    self._left = self._decoder.decode(block, final=not block).encode()
             except UnicodeError as error:
                 raise SourceError(f"{self._path}: not valid UTF-16: {error}; save it as UTF-8") from None
             if not block:

@@ -14,13 +14,22 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from skws.data.values import MalformedError, Unreadable
+from skws.data.values import MalformedError, Unreadable, shown
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
-from skws.formats.files import BOM, opened
+from skws.formats.files import BOM, not_json, opened
 from skws.formats.rows import leaves
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
-from skws.formats.tabular import column_names, fields_of, fitted
+from skws.formats.tabular import (
+    CsvLayout,
+    as_text,
+    begun,
+    check_utf8,
+    column_names,
+    csv_fault,
+    fields_of,
+    fitted,
+)
 from skws_schema.errors import SourceError, counted, nearest_file
 from skws_schema.infer.infer import SAMPLE_ROWS
 from skws_schema.yaml.document import as_name
@@ -29,7 +38,8 @@ SAMPLE_RECORDS: Final = 200_000
 """The most records read of one file."""
 
 _DIGITS: Final = re.compile(r"\d+")
-_Skip: TypeAlias = Callable[[], None]
+_Skip: TypeAlias = Callable[[str], None]
+_REASONS: Final = 3
 _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
@@ -44,18 +54,22 @@ class SampleRow(NamedTuple):
 class Samples:
     """The first ``SAMPLE_ROWS`` rows of each relation.
 
-    ``unreadable``: the number of bad records. ``skipped``: the reasons for files that are left out.
+    ``unreadable``: the number of bad records; ``reasons``: places and reasons of the first. ``skipped``: the
+    reasons for files that are left out.
     """
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, object]]] = {}
         self.timed: set[str] = set()
         self.unreadable = 0
+        self.reasons: list[str] = []
         self.skipped: list[NoRecordsError] = []
 
-    def skip(self) -> None:
+    def skip(self, reason: str) -> None:
         """Count a bad record."""
         self.unreadable += 1
+        if len(self.reasons) < _REASONS:
+            self.reasons.append(reason)
 
     def add_file(self, own: str, rows: Iterable[SampleRow]) -> None:
         """Add a file's rows; ``own``: the relation of bare ones, which are bad if others name a relation."""
@@ -105,7 +119,7 @@ def sample(paths: Sequence[Path]) -> Samples:
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
                 samples.add_file(_relation_of(file, in_series=series), rows)
     if not samples.tables():
-        reasons = "".join(f"\n{line}" for line in skipped_notes(samples.skipped))
+        reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
         raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from{bad}{reasons}")
     return samples
@@ -149,17 +163,17 @@ def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 
 def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
     with opened(file) as lines:
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
                 item = orjson.loads(line.removeprefix(BOM))
-            except orjson.JSONDecodeError:
+            except orjson.JSONDecodeError as error:
                 if line.strip():
-                    skip()
+                    skip(f"{file}:{number}: {not_json(line, error)}")
                 continue
             if isinstance(item, dict) and item:
                 yield from _of_record(item)
             elif item is not None:
-                skip()
+                skip(f"{file}:{number}: expected a JSON object, got {shown(item)}")
 
 
 def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
@@ -182,27 +196,31 @@ def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
 
 
 def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
-    with opened(file) as lines:
-        texts = (line.removeprefix(BOM).decode("utf-8", "surrogateescape") for line in lines)
-        reader = fields_of(texts, strict=False)
-        header = column_names(next(filter(None, reader), []))
-        whole = _whole(reader, len(header), skip)
+    with opened(file) as raw:
+        layout, lines = begun(raw)
+        reader = fields_of(map(as_text, lines), layout, strict=False)
+        try:
+            header = column_names(next(filter(None, reader), []), layout.width)
+        except csv.Error as error:
+            skip(f"{file}: the header: {csv_fault(error)}")
+            return
+        whole = _whole(file, reader, layout._replace(width=len(header)), skip)
         rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in whole)
         yield from _flat(rows, header, skip)
 
 
-def _whole(reader: Iterator[list[str]], width: int, skip: _Skip) -> Iterator[list[str]]:
+def _whole(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Iterator[list[str]]:
     while True:
         try:
             fields = next(reader, None)
             if fields is None:
                 return
             if fields:
-                fields = fitted(fields, width)
-                "".join(fields).encode()  # fails where the file is not UTF-8
+                fields = fitted(fields, layout)
+                check_utf8("".join(fields))
                 yield fields
-        except (csv.Error, MalformedError, UnicodeEncodeError):
-            skip()
+        except (csv.Error, MalformedError) as error:
+            skip(f"{file}:{layout.before + reader.line_num}: {csv_fault(error)}")
 
 
 def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
@@ -230,8 +248,8 @@ def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip)
         if row.get("row") is not None:
             try:
                 values = orjson.loads(row["row"])
-            except orjson.JSONDecodeError:
-                skip()
+            except orjson.JSONDecodeError as error:
+                skip(f"the column 'row' is not JSON: {error}")
                 continue
         yield SampleRow(row["relation"], values, row.get("time") is not None)
 

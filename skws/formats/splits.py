@@ -26,7 +26,6 @@ from skws.data.packing import packed
 from skws.durable import explained
 from skws.formats import files, jsonl, tabular
 from skws.formats.files import (
-    BOM,
     END,
     PACKED,
     SPLIT_BYTES,
@@ -241,11 +240,12 @@ def names_relations(path: Path, kind: str, schema: Schema, relation: int | None)
 
 
 def csv_header(path: Path) -> list[str]:
-    """The fields of the first line that is not blank."""
+    """The names of the columns."""
     with opened(path) as file:
-        text = (line.removeprefix(BOM).decode("utf-8", "replace") for line in file)
+        layout, lines = tabular.begun(file)
         try:
-            return tabular.column_names(next(filter(None, tabular.fields_of(text, strict=False)), []))
+            reader = tabular.fields_of(map(tabular.as_text, lines), layout, strict=False)
+            return tabular.column_names(next(filter(None, reader), []), layout.width)
         except csv.Error:
             return []
 

@@ -9,8 +9,9 @@ names. In a stream, an attribute called ``relation``, ``time``, ``op`` or
 ``row`` can only travel in a column ``row``.
 
 A CSV file begins with a header, which also shows whether its fields are separated by
-commas, semicolons, tabs or bars; an empty field is NULL. It is read in the strict
-dialect, so that an unclosed quote makes a bad record. The lines of each record
+commas, semicolons, tabs or bars; an empty field is NULL. A title, comments or ``sep=;``
+may come before it, and rows may have fields beyond it (``CsvLayout``). It is read in the
+strict dialect, so that an unclosed quote makes a bad record. The lines of each record
 are kept until it is parsed: a bad record is reported with them, and with its
 line and offset.
 """
@@ -18,9 +19,11 @@ line and offset.
 from __future__ import annotations
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, count
-from typing import Any, Final, TypeAlias
+from itertools import chain, count, islice
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -187,33 +190,124 @@ def _null(_value: Any) -> Value:
 # is below the size of real documents.
 FIELD_BYTES = 16 << 20
 OPEN_QUOTE: Final = "a quoted field is never closed"
-_OPEN_AT_THE_END: Final = "unexpected end of data"  # the message of Python's csv
+_OPEN_AT_THE_END: Final = "unexpected end of data"  # the messages of Python's csv
+_LONE_LINE_END: Final = "new-line character seen in unquoted field"
 
 
 _SEPARATORS: Final = ",;\t|"
+_SAID: Final = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)
+"""The first line that Excel writes and reads to name the separator."""
+_VALUE: Final = re.compile(r"[-+]?[0-9.,:/ -]*[0-9][0-9.,:/ -]*")
+"""Of a field that is hardly a name."""
+HEAD_LINES: Final = 50
+"""The lines that show how a file is laid out."""
+_TITLE_LINES: Final = 10
 
 
-def fields_of(lines: Iterable[str], *, strict: bool = True) -> Iterator[list[str]]:
-    """The fields of each record; empty ones between lines that hold no record. Raises csv.Error.
+class CsvLayout(NamedTuple):
+    """Where the header of a CSV file is, and how its fields are separated.
 
-    The most frequent separator of the header separates all fields, a comma if there is none.
+    ``before``: the lines before the header. ``passed_over``: how many of them are a title or comments.
+    ``width``: the fields of a record: more than the header has if most records have more.
+    """
+
+    before: int
+    passed_over: int
+    delimiter: str
+    named: int
+    width: int
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> CsvLayout:
+        """The layout of the file that begins with ``lines``, ``HEAD_LINES`` or all of them.
+
+        A line is the header unless it says the separator, is a comment, or has at most half the fields of a
+        line that comes soon after, of which there are as many in most of those that follow.
+        """
+        told = next((place for place, line in enumerate(lines) if line.strip()), len(lines))
+        said = _SAID.fullmatch(lines[told]) if told < len(lines) else None
+        delimiters = said[1] if said else _SEPARATORS
+        lines_with_text = [
+            place for place, line in enumerate(lines) if line.strip() and place >= told + bool(said)
+        ]
+        options = [cls._at(lines, place, delimiters) for place in lines_with_text[:_TITLE_LINES]]
+        if not options:
+            return cls(len(lines), 0, delimiters[0], 0, 0)
+        first = options[0]
+        found = next((option for option in options if option.is_header_after(first, lines)), first)
+        passed = [place for place in lines_with_text if place < found.before]
+        return found._replace(passed_over=len(passed))
+
+    @classmethod
+    def _at(cls, lines: Sequence[str], place: int, delimiters: str) -> CsvLayout:
+        """With the header at one line."""
+        delimiter = max(delimiters, key=lines[place].count)
+        widths = [len(_trimmed(fields)) for fields in _lenient(lines[place:], delimiter)]
+        named, rows = (widths[0] if widths else 0), Counter(widths[1:])
+        width, count = rows.most_common(1)[0] if rows else (named, 0)
+        return cls(place, 0, delimiter, named, max(named, width) if 2 * count > rows.total() else named)
+
+    def is_header_after(self, first: CsvLayout, lines: Sequence[str]) -> bool:
+        """Whether the header is here and not at ``first``, which is a title or a comment then."""
+        if self.named < 2 or self.named != self.width or self._is_comment(lines):
+            return False
+        if self.before == first.before:
+            return True
+        names, *rows = _lenient(lines[self.before :], self.delimiter)
+        if any(map(_VALUE.fullmatch, names)):
+            return False
+        if any(all(map(_VALUE.fullmatch, column)) for column in zip(*rows, strict=False)):
+            return first.named < self.named  # names over values
+        if lines[first.before].startswith("#"):
+            return True
+        blank = " " in lines[first.before].strip() or not lines[first.before + 1].strip()
+        return 2 * first.named <= self.named and (self.named > 2 or blank)
+
+    def _is_comment(self, lines: Sequence[str]) -> bool:
+        return lines[self.before].startswith("#") and lines[self.before][1:2] in ("#", "!", " ", "\t")
+
+
+def _trimmed(fields: list[str]) -> list[str]:
+    """Without empty fields at the end."""
+    while fields and not fields[-1].strip():
+        fields.pop()
+    return fields
+
+
+def _lenient(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """The records that are not empty, up to the first that cannot be read."""
+    try:
+        yield from filter(None, csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        return
+
+
+def fields_of(lines: Iterable[str], layout: CsvLayout, *, strict: bool = True) -> Iterator[list[str]]:
+    """The fields of each record, the header first; empty ones between lines that hold no record.
+
+    Raises csv.Error.
     """
     csv.field_size_limit(max(csv.field_size_limit(), FIELD_BYTES))
-    texts = iter(lines)
-    before: list[str] = []
-    for text in texts:
-        before.append(text)
-        if text.strip():
-            break
-    header = before[-1] if before else ""
-    delimiter = max(_SEPARATORS, key=header.count)
-    return csv.reader(chain(before, texts), strict=strict, delimiter=delimiter)
+    texts = islice(lines, layout.before, None)
+    return csv.reader(texts, strict=strict, delimiter=layout.delimiter)
 
 
-def column_names(header: Sequence[str]) -> list[str]:
-    """The names of columns: an unnamed one has its number, one that is named again the count of its name."""
+def csv_fault(error: Exception) -> str:
+    """Why a record cannot be read, in the words of a message."""
+    reason = str(error)
+    if reason == _OPEN_AT_THE_END:
+        return OPEN_QUOTE
+    return "a line end within a field without quotes" if reason.startswith(_LONE_LINE_END) else reason
+
+
+def column_names(header: Sequence[str], width: int = 0) -> list[str]:
+    """The names of columns: an unnamed one has its number, one that is named again the count of its name.
+
+    ``width``: how many there are, if more than in the header.
+    """
     names: list[str] = []
-    for place, given in enumerate(header, 1):
+    for place, written in enumerate([*header, *[""] * (width - len(header))], 1):
+        given = written.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         name = given if given.strip() else f"column_{place}"
         again = (f"{name}_{number}" for number in count(2))
         names.append(
@@ -222,13 +316,19 @@ def column_names(header: Sequence[str]) -> list[str]:
     return names
 
 
-def fitted(fields: list[str], width: int) -> list[str]:
-    """``fields`` without empty ones beyond ``width``. Raises MalformedError if there are more, or too few."""
+def fitted(fields: list[str], layout: CsvLayout) -> list[str]:
+    """``fields``, as many as the layout has, without empty ones beyond, and with those beyond the header.
+
+    Raises MalformedError if there are more, or fewer than the header has.
+    """
+    width = layout.width
     if len(fields) == width:
         return fields
     if len(fields) > width and not any(fields[width:]):
         return fields[:width]
-    raise MalformedError(f"{len(fields)} fields, but the header names {width}")
+    if layout.named <= len(fields) < width:
+        return [*fields, *[""] * (width - len(fields))]
+    raise MalformedError(f"{len(fields)} fields, but the header names {layout.named}")
 
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
@@ -237,17 +337,36 @@ def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Re
         yield from CsvReader(split, schema, file).items()
 
 
-class CsvReader:
-    """Reads records from lines, the first of which are the header."""
+def as_text(line: bytes) -> str:
+    """A line; bytes that are not UTF-8 become lone surrogates."""
+    return line.decode("utf-8", "surrogateescape")
 
-    def __init__(self, split: Split, schema: Schema, file: Iterable[bytes]) -> None:
+
+def begun(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
+    """The layout of a file that is read from its start, and all of its lines, without a byte order mark."""
+    lines = iter(file)
+    head = list(islice(lines, HEAD_LINES))
+    if head:
+        head[0] = head[0].removeprefix(BOM)
+    return CsvLayout.of(list(map(as_text, head))), chain(head, lines)
+
+
+class CsvReader:
+    """Reads records from lines, the first of which are the header, and those before it.
+
+    ``layout``: that of the file; None to find it in the lines.
+    """
+
+    def __init__(
+        self, split: Split, schema: Schema, file: Iterable[bytes], layout: CsvLayout | None = None
+    ) -> None:
         self._split = split
         self._schema = schema
-        self._file = file
+        self._layout, self._file = (layout, file) if layout is not None else _kept_mark(file)
+        self._told = not self._layout.passed_over
         self._taken: list[bytes] = []
         self._line = 1
         self._offset = 0
-        self._width = 0
         self._flat: ColumnReader | None = None
 
     @property
@@ -262,10 +381,16 @@ class CsvReader:
 
     def notes(self) -> list[BadRecord]:
         """What was passed over since the last call."""
-        return [] if self._flat is None else self._flat.notes(str(self._split.path))
+        source = str(self._split.path)
+        found = [] if self._flat is None else self._flat.notes(source)
+        if not self._told:
+            self._told = True
+            reason = f"what comes before the header in {self._split.path.name}"
+            found.append(BadRecord(source, 0, 0, b"", reason, passed_over=self._layout.passed_over))
+        return found
 
     def _items(self) -> Iterator[Record | BadRecord]:
-        parser = fields_of(self._texts())
+        parser = fields_of(self._texts(), self._layout)
         while True:
             try:
                 fields = next(parser, None)
@@ -276,27 +401,26 @@ class CsvReader:
                 elif fields and self._flat is not None:
                     yield self._record(self._flat, fields)
             except (csv.Error, MalformedError) as error:
-                reason = str(error)
-                yield self._bad(OPEN_QUOTE if reason == _OPEN_AT_THE_END else reason)
+                yield self._bad(csv_fault(error))
             self._advance()
 
     def _texts(self) -> Iterator[str]:
-        """The lines as text; bytes that are not UTF-8 become lone surrogates, which ``_check_utf8`` finds."""
+        """The lines as text; bytes that are not UTF-8 become lone surrogates, which ``check_utf8`` finds."""
         for line in self._file:
             start = self._offset == 0 and not self._taken
             self._taken.append(line)
-            yield (line.removeprefix(BOM) if start else line).decode("utf-8", "surrogateescape")
+            yield as_text(line.removeprefix(BOM) if start else line)
 
     def _header(self, fields: list[str]) -> None:
-        self._width = len(fields)
-        names = column_names(fields)
+        names = column_names(fields, self._layout.width)
+        self._layout = self._layout._replace(width=len(names))
         self._flat = ColumnReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
 
     def _record(self, flat: ColumnReader, fields: list[str]) -> Record:
-        fields = fitted(fields, self._width)
+        fields = fitted(fields, self._layout)
         if not all(map(str.isascii, fields)):
             for field in fields:
-                _check_utf8(field)
+                check_utf8(field)
         return flat.record([field or None for field in fields])
 
     def _bad(self, reason: str) -> BadRecord:
@@ -309,11 +433,19 @@ class CsvReader:
         self._taken.clear()
 
 
+def _kept_mark(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
+    """As ``begun``, with the byte order mark, which counts in offsets."""
+    lines = iter(file)
+    head = list(islice(lines, HEAD_LINES))
+    return begun(head)[0], chain(head, lines)
+
+
 def _of_text(_column: int, attribute: Attribute) -> Convert:
     return TEXT_CONVERSIONS[attribute.type]
 
 
-def _check_utf8(text: str) -> None:
+def check_utf8(text: str) -> None:
+    """Raises MalformedError if a text holds a lone surrogate, in place of bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

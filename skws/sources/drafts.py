@@ -19,6 +19,7 @@ from skws.formats.sampling import sample
 from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
 from skws_schema.errors import SourceError, StateError, UsageError, counted
+from skws_schema.infer.column_profile import is_value
 from skws_schema.infer.infer import Inference, infer, keeping, sides
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema, parse_schema
@@ -246,6 +247,13 @@ def summary(inference: Inference) -> Iterator[str]:
     yield f"window: {schema.window}" + (
         ", rows live until they are deleted" if schema.window == "none" else ""
     )
+    for relation in inference.relations:
+        values = [a.value.column for a in relation.attributes if is_value(a.value.column)]
+        if values:
+            yield (
+                f"warning: columns of {relation.name} are called {_listed(values)}: if these are values, put"
+                " a line with the names of the columns before them"
+            )
     left = [*inference.left_out, *(left for r in inference.relations for left in r.left_out)]
     if left:
         yield f"left out: {_listed([f'{one.name!r} ({one.reason})' for one in left])}"

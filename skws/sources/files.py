@@ -14,7 +14,7 @@ from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split
-from skws.formats.tabular import OPEN_QUOTE, CsvReader
+from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, begun
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
 from skws.sources.folder import (
     Listing,
@@ -82,14 +82,17 @@ def _is_object(line: bytes) -> bool:
 
 def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> Part:
     with opened(found.path) as file:
-        header = _header(file)
-        if header is None:
+        head = _header(file)
+        if head is None:
             return Part(NOTHING, at)
+        header, layout = head
         size = sum(map(len, header))
+        if at >= size:
+            layout = layout._replace(passed_over=0)  # told before
         start = max(at, size)
         file.seek(start)
         split = Split(found.path, Format.CSV, found.relation(schema), 0, END, found.size, 0)
-        reader = CsvReader(split, schema, chain(header, _whole_lines(file, start, end)))
+        reader = CsvReader(split, schema, chain(header, _whole_lines(file, start, end)), layout)
         items: list[Item] = []
         at = start
         for item in reader.items():
@@ -104,16 +107,11 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
         return Part(Chunk.of(items), reader.end + start - size)
 
 
-def _header(file: IO[bytes]) -> list[bytes] | None:
-    """The lines up to the first that is not blank; None if it is not whole yet."""
-    lines: list[bytes] = []
-    for line in file:
-        if not line.endswith(b"\n"):
-            return None
-        lines.append(line)
-        if line.strip():
-            return lines
-    return None
+def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
+    """The lines up to the header, and the layout of the file; None if there is no whole header yet."""
+    lines = [line for line in islice(file, HEAD_LINES) if line.endswith(b"\n")]
+    layout = begun(lines)[0]
+    return (lines[: layout.before + 1], layout) if layout.before < len(lines) else None
 
 
 def _whole_lines(file: IO[bytes], at: int, end: int) -> Iterator[bytes]:

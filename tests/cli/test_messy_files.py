@@ -42,12 +42,38 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
     return written.getvalue()
 
 
+TITLED = [
+    "Sales report of May",
+    "Sales report of May\n",
+    "Sales report,,\n,,",
+    "People, all of them",
+    "People: all\nof them\n",
+    "# written by x, on y\n# and z",
+    "# made",
+    "#made, of old\n",
+]
+
+
 READ: list[tuple[str, str, bytes, str]] = [
     ("a plain file", "people.csv", PEOPLE.encode(), "Ada Byron"),
     ("a byte order mark", "people.csv", b"\xef\xbb\xbf" + PEOPLE.encode(), "Ada Byron"),
     ("UTF-16 of Excel", "people.csv", PEOPLE.encode("utf-16"), "Ada Byron"),
     ("UTF-16, the greater byte first", "people.csv", b"\xfe\xff" + PEOPLE.encode("utf-16-be"), "Ada Byron"),
     ("UTF-16 of JSON lines", "people.jsonl", LINES.encode("utf-16"), "Ada Byron"),
+    ("UTF-16 without a mark", "people.csv", PEOPLE.encode("utf-16-le"), "Ada Byron"),
+    ("the same, the greater byte first", "people.csv", PEOPLE.encode("utf-16-be"), "Ada Byron"),
+    ("line ends of old Macs", "people.csv", PEOPLE.replace("\n", "\r").encode(), "Ada Byron"),
+    ("the same in UTF-16", "people.csv", PEOPLE.replace("\n", "\r").encode("utf-16"), "Ada Byron"),
+    ("the same of JSON lines", "people.jsonl", LINES.replace("\n", "\r").encode(), "Ada Byron"),
+    ("the separator told", "people.csv", b"sep=;\n" + PEOPLE.replace(",", ";").encode(), "Ada Byron"),
+    (
+        "the separator told by Excel",
+        "people.csv",
+        f"sep=;\r\n{PEOPLE.replace(',', ';')}".encode("utf-16"),
+        "Ada",
+    ),
+    ("a strange separator told", "people.csv", b"sep=^\n" + PEOPLE.replace(",", "^").encode(), "Ada Byron"),
+    ("one field more than the header", "people.csv", b"id,name\n1,Bo,Ada Byron\n2,Cy,x\n", "Ada Byron"),
     ("line ends of Windows", "people.csv", PEOPLE.replace("\n", "\r\n").encode(), "Ada Byron"),
     ("no line end at the end", "people.csv", PEOPLE.rstrip("\n").encode(), "Ada Byron"),
     ("semicolons", "people.csv", PEOPLE.replace(",", ";").encode(), "Ada Byron"),
@@ -275,3 +301,52 @@ def test_folders_and_databases_are_joined(
         assert "README.md" in done.err
         assert "logo.png" in done.err
         assert ".hidden" not in done.err
+
+
+@pytest.mark.parametrize("before", TITLED)
+@pytest.mark.parametrize("command", ["search", "watch"])
+def test_what_comes_before_the_header_is_passed_over(
+    skws: Skws, tmp_path: Path, before: str, command: str
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(f"{before}\n{PEOPLE}3,Bo,Ek,x\n")
+    source = [path, "byron"] if command == "search" else ["byron", "--source", f"replay:{path}?speed=1e9"]
+    done = skws(command, *source, "--format", "jsonl")
+    assert [row["row"]["id"] for found in done.records for row in found["tuples"]] == [1]
+    assert "passed over: what comes before the header in people.csv" in done.err
+    line = before.count("\n") + 5
+    assert f"people.csv:{line}: 4 fields, but the header names 3" in done.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name\nAda Byron\nBo, Ek\n",
+        "name,city\nAda Byron,Leeds\n",
+        "id,name,a,b\n1,Ada Byron,,\n2,Bo Ek,,\n",
+        "#id,name\n1,Ada Byron\n2,Bo Ek\n",
+        "what is told\nAda Byron\n",
+    ],
+)
+def test_a_header_is_no_title(skws: Skws, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(text)
+    done = skws("search", path, "byron", "--format", "jsonl")
+    assert len(done.records) == 1
+    assert "before the header" not in done.err
+    schema = Path(f"{path}.schema.yaml").read_text()
+    assert all(name.strip() in schema for name in text.splitlines()[0].split(","))
+
+
+def test_a_file_that_is_not_utf_8_tells_why_nothing_is_read(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes("id,name\n1,Zoë Byron\n".encode("latin-1"))
+    done = skws("search", path, "byron")
+    assert done.code == 4
+    assert "people.csv:2: not UTF-8: b'\\xeb'; save the file as UTF-8, as by iconv" in done.err
+
+
+def test_names_of_columns_that_are_values_are_told(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("1,Ada Byron,2026-01-01\n2,Bo Ek,2026-01-02\n")
+    assert "columns of people are called 1, 2026-01-01: if these are values" in skws("search", path, "ek").err

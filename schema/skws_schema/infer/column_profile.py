@@ -309,6 +309,11 @@ def _is_finer(text: str) -> bool:
     )
 
 
+def is_value(name: str) -> bool:
+    """Whether what should be the name of a column is a number or a time."""
+    return _is_number(name) or _is_moment(name)
+
+
 def _is_moment(text: str) -> bool:
     if not _MOMENT.fullmatch(text):
         return False

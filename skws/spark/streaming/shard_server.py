@@ -33,7 +33,7 @@ from itertools import takewhile
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -458,21 +458,20 @@ def converse(connection: Connection, server: ShardServer, wanted: Callable[[], b
 @contextmanager
 def _signs_of_life(connection: Connection) -> Iterator[None]:
     """Tell the task, as long as the work inside takes, that it is worked on."""
-    over, lock = Event(), Lock()
+    over = Event()
 
     def beat() -> None:
         while not over.wait(BEAT):
-            with lock, suppress(OSError):
-                if not over.is_set():
-                    connection.send(WORKING)
+            with suppress(OSError):
+                connection.send(WORKING)
 
     thread = Thread(target=beat, name="beat", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        with lock:
-            over.set()
+        over.set()
+        thread.join()  # the answer is not to come between
 
 
 def _answered(server: ShardServer, message: Sequence[Any]) -> Any:

@@ -16,13 +16,11 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import orjson
-from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi import FastAPI, Header, HTTPException, Response
 from fastapi import Query as Parameter
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from fastapi.responses import PlainTextResponse, RedirectResponse
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response as StarletteResponse
-from starlette.routing import Match
 
 from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
@@ -32,16 +30,15 @@ from skws.keywords.suggest import why_missing
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
 from skws.serve.events import Event, Position
+from skws.serve.faults import FAULTS, Fault, Json, error_body, handle_errors
 from skws.serve.guard import (
     MOST_ANSWER,
     CompleteBody,
-    Fault,
     SavedBodies,
     SavedBody,
     SavedName,
     SearchBody,
     StrictRoute,
-    error_body,
 )
 from skws.serve.job import NotReadyError, ServedJob, marked
 from skws.serve.measures import Measures
@@ -58,26 +55,11 @@ from skws.spec.query import (
     ranking_options,
 )
 from skws_schema.budgets import TimeLimitError
-from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
+from skws_schema.errors import SkwsError
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import parse_duration
 
 T = TypeVar("T")
-_FAULTS: Final = {
-    400: "It cannot be understood.",
-    401: "The token of the server is missing.",
-    403: "The request comes from a page of another origin.",
-    404: "Nothing has this name.",
-    408: "The body did not arrive in time.",
-    409: "The request conflicts with the current state.",
-    413: "The body is too large.",
-    415: "The body is not JSON.",
-    421: "The Host header names another server.",
-    422: "A field is missing, unknown or out of range.",
-    503: "The job is starting or ending, or too many requests wait.",
-    504: "It took too long.",
-    507: "The memory that --memory gives is used up.",
-}
 _SEARCHES: Final = 64
 """Searches that may run or wait at once."""
 _COMPLETIONS: Final = 16
@@ -85,6 +67,21 @@ _COMPLETIONS: Final = 16
 _COMPLETE_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 60.0
 _LISTED: Final = 10_000
+
+
+class _AnyText(Convertor[str]):
+    """A name as it stands, also one that is then refused: without it, a slash or a line end is nowhere."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", _AnyText())
 
 
 class Queue:
@@ -119,13 +116,6 @@ class Served:
     others: Queue = field(default_factory=lambda: Queue(4, maxsize))
 
 
-class Json(JSONResponse):
-    """JSON that is made already, or made by orjson."""
-
-    def render(self, content: Any) -> bytes:
-        return content if isinstance(content, bytes) else orjson.dumps(content)
-
-
 class _Events(StarletteResponse):
     """Describes event streams; ``EventStream`` answers."""
 
@@ -141,56 +131,16 @@ def make_app(served: Served) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts of others
         redoc_url=None,
         default_response_class=Json,
-        responses={status: {"model": Fault, "description": why} for status, why in _FAULTS.items()},
+        responses={status: {"model": Fault, "description": why} for status, why in FAULTS.items()},
     )
     app.router.route_class = StrictRoute
-    _handle_errors(app)
+    handle_errors(app)
     _add_search(app, served)
-    _add_saved(app, served)
     _add_events(app, served)
+    _add_saved(app, served)
     _add_state(app, served)
     add_page(app)
     return app
-
-
-def _handle_errors(app: FastAPI) -> None:
-    async def invalid(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for these
-        told = [
-            f"{'.'.join(map(str, one['loc'][1:])) or 'the body'}: {one['msg']}" for one in error.errors()[:5]
-        ]
-        return Json({"error": "; ".join(told)}, 422)
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, StarletteHTTPException)  # noqa: S101 - as above
-        headers = dict(error.headers or {})
-        if error.status_code == 405:  # the header names the methods of the first route alone
-            routes = [each for each in app.routes if each.matches(request.scope)[0] is not Match.NONE]
-            headers["Allow"] = ", ".join(sorted({m for each in routes for m in getattr(each, "methods", ())}))
-        return Json({"error": str(error.detail)}, error.status_code, headers)
-
-    async def told(_: Request, error: Exception) -> Response:
-        return Json(
-            {"error": str(error)}, _status(error), {"retry-after": "1"} if _status(error) == 503 else {}
-        )
-
-    async def unforeseen(_: Request, error: Exception) -> Response:
-        return Json({"error": f"unexpected {type(error).__name__}"}, 500)  # the guard logs more
-
-    app.add_exception_handler(Exception, unforeseen)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(StarletteHTTPException, http)
-    app.add_exception_handler(SkwsError, told)
-
-
-def _status(error: Exception) -> int:
-    if isinstance(error, NotReadyError):
-        return 503
-    if isinstance(error, TimeLimitError):
-        return 504
-    if isinstance(error, MemoryBudgetError):
-        return 507
-    return 400 if isinstance(error, UsageError) else 500
 
 
 def _add_search(app: FastAPI, served: Served) -> None:
@@ -289,12 +239,14 @@ def _add_saved(app: FastAPI, served: Served) -> None:
             return Json(answer)
         return Json({"error": f"none could be saved: {next(iter(refused.values()))}", **answer}, 400)
 
-    @app.get("/queries/{name}", summary="A saved search")
+    @app.get("/queries/{name:any}", summary="A saved search")
     async def shown(name: str) -> Response:
+        if not name:
+            return RedirectResponse("/queries")
         return Json(_known(job, name).shown())
 
     @app.put(
-        "/queries/{name}",
+        "/queries/{name:any}",
         summary="Save a search under a name, or replace it",
         responses={201: {"description": "It is new."}},
     )
@@ -307,7 +259,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
             raise HTTPException(409 if job.ready else 503, answer.error)
         return Json({**saved.shown(), "notes": answer.notes}, 201 if new else 200)
 
-    @app.delete("/queries/{name}", summary="Remove a saved search", status_code=204)
+    @app.delete("/queries/{name:any}", summary="Remove a saved search", status_code=204)
     async def delete(name: str) -> Response:
         _known(job, name)
         (answer,) = await _answers([job.remove(name)])
@@ -396,7 +348,7 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
             yield message("failed", error_body(str(error)))
             one.at = log.last
             return
-        reason = "" if last is None else "the events after this id are no longer kept"
+        reason = "" if last is None else _not_resumed(at)
         yield message("snapshot", orjson.dumps({"names": known, "reason": reason}))
         for name, results in zip(instant, alive, strict=True):
             for first in range(0, len(results), 256):
@@ -405,6 +357,12 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
         yield message("ready", b"{}", one.at.text(job.hub.run))
 
     return EventStream(job.hub, streams, one, begin, show)
+
+
+def _not_resumed(at: Position | None) -> str:
+    if at is None:
+        return "the id is of no event of this run"
+    return "the events after this id are no longer kept"
 
 
 class _Shown:

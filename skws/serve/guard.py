@@ -16,14 +16,17 @@ from hmac import compare_digest
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-import orjson
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from skws.data.values import shown
 from skws.hosts import LOOPBACK, address_of, host_name
+from skws.serve.faults import error_body
 from skws.serve.saved import MOST_NAME, MOST_TEXT
+from skws_schema.errors import nearest, not_utf8
 
 MOST_BODY: Final = 16 << 20
 _BODY_SECONDS: Final = 30.0
@@ -82,6 +85,7 @@ class Guard:
         if scope["type"] != "http":
             return
         started = False
+        head = scope["method"] == "HEAD"
 
         async def sent(message: Message) -> None:
             nonlocal started
@@ -90,17 +94,24 @@ class Guard:
                 known = {name for name, _ in message["headers"]}
                 more = [(name, value) for name, value in _HEADERS if name not in known]
                 message = {**message, "headers": [*message["headers"], *more]}
+            elif head:
+                return
             await send(message)
 
         try:
             self._check(scope)
-            await self._app(scope, await _whole_body(scope, receive), sent)
+            body = await _whole_body(scope, receive)
+            if head:  # as GET, which ends when its head is known: an event stream would go on
+                scope, body = {**scope, "method": "GET"}, _left
+            await self._app(scope, body, sent)
         except RefusedError as error:
             await _answer(sent, error.status, error.message)
         except Exception as error:
             self._failed(error)
             if not started:
                 await _answer(sent, 500, f"unexpected {type(error).__name__}")
+        if head:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _check(self, scope: Scope) -> None:
         """Raises RefusedError."""
@@ -130,11 +141,17 @@ class Guard:
 
     def _check_token(self, given: bytes) -> None:
         scheme, _, token = given.partition(b" ")
-        expected = (self._access.token or "").encode()
-        if scheme.lower() != b"bearer" or not compare_digest(token.strip(), expected):
+        if scheme.lower() != b"bearer" or not token.strip():
             raise RefusedError(
                 401, "expected the header Authorization: Bearer TOKEN, with the token of this server"
             )
+        if not compare_digest(token.strip(), (self._access.token or "").encode()):
+            raise RefusedError(401, "This token is not right.")
+
+
+async def _left() -> Message:
+    """Of a client that takes no body."""
+    return {"type": "http.disconnect"}
 
 
 async def _whole_body(scope: Scope, receive: Receive) -> Receive:
@@ -182,11 +199,6 @@ async def _answer(send: Send, status: int, text: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def error_body(text: str) -> bytes:
-    """The JSON of every error."""
-    return orjson.dumps({"error": text})
-
-
 MOST_RESULTS: Final = 1_000
 MOST_COMPLETIONS: Final = 50
 MOST_ANSWER: Final = 32 << 20
@@ -215,6 +227,18 @@ Size: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIZE), BeforeValidator(_who
 Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
+def _text_or_texts(given: Any) -> Any:
+    """One fault for both forms."""
+    texts = given if isinstance(given, list) else [given]
+    if all(isinstance(one, str) for one in texts):
+        return given
+    fault = f"expected a text or an array of texts, got {shown(given)}"
+    raise PydanticCustomError("texts", "{fault}", {"fault": fault})
+
+
+Texts: TypeAlias = Annotated[str | list[str], BeforeValidator(_text_or_texts)]
+
+
 def _described_saved(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": [name]} for name in ("query", "pattern", "sql")]
 
@@ -226,11 +250,18 @@ def _described_many(schema: dict[str, Any]) -> None:
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-
-class Fault(BaseModel):
-    """Every error."""
-
-    error: str
+    @model_validator(mode="before")
+    @classmethod
+    def _of_known_fields(cls, given: Any) -> Any:
+        known = cls.model_fields
+        unknown = [name for name in given if name not in known] if isinstance(given, dict) else []
+        if not unknown:
+            return given
+        name = unknown[0]
+        alike = [field for field in known if name and field.startswith(name.lower())][:1]
+        meant = f"; did you mean {alike[0]}?" if alike else nearest(name, known).replace("'", "")
+        expected = meant or f"; expected: {', '.join(known)}"
+        raise PydanticCustomError("unknown_field", "{fault}", {"fault": f"unknown field {name}{expected}"})
 
 
 class SearchBody(_Body):
@@ -260,9 +291,9 @@ class SavedBody(_Body):
     query: str | None = Field(None, description="Keywords.")
     pattern: str | None = Field(None, description="A pattern, as in skws search --pattern.")
     sql: str | None = Field(None, description="SQL that needs only constant memory.")
-    select: str | list[str] | None = Field(None, description="Attributes that matches of a pattern show.")
+    select: Texts | None = Field(None, description="Attributes that matches of a pattern show.")
     max_size: Size | None = Field(None, description="Most tuples of a result (T_max).")
-    without: str | list[str] | None = Field(None, description="Relations to leave out.")
+    without: Texts | None = Field(None, description="Relations to leave out.")
     rank: str | None = Field(None, description="The ranking of results.")
     half_life: str | None = Field(None, description="Time in which freshness halves.")
     explain_score: bool | None = Field(None, description="Show the parts of each score.")
@@ -312,7 +343,18 @@ class _StrictRequest(Request):
     """One whose JSON names each key once, and has no numbers that JSON has not."""
 
     async def json(self) -> Any:
-        return json.loads(await self.body(), object_pairs_hook=_unique, parse_constant=_no_json)
+        try:
+            body = await self.body()
+            text = body.decode(json.detect_encoding(body))
+            return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_json)
+        except json.JSONDecodeError as error:
+            place = min(error.pos + 1, len(text))
+            reason = error.msg[0].lower() + error.msg[1:].replace("xpecting", "xpected")
+            raise HTTPException(422, f"the body is no JSON: character {place:,}: {reason}") from None
+        except UnicodeDecodeError as error:
+            raise HTTPException(400, f"the body: {not_utf8(error)}") from None
+        except RecursionError:
+            raise HTTPException(422, "the body is nested too deep") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -104,6 +104,8 @@ def _check_name(name: str) -> None:
         raise UsageError(
             f"the name {name[:MOST_NAME]!r}: expected 1 to {MOST_NAME} printable characters without /"
         )
+    if name in {".", ".."}:  # clients take them out of an address, however they are written
+        raise UsageError(f"the name {name!r}: expected one that can stand in an address")
 
 
 def _owner(told: Mapping[str, Any]) -> str:

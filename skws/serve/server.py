@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from skws.durable import explained
 from skws.jobs.log import Log
 from skws.serve.app import Served, make_app
+from skws.serve.faults import error_body
 from skws.serve.guard import Access, Guard
 from skws.serve.job import ServedJob
 from skws.serve.measures import Measures
@@ -55,6 +58,20 @@ class Connection(H11Protocol):
         if self._looking is not None:
             self._looking.cancel()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is answered as other faults are; uvicorn has text."""
+        reason = sys.exception()
+        body = error_body(f"the request is no HTTP: {reason or msg}")
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        head = h11.Response(
+            status_code=400,
+            headers=[*headers, (b"content-length", str(len(body)).encode())],
+            reason=b"Bad Request",
+        )
+        for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _look_again(self) -> None:
         self._looking = self.loop.call_later(self.patience, self._look)

@@ -87,7 +87,8 @@ def objects(draw: st.DrawFn, described: dict[str, Any], parts: dict[str, Any]) -
 def requests(draw: st.DrawFn, described: dict[str, Any]) -> tuple[str, str, dict[str, str], Any, str]:
     """Method, path, parameters, body, and the path as it is described."""
     parts = described["components"]["schemas"]
-    known = [(path, *one) for path, methods in described["paths"].items() for one in methods.items()]
+    paths = sorted(described["paths"].items())
+    known = [(path, *one) for path, methods in paths for one in methods.items()]
     bodies = [each for each in known if "requestBody" in each[2]]
     template, method, one = draw(st.sampled_from([*known, *bodies * 5]))
     path, query = template, {}

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -116,7 +117,11 @@ def test_bodies(served: Serving, headers: str, body: bytes, status: int) -> None
 
 
 def test_all_methods_of_an_address_are_told(client: httpx.Client) -> None:
-    for path, allowed in (("/queries", "GET, PUT"), ("/queries/x", "DELETE, GET, PUT"), ("/search", "POST")):
+    for path, allowed in (
+        ("/queries", "GET, HEAD, PUT"),
+        ("/queries/x", "DELETE, GET, HEAD, PUT"),
+        ("/search", "POST"),
+    ):
         assert client.patch(path).headers["allow"] == allowed
 
 
@@ -126,7 +131,7 @@ def test_a_number_without_a_fraction_is_whole(client: httpx.Client) -> None:
         "/search", content=b'{"query":"ada","limit":3.0,"max_size":2.0}', headers=JSON
     ).is_success
     told = client.post("/search", content=b'{"query":"ada","max_size":2.5}', headers=JSON)
-    assert (told.status_code, told.json()["error"]) == (422, "max_size: Input should be a valid integer")
+    assert (told.status_code, told.json()["error"]) == (422, "max_size: expected an integer, got 2.5")
 
 
 def test_a_body_in_chunks_is_counted(served: Serving) -> None:
@@ -148,7 +153,7 @@ def test_a_body_in_chunks_is_counted(served: Serving) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"query": "a" * 5000}, "at most 4000"),
+        ({"query": "a" * 5000}, "at most 4,000"),
         ({"query": "nowhere.name:x"}, "nowhere"),
         ({"query": "ada", "limit": 0}, "limit"),
         ({"query": "ada", "limit": 100000}, "limit"),
@@ -189,6 +194,10 @@ def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], m
         ("x", {}, "query, pattern or sql"),
         ("n" * 300, {"query": "ada"}, "name"),
         ("%0a", {"query": "ada"}, "name"),
+        ("", {"query": "ada"}, "name"),
+        ("%2F", {"query": "ada"}, "name"),
+        ("a%2Fb", {"query": "ada"}, "name"),
+        ("a%2Fevents", {"query": "ada"}, "name"),
     ],
 )
 def test_saved_searches_that_are_refused(
@@ -199,7 +208,124 @@ def test_saved_searches_that_are_refused(
     assert answer.status_code in {400, 422}, answer.text
     assert message in answer.json()["error"]
     assert "Traceback" not in answer.text
-    assert client.get(f"/queries/{name}").status_code == 404
+    assert not name or client.get(f"/queries/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["..", ".", "%2e%2e", ".%2E", "%2e"])
+def test_names_that_clients_take_out_of_an_address(served: Serving, name: str) -> None:
+    body = b'{"query":"ada"}'
+    head = (
+        f"PUT /queries/{name} HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+        f"Content-Length: {len(body)}\n"
+    )
+    status, answer = raw(served.port, head, body)
+    assert status == 400
+    assert "expected one that can stand in an address" in orjson.loads(answer)["error"]
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%b", "%2e%2e", "...", "a;b", " ", "+", "\\", "~", "é"])
+def test_names_of_other_characters_are_reached(client: httpx.Client, name: str) -> None:
+    address = f"/queries/{quote(name, safe='')}"
+    assert client.put(address, json={"query": "ada"}).status_code == 201
+    assert client.get(address).json()["name"] == name
+    assert client.delete(address).status_code == 204
+
+
+def test_saved_searches_are_listed_with_a_slash_as_without(client: httpx.Client) -> None:
+    assert client.get("/queries/", follow_redirects=True).json() == client.get("/queries").json()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/page/app.js", "/queries", "/schema", "/healthz", "/metrics", "/openapi.json"]
+)
+def test_head_is_get_without_a_body(client: httpx.Client, path: str) -> None:
+    head, whole = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_the_head_of_event_streams_ends(client: httpx.Client) -> None:
+    head = client.head("/events")
+    assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert client.head("/queries/nobody/events").status_code == 404
+    assert client.head("/search").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('{"q": "x"}', "unknown field q; did you mean query?"),
+        ('{"Query": "x"}', "unknown field Query; did you mean query?"),
+        ('{"query": "x", "limt": 3}', "unknown field limt; did you mean limit?"),
+        (
+            '{"text": "x"}',
+            "unknown field text; expected: query, limit, max_size, rank, half_life, explain_score,"
+            " time_limit, marks",
+        ),
+        ("{}", "query is missing"),
+        ("", "the body is missing"),
+        ("[]", "the body: expected a JSON object, got []"),
+        ("null", "the body: expected a JSON object, got None"),
+        ('{"query":"x"', "the body is no JSON: character 12: expected ',' delimiter"),
+        ("{query:1}", "the body is no JSON: character 2: expected property name enclosed in double quotes"),
+        ("[" * 200_000, "the body is nested too deep"),
+        ('{"query":1}', "query: expected a text, got 1"),
+        ('{"query":""}', "query: expected 1 character or more, got ''"),
+        ('{"query":"x","limit":"a"}', "limit: expected an integer, got 'a'"),
+        ('{"query":"x","limit":0}', "limit: expected 1 or more, got 0"),
+        ('{"query":"x","limit":9999}', "limit: expected at most 1,000, got 9999"),
+        ('{"query":"x","marks":"yes"}', "marks: expected true or false, got 'yes'"),
+        ('{"query":"x","time_limit":-1}', "time_limit: expected more than 0, got -1"),
+    ],
+)
+def test_faults_of_bodies_in_words(client: httpx.Client, body: str, message: str) -> None:
+    answer = client.post("/search", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["error"]) == (422, message)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"queries": {"a": {"q": "x"}}}, "queries.a: unknown field q; did you mean query?"),
+        ({"queries": []}, "queries: expected a JSON object, got []"),
+        ({"queries": {"a": {"top": 0}}}, "queries.a.top: expected 1 or more, got 0"),
+        (
+            {"queries": {"a": {"pattern": "customer c", "select": [1]}}},
+            "queries.a.select: expected a text or an array of texts, got [1]",
+        ),
+    ],
+)
+def test_faults_of_many_searches_name_the_search(client: httpx.Client, body: Any, message: str) -> None:
+    answer = client.put("/queries", json=body)
+    assert (answer.status_code, answer.json()["error"]) == (422, message)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "message"),
+    [
+        ("GET", "/search", "GET /search: expected POST"),
+        ("DELETE", "/queries", "DELETE /queries: expected GET or HEAD or PUT"),
+        ("GET", "/nothing", "nothing is at /nothing; /docs describes what there is"),
+        ("GET", "/queries?limit=a", "limit: expected an integer, got 'a'"),
+        ("GET", "/events?marks=maybe", "marks: expected true or false, got 'maybe'"),
+    ],
+)
+def test_faults_of_addresses_in_words(client: httpx.Client, method: str, path: str, message: str) -> None:
+    assert client.request(method, path).json()["error"] == message
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET nonsense\n",
+        "GET / HTTP/1.1\nHost: localhost\nHost: localhost\n",
+        "POST /search HTTP/1.1\nHost: localhost\nContent-Length: many\n",
+        "GET / HTTP/1.1\nno header\n",
+    ],
+)
+def test_what_is_no_http_is_refused_in_json(served: Serving, head: str) -> None:
+    status, body = raw(served.port, head)
+    assert (status, orjson.loads(body)["error"].partition(":")[0]) == (400, "the request is no HTTP")
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,17 @@ def test_names_of_relations_are_offered_too() -> None:
         parse_expression("", USERS)
 
 
+@pytest.mark.parametrize(
+    "text", ["open when login close when logout per login", "after login until logout per logout"]
+)
+def test_a_relation_in_place_of_a_field_is_told(text: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"'log(in|out)' is a relation; expected a field, such as log"
+    ) as told:
+        parse_expression(text, USERS)
+    assert "did you mean" not in str(told.value)
+
+
 def test_keywords_need_a_text_to_be_in() -> None:
     numbers = Alphabet(Schema("n", (Relation("a", (Attribute("v", AttributeType.INTEGER),)),), ()))
     with pytest.raises(UsageError, match="no searched text"):

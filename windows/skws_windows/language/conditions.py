@@ -261,6 +261,10 @@ class Conditions:
         if shared:
             message = f"{name!r} has different types or analyzers in different relations"
             return self._fault(f"{message}; write {' or '.join(shared)}", node)
+        if name in self._alphabet.relations:
+            fields = [field for field in known if field.startswith(f"{name}.")]
+            example = f", such as {fields[0]}" if fields else ""
+            return self._fault(f"{name!r} is a relation; expected a field{example}", node)
         if name.lower() in ("null", "none"):
             return self._fault("nothing is equal to a missing value; write `is null`, or `is not null`", node)
         return self._fault(f"no field or relation {name!r}{nearest(name, known)}", node)

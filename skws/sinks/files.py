@@ -39,7 +39,7 @@ class AppendedFile:
         self._path = path
         self._tell = tell
         with _guarded(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            within_folder(path)
             self._file = GrowingFile(path, shared=True)
             self._known = self._file.regular and os.access(path, os.R_OK)  # else nothing is found again
             self.start = self._start(mark)
@@ -270,7 +270,8 @@ class ParquetSink(BatchSink):
     def _opened(self, run: Run) -> int:
         self._prefix = f"results-{run.id[:12]}-"
         with _guarded(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            within_folder(self._folder)
+            self._folder.mkdir(exist_ok=True)
             for half in self._folder.glob(f".{self._prefix}*.partial"):
                 half.unlink()  # of a process that was killed
             synced(self._folder)  # it may have been killed behind a rename
@@ -302,6 +303,12 @@ class ParquetSink(BatchSink):
 
     def close(self) -> None:
         self._held = []
+
+
+def within_folder(path: Path) -> None:
+    """Raises SinkError where the folder of a file is not there: a mistyped one is not made."""
+    if not path.parent.exists():
+        raise SinkError(f"cannot write to {path}: there is no folder {path.parent}; make it first")
 
 
 def _guarded(path: Path) -> AbstractContextManager[None]:

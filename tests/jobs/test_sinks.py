@@ -28,6 +28,7 @@ from skws.sinks.files import JsonLinesSink
 from skws.sinks.formats import StdoutSink
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import StateError, UsageError
+from tests.commands import Skws
 from tests.jobs.watching import SCHEMA, Collected, Notes, lines
 from tests.postgres import Database
 
@@ -472,3 +473,16 @@ def test_people_see_of_which_query_a_result_is() -> None:
 def test_addresses_of_no_sink_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         parse_sink(text)
+
+
+@pytest.mark.parametrize("sink", ["jsonl:there/is/none.jsonl", "parquet:there/is/none"])
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, sink: str, skws: Skws) -> None:
+    (tmp_path / "a.jsonl").write_text('{"relation": "thing", "time": 1, "row": {"name": "byron"}}\n')
+    kind, _, place = sink.partition(":")
+    target = tmp_path / place
+    done = skws(
+        "watch", f"replay:{tmp_path / 'a.jsonl'}", "byron", "--window", "1 hour", "--sink", f"{kind}:{target}"
+    )
+    assert done.code != 0
+    assert f"there is no folder {target.parent}" in done.err
+    assert not (tmp_path / "there").exists()

@@ -42,7 +42,10 @@ def tui(
     theme: Annotated[
         str | None,
         typer.Option(
-            "--theme", metavar="NAME", help="Colour theme.", show_default="the last, or the terminal's"
+            "--theme",
+            metavar="NAME",
+            help="Colours: skws-dark, skws-light, ansi-dark (the terminal's own), or a theme of Textual.",
+            show_default="the last, or by the terminal",
         ),
     ] = None,
     no_mouse: Annotated[bool, typer.Option("--no-mouse", help="Let the terminal handle the mouse.")] = False,
@@ -77,6 +80,10 @@ def tui(
     from skws_tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
+    if theme is not None:
+        from skws_tui.themes import check_theme  # noqa: PLC0415 - loads Textual
+
+        check_theme(theme)
     data = live_data(query or [], source, replay, needed=schema is None)  # a schema can be shown alone
     if data.address == "-":
         raise UsageError("the source - is standard input, from which the terminal UI reads keys")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.color import Color
 from textual.widgets import OptionList, Static
 
 from skws.cli.demo import movie_files
@@ -16,7 +17,7 @@ from skws_tui.screens.schema import SchemaScreen
 from skws_tui.services.user_files import load_session
 from skws_tui.widgets.result_pane import ResultList
 from skws_tui.widgets.search_box import QueryBox
-from tests.tui.ui import QUERY, movies, opened, scenario, until, with_job
+from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until, with_job
 
 
 @pytest.fixture
@@ -249,6 +250,77 @@ async def test_every_screen_can_be_gone_to_from_the_editor() -> None:
         assert "movies › log" in driver.text()
         await driver.press("escape")
         assert driver.app.current_mode == "search"
+
+
+@scenario
+async def test_escape_leaves_every_screen_and_keys_typed_later_edit_nothing(schema_file: Path) -> None:
+    before = schema_file.read_text()
+    async with opened(movies(QUERY, path=schema_file)) as driver:
+        for key in ("f3", "f4", "f5", "f6"):
+            await driver.press(key)
+            assert driver.app.current_mode != "search"
+            await driver.press("escape")
+            assert driver.app.current_mode == "search", key
+        await driver.press("f3", "escape", "z", "escape", "f3")
+        assert schema_screen(driver.app.screen).editor.text == before
+        for key in ("question_mark", "ctrl+p"):
+            await driver.press("f6", key)
+            await driver.press("escape", "escape", "escape")
+            assert driver.app.current_mode == "search", key
+
+
+@scenario
+async def test_a_refused_query_is_no_state_of_the_engine() -> None:
+    async with opened(movies()) as driver:
+        driver.app.view.metrics = None  # as before the engine has started
+        driver.run.log("info", "Spark is starting")
+        await driver.write("-a -b")
+        await driver.press("enter")
+        driver.app.view.metrics = None
+        driver.search.refresh_view()
+        assert any(line.level == "error" for line in driver.app.view.log)
+        assert "The engine is starting: Spark is starting." in driver.text()
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "skws-dark", "textual-light"])
+def test_sixteen_colours_without_colour_are_those_of_the_terminal(
+    theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither black on black nor any other colour that the terminal may have as its background."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-16color")
+    monkeypatch.delenv("COLORTERM", raising=False)
+
+    @scenario
+    async def drawn() -> None:
+        async with opened(movies(QUERY, theme=theme), size=(80, 24)) as driver:
+            await driver.advance(2)
+            for key in ("f2", "f3", "f4", "f5", "f6", "question_mark"):
+                await driver.press(key)
+                assert colours(driver) <= {"default"}, key
+
+    drawn()
+
+
+@scenario
+async def test_borders_of_sixteen_colours_are_seen_on_every_background() -> None:
+    async with opened(movies(QUERY, theme="ansi-dark"), size=(80, 24)) as driver:
+        await driver.advance(2)
+        for key in ("f2", "f3", "f4", "f5", "f6"):
+            await driver.press(key)
+            assert not colours(driver) & {"black", "white", "bright_black", "bright_white"}, key
+
+
+def colours(driver: Driver) -> set[str]:
+    """Of texts, borders and backgrounds, as they reach the terminal."""
+    found: set[str] = set()
+    for strip in driver.strips():
+        segments = list(strip)
+        for one in driver.app.get_line_filters():
+            segments = one.apply(segments, Color(0, 0, 0)) if one.enabled else segments
+        styles = [segment.style for segment in segments if segment.style]
+        found |= {color.name for style in styles for color in (style.color, style.bgcolor) if color}
+    return found
 
 
 @scenario

@@ -34,7 +34,7 @@ from skws_tui.services.user_files import (
     session_file,
 )
 from skws_tui.services.view import EventQueue, LogLine, View
-from skws_tui.themes import THEMES, default_theme
+from skws_tui.themes import THEMES, default_theme, has_few_colours
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class SkwsApp(FencedApp):
         session_path: Path | None = None,
         show_machine: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(few_colours=has_few_colours())
         self.request = request
         self.view = View(request)
         self.events = EventQueue()

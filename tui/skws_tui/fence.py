@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from rich.segment import Segment
 from textual.app import App
 from textual.color import Color
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.worker import WorkerFailed
@@ -70,13 +70,18 @@ class Printable(LineFilter):
 
 
 _PRINTABLE: Final = Printable()
+_COLOURLESS: Final = NoColor()
 
 
 class FencedApp(App[None]):
-    """A subclass shows ``Failed`` as a toast. ``broken``: why the app ended by itself."""
+    """A subclass shows ``Failed`` as a toast. ``broken``: why the app ended by itself.
 
-    def __init__(self) -> None:
+    ``few_colours``: the terminal has 16.
+    """
+
+    def __init__(self, *, few_colours: bool = False) -> None:
         super().__init__()
+        self._few_colours = few_colours
         self.faults = Faults()
         self.broken = ""
         self._begun = False
@@ -89,7 +94,12 @@ class FencedApp(App[None]):
         asyncio.get_running_loop().set_exception_handler(self._of_loop)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), _PRINTABLE]
+        filters = super().get_line_filters()
+        if (
+            self._few_colours
+        ):  # Under NO_COLOR, Textual has greys, of which these terminals have two: black, white
+            filters = [_COLOURLESS if isinstance(one, Monochrome) else one for one in filters]
+        return [*filters, _PRINTABLE]
 
     def _handle_exception(self, error: Exception) -> None:
         """Replaces Textual's method, which ends the app."""

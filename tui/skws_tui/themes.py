@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from rich.style import Style
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
+from skws_schema.errors import UsageError, nearest
 from skws_tui.services.drawing import Palette
 
 DARK: Final = "skws-dark"
 LIGHT: Final = "skws-light"
+ANSI: Final = "ansi-dark"
+"""Of Textual, which draws borders in black: its own is replaced."""
 _DARK_KEYWORDS: Final = (
     *("#ffb454", "#59c2ff", "#d2a6ff", "#7fd962"),
     *("#ff8f40", "#f07178", "#95e6cb", "#e6e1a3"),
@@ -68,6 +72,43 @@ def _theme(
     )
 
 
+_OWN_COLOURS: Final = Theme(
+    ANSI,
+    primary="ansi_cyan",
+    secondary="ansi_cyan",
+    accent="ansi_cyan",
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_cyan",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    ansi=True,
+    variables={
+        "ansi-background": "ansi_default",
+        "ansi-foreground": "ansi_default",
+        "border": "ansi_cyan",
+        # Of the 16 colours any may be the terminal's background: black on dark ones, white on light ones.
+        "border-blurred": "ansi_default",
+        "scrollbar": "ansi_default",
+        "scrollbar-background": "ansi_default",
+        "scrollbar-background-hover": "ansi_default",
+        "scrollbar-background-active": "ansi_default",
+        "block-cursor-background": "ansi_default",
+        "block-cursor-foreground": "ansi_default",
+        "block-cursor-text-style": "reverse",
+        "block-cursor-blurred-background": "ansi_default",
+        "block-cursor-blurred-foreground": "ansi_default",
+        "block-cursor-blurred-text-style": "reverse",
+        "input-cursor-background": "ansi_default",
+        "input-cursor-foreground": "ansi_default",
+        "input-cursor-text-style": "reverse",
+    },
+)
+"""The terminal's own text on its own background."""
+
 THEMES: Final = (
     _theme(
         DARK,
@@ -89,20 +130,33 @@ THEMES: Final = (
         row="#eaecef",
         accent="#0f766e",
     ),
+    _OWN_COLOURS,
 )
 
 
-def default_theme(environment: Mapping[str, str] = os.environ) -> str:
-    """The dark theme; on a terminal of 16 colours, one of those."""
+def check_theme(name: str) -> None:
+    """Raises UsageError for a name that no theme has."""
+    known = list(dict.fromkeys([*(theme.name for theme in THEMES), *BUILTIN_THEMES]))
+    if name not in known:
+        raise UsageError(f"--theme {name}: expected one of {', '.join(known)}{nearest(name, known)}")
+
+
+def has_few_colours(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the terminal has 16 colours at most."""
     term, depth = environment.get("TERM", ""), environment.get("COLORTERM", "")
     many = depth in {"truecolor", "24bit"} or "256color" in term or "kitty" in term
-    return DARK if many or "TEXTUAL_DRIVER" in environment else "ansi-dark"
+    return not many and "TEXTUAL_DRIVER" not in environment
+
+
+def default_theme(environment: Mapping[str, str] = os.environ) -> str:
+    """The dark theme; on a terminal of 16 colours, its own."""
+    return ANSI if has_few_colours(environment) else DARK
 
 
 def palette(theme: Theme) -> Palette:
     """The styles of results under a theme."""
     if theme.ansi:
-        return _palette(_ANSI_KEYWORDS, "bright_black", "cyan", "yellow")
+        return replace(_palette(_ANSI_KEYWORDS, "default", "cyan", "yellow"), dim=Style(dim=True))
     accent = theme.accent or theme.primary
     if theme.dark:
         return _palette(_DARK_KEYWORDS, "#7d8590", accent, "#e0b060")

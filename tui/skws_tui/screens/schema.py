@@ -71,6 +71,7 @@ class SchemaScreen(LiveScreen):
 
     name_shown = "schema"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back", priority=True),  # the editor would take it, and move the focus
         Binding("ctrl+s", "save", "save", priority=True, id="save-schema"),
         Binding("ctrl+j,ctrl+enter", "apply", "apply", priority=True, id="apply-schema"),
         Binding("ctrl+t", "infer", "infer", priority=True, id="infer-schema"),

@@ -136,6 +136,8 @@ class View:
         self.histories: dict[str, deque[float]] = {}
         self.skipped = 0
         self.failure = ""
+        self.step = ""
+        """What the job last said that it does; errors are of queries, and no state of it."""
         self.waited = 0.0
         """Seconds that the engine has taken to start."""
         self._began: float | None = None
@@ -164,6 +166,7 @@ class View:
         self.failure = events.failure or self.failure
         for line in events.lines:
             self.note(line)
+            self.step = line.text if line.level == "info" else self.step
         self.observed.update(events.observed)
         self.windows = self.windows if events.windows is None else events.windows
         if events.metrics is not None:

@@ -415,7 +415,7 @@ def why_empty(
     if view.failure:
         return f"The search has failed: {view.failure}\nFix the cause and start again; l shows the log."
     if view.metrics is None:
-        step = f": {view.log[-1].text}" if view.log else ""
+        step = f": {view.step}" if view.step else ""
         return f"The engine is starting{step}.\nYou can already type keywords."
     if not view.queries:
         names = searched(view.schema)

@@ -10,7 +10,9 @@ No thread and no process is started, and nothing is read but what is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -36,6 +38,7 @@ from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
+from skws_schema.yaml.document import as_name
 from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Window, parse_duration, parse_window
 
@@ -51,6 +54,7 @@ SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any]
 """A schema, the path of its YAML, or its YAML as text or as a dictionary."""
 
 _SHOWN: Final = 20  # results drawn in a notebook
+_ON_ERROR: Final = (OnError.FAIL, OnError.SKIP)
 _REMEDY: Final = 'use on_error="skip" to go on past bad rows'
 
 
@@ -136,6 +140,15 @@ class Results(Sequence[LiveResult]):
         return len(self._known) >= number
 
 
+def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, depth: int) -> None:
+    """Warns of attributes that no column of a frame has; ``depth``: 2 for the caller of the caller."""
+    for name, given in columns.items():
+        from skws.formats.frames import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
+
+        for line in missing_columns(given, schema.relation(name)):
+            warnings.warn(line, stacklevel=depth + 1)
+
+
 def search(
     query: Queries,
     data: Data,
@@ -157,8 +170,14 @@ def search(
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, BadRecordsError while results are
     read.
     """
-    given = _Given.of(data)
+    if on_error not in _ON_ERROR:
+        raise UsageError(f"on_error: expected {' or '.join(_ON_ERROR)}, found {on_error!r}")
+    if limit is not None:
+        at_least(0, "limit", limit)
+    given = _Given.of(data) if schema is not None else _Given.of(data).with_names()
     described = given.timed(given.schema if schema is None else schema_of(schema))
+    if schema is not None:
+        warn_of_missing({name: table.column_names for name, table in given.frames.items()}, described, 2)
     queries = {name: one.named(name, max_size) for name, one in named_queries(query).items()}
     stream = stream_of(described, window, max_size)
     for one in queries.values():
@@ -235,12 +254,12 @@ class Session:
         return [called(result, names) for result in results]
 
 
-def named_queries(query: Queries) -> dict[str, Query]:
-    """Queries by name. Raises UsageError for two of one name."""
-    if isinstance(query, str | Query):
-        query = [query]
+def named_queries(query: object) -> dict[str, Query]:
+    """``Queries`` by name. Raises UsageError for two of one name, and for anything else."""
     if isinstance(query, Mapping):
-        return {name: _query(one) for name, one in query.items()}
+        return {str(name): _query(one) for name, one in query.items()}
+    if isinstance(query, str) or not isinstance(query, Sequence):
+        query = [query]
     named: dict[str, Query] = {}
     for one in map(_query, query):
         name = one.name or one.text
@@ -248,6 +267,12 @@ def named_queries(query: Queries) -> dict[str, Query]:
             raise UsageError(f"two queries are called {name!r}")
         named[name] = one
     return named
+
+
+def at_least(least: int, name: str, given: object) -> None:
+    """Raises UsageError for what is no whole number from ``least``."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise UsageError(f"{name}: expected a whole number of {least} or more, found {given!r}")
 
 
 def called(result: LiveResult, names: Mapping[str, str]) -> LiveResult:
@@ -263,28 +288,46 @@ def names_by_text(queries: Mapping[str, Query]) -> dict[str, str]:
     return {query.text: name for name, query in reversed(list(queries.items())) if name != query.text}
 
 
-def _query(query: str | Query) -> Query:
-    return Query(query) if isinstance(query, str) else query
+def _query(query: object) -> Query:
+    if isinstance(query, Query):
+        return query
+    if isinstance(query, str):
+        return Query(query)
+    raise UsageError(f"query: expected keywords or a Query, found {type(query).__name__}")
 
 
 def schema_of(schema: SchemaLike) -> Schema:
-    """The schema that is meant. Raises SchemaError."""
+    """The schema that is meant. Raises SchemaError, UsageError."""
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, Mapping):
         return parse_schema(yaml.safe_dump(dict(schema), sort_keys=False))
     if isinstance(schema, str) and "\n" in schema:
         return parse_schema(schema)
-    return load_schema(Path(schema))
+    if isinstance(schema, str | Path):
+        return load_schema(Path(schema))
+    raise UsageError(
+        f"schema: expected a Schema, YAML or the path of its file, found {type(schema).__name__}"
+    )
 
 
 def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, finite: bool = True) -> Stream:
-    """The stream of a schema. Raises UsageError for a window that cannot be read."""
+    """The stream of a schema. Raises UsageError for a window or a number of tuples that cannot be."""
+    if not isinstance(window, str | Window | None):
+        raise UsageError(f"window: expected a duration such as '20 minutes', found {type(window).__name__}")
+    at_least(1, "max_size", max_size)
     if window is None or isinstance(window, str):
         chosen = parse_window(schema.window if window is None else window)
     else:
         chosen = window
     return Stream(schema, chosen, max_size=max_size, finite=finite, overrides=finite and window is not None)
+
+
+def _kind_of(data: object) -> str:
+    """What was given in place of a mapping."""
+    if isinstance(data, list | tuple) and data:
+        return f"{type(data).__name__} of {type(data[0]).__name__}"
+    return type(data).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +341,15 @@ class _Given:
     def of(cls, data: Data) -> _Given:
         if isinstance(data, str | Path):
             data = [data]
-        if not isinstance(data, Mapping):
+        if isinstance(data, list | tuple) and all(isinstance(one, str | Path) for one in data):
             return cls({}, [(None, Path(path)) for path in data])
+        if not isinstance(data, Mapping):
+            raise UsageError(
+                "data: expected a mapping of relation names to frames, or paths of files;"
+                f" found {_kind_of(data)}"
+            )
+        if unnamed := [name for name in data if not isinstance(name, str)]:
+            raise UsageError(f"data: expected the name of a relation, found {unnamed[0]!r}")
         files = [(name, Path(one)) for name, one in data.items() if isinstance(one, str | Path)]
         frames = {name: one for name, one in data.items() if not isinstance(one, str | Path)}
         if not frames:
@@ -307,6 +357,15 @@ class _Given:
         from skws.formats.frames import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
 
         return cls({name: arrow_table(name, one) for name, one in frames.items()}, files)
+
+    def with_names(self) -> _Given:
+        """With names that relations can have, as those of files. Raises UsageError for two that are one."""
+        known = [as_name(name) for name in (*self.frames, *(name for name, _ in self.files)) if name]
+        for name, times in Counter(known).items():
+            if times > 1:
+                raise UsageError(f"data: {times} names become {name!r}; relations need names of their own")
+        files = [(name and as_name(name), path) for name, path in self.files]
+        return _Given({as_name(name): table for name, table in self.frames.items()}, files)
 
     @property
     def schema(self) -> Schema:
@@ -318,7 +377,7 @@ class _Given:
             from skws.formats.frames import sampled_columns  # noqa: PLC0415 - as above
 
             for name, table in self.frames.items():
-                columns = sampled_columns(table)
+                columns = sampled_columns(name, table)
                 if any(value is not None for value in columns.pop("time", ())):
                     timed.add(name)
                 tables[name] = columns

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -156,11 +162,21 @@ def test_a_result_that_outlives_the_calendar_has_a_table() -> None:
     ("data", "message"),
     [
         ({"customer": [{"id": 1, "name": "half \ud800"}]}, "customer: .*surrogates not allowed"),
-        ({"customer": [{"id": 10**30, "name": "byron"}]}, "customer: .*too large"),
         ({"custmer": CUSTOMERS}, "no relation 'custmer' in schema shop; did you mean 'customer'"),
         ({"customer": 3}, "customer: expected a data frame .* found int"),
         ({"customer": [CUSTOMERS[0], 3]}, "customer row 1: expected a dictionary, found int"),
-        ({"customer": [{"id": 1, "name": "a"}, {"id": "b"}]}, "customer: "),
+        (pd.DataFrame(CUSTOMERS), "data: expected a mapping of relation names to frames.* found DataFrame"),
+        ([pd.DataFrame(CUSTOMERS)] * 2, "data: expected a mapping .* found list of DataFrame"),
+        (CUSTOMERS, "data: expected a mapping .* found list of dict"),
+        (None, "data: expected a mapping .* found NoneType"),
+        ({1: CUSTOMERS}, "data: expected the name of a relation, found 1"),
+        ({"customer": {"id": 1}}, "customer: expected the values of column 'id' as a list, found int"),
+        ({"customer": {"id": [1], "name": []}}, "customer: columns of 0 to 1 values"),
+        ({"customer": [{"id": object()}]}, "customer row 0: id: expected a value, found object"),
+        (
+            {"customer": pd.DataFrame([[1, 2]], columns=["id", "id"])},
+            "customer: 2 columns are called 'id'",
+        ),
         ({"customer": pd.DataFrame(CUSTOMERS).assign(op="-")}, "a column op needs times"),
     ],
 )
@@ -177,6 +193,154 @@ def test_rows_that_do_not_fit_the_schema() -> None:
         list(skws.search("byron", {"customer": customers}, schema=SHOP))
     results = skws.search("byron", {"customer": customers}, schema=SHOP, on_error="skip")
     assert (len(results), results.bad.count) == (1, 1)
+
+    mixed = [{"id": 1, "name": "Byron"}, {"id": "b", "name": "Byron"}, {"id": 10**30, "name": "Byron"}]
+    assert len(skws.search("byron", {"customer": mixed}, schema=SHOP, on_error="skip")) == 1
+
+
+class Fruit(Enum):
+    APPLE = "apple"
+
+
+MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "kind"),
+    [
+        (date(2020, 1, 2), "2020-01-02T00:00:00Z", "timestamp"),
+        (date(1, 1, 1), "0001-01-01T00:00:00Z", "timestamp"),
+        (MOMENT, "2020-01-02T03:04:05Z", "timestamp"),
+        (np.datetime64("2020-01-02"), "2020-01-02T00:00:00Z", "timestamp"),
+        (time(3, 4, 5), "03:04:05", "text"),
+        (timedelta(days=1, seconds=2), 86_402, "integer"),
+        (np.timedelta64(3, "s"), 3, "integer"),
+        (Decimal("12.5"), 12.5, "number"),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007", "text"),
+        (b"ab", "ab", "text"),
+        (bytearray(b"ab"), "ab", "text"),
+        (float("nan"), None, "text"),
+        (None, None, "text"),
+        (pd.NaT, None, "text"),
+        (pd.NA, None, "text"),
+        (Fruit.APPLE, "apple", "text"),
+        (np.float32(2.5), 2.5, "number"),
+        (np.bool_(True), True, "boolean"),
+        (2**70, str(2**70), "text"),
+        (Fraction(1, 3), "1/3", "text"),
+        (Path("a/b"), "a/b", "text"),
+        (pd.Period("2020-01"), "2020-01", "text"),
+        (pd.Interval(0, 1), "(0, 1]", "text"),
+        (["a", "b"], "a, b", "text"),
+        ({"a"}, "a", "text"),
+        (np.array([1, 2]), "1, 2", "text"),
+    ],
+)
+@pytest.mark.parametrize("frame", ["rows", "columns", "pandas"])
+def test_values_of_all_types_of_python(frame: str, value: Any, shown: Any, kind: str) -> None:
+    rows = [{"name": "byron", "value": value}, {"name": "ada", "value": None}]
+    columns = {name: [row[name] for row in rows] for name in ("name", "value")}
+    values = pd.Series([value, value], dtype=object)
+    frames: dict[str, Any] = {
+        "rows": rows,
+        "columns": columns,
+        "pandas": pd.DataFrame({"name": ["byron", "ada"], "value": values}),
+    }
+    results = skws.search("byron", {"thing": frames[frame]})
+    (found,) = results
+    assert found.tuples[0].row == {"name": "byron", "value": shown}
+    assert str(results.schema.relations[0].attributes[1].type) == kind
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        (pd.Categorical(["x", "y"]), "x"),
+        (pd.array([1, None], dtype="Int64"), 1),
+        (pd.array([True, None], dtype="boolean"), True),
+        (pd.arrays.SparseArray([7, 0]), 7),
+        (np.array([2**63, 1], dtype="uint64"), str(2**63)),
+        (np.array([1.5, 2], dtype="float16"), 1.5),
+        (pd.period_range("2020-01", periods=2, freq="M"), "2020-01"),
+        (pd.to_timedelta(["1 day", None]), 86_400),
+        ([1, "a"], "1"),
+        ([date(2020, 1, 1), "a"], "2020-01-01"),
+        ([True, "a"], "true"),
+        (pa.array([date(2020, 1, 1)] * 2, pa.date64()), "2020-01-01T00:00:00Z"),
+        (pa.array([1, 1], pa.time32("s")), "00:00:01"),
+        (pa.array([1_000_000_000] * 2, pa.duration("ns")), 1),
+        (pa.array([[date(2020, 1, 1)]] * 2), "2020-01-01"),
+        (pa.array([b"ab"] * 2, pa.binary(2)), "ab"),
+        (pa.array(["ab"] * 2, pa.string_view()), "ab"),
+        (pa.array(["ab"] * 2).dictionary_encode(), "ab"),
+    ],
+)
+def test_columns_of_all_types_of_pandas_and_arrow(column: Any, shown: Any) -> None:
+    data = {"name": ["byron", "ada"], "value": column}
+    frame = pa.table(data) if isinstance(column, pa.Array) else pd.DataFrame(data)
+    (found,) = skws.search("byron", {"thing": frame})
+    assert found.tuples[0].row["value"] == shown
+
+
+def test_dates_and_exact_decimals_under_text() -> None:
+    table = pa.table({"day": [date(2020, 1, 2)], "price": [Decimal("12345678901234567890.10")]})
+    schema = "name: a\nrelations:\n  thing:\n    attributes: {day: text, price: string}\n"
+    (found,) = skws.search("2020-01-02", {"thing": table}, schema=schema)
+    assert found.tuples[0].row == {"day": "2020-01-02", "price": "12345678901234567890.10"}
+
+
+def test_objects_in_a_frame_are_searched_by_their_paths() -> None:
+    (found,) = skws.search("byron", {"person": [{"name": {"first": "Byron"}, "born": {"year": 1788}}]})
+    assert found.tuples[0].row == {"name_first": "Byron", "born_year": 1788}
+
+
+def test_bytes_that_are_no_text_are_left_out_of_a_schema() -> None:
+    with pytest.warns(UserWarning, match="thing.photo has bytes that are no text"):
+        (found,) = skws.search("byron", {"thing": [{"name": "byron", "photo": b"\xff"}]})
+    assert found.tuples[0].row == {"name": "byron"}
+
+
+def test_the_index_of_pandas_is_a_column_if_it_has_a_name() -> None:
+    frame = pd.DataFrame(CUSTOMERS)
+    assert len(skws.search("!customer.id:1", {"customer": frame.set_index("id")}, schema=SHOP)) == 1
+    (found,) = skws.search("byron", {"customer": frame.set_index("name", drop=False)}, schema=SHOP)
+    assert found.tuples[0].row == CUSTOMERS[0]
+
+
+def test_names_of_relations_become_names_as_those_of_files_do() -> None:
+    (found,) = skws.search("byron", {"my customers": CUSTOMERS})
+    assert found.tuples[0].relation == "my_customers"
+    with pytest.raises(UsageError, match="2 names become 'my_customers'"):
+        skws.search("byron", {"my customers": CUSTOMERS, "my_customers": CUSTOMERS})
+
+
+def test_a_column_that_no_row_has_is_told() -> None:
+    with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'") as told:
+        skws.search("byron", {"customer": [{"id": 1, "nmae": "Byron"}]}, schema=SHOP)
+    assert told[0].filename == __file__
+
+
+def test_what_a_notebook_completes() -> None:
+    assert set(dir(skws)) == {"Query", "Results", "Session", "search", "__version__"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"query": 5}, "query: expected keywords or a Query, found int"),
+        ({"query": None}, "query: expected keywords or a Query, found NoneType"),
+        ({"query": [5]}, "query: expected keywords or a Query, found int"),
+        ({"schema": 5}, "schema: expected a Schema, YAML or the path of its file, found int"),
+        ({"window": 5}, "window: expected a duration"),
+        ({"limit": -1}, "limit: expected a whole number of 0 or more, found -1"),
+        ({"limit": "5"}, "limit: expected a whole number of 0 or more, found '5'"),
+        ({"max_size": 0}, "max_size: expected a whole number of 1 or more, found 0"),
+        ({"on_error": "stop"}, "on_error: expected fail or skip, found 'stop'"),
+    ],
+)
+def test_what_is_given_is_checked(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        skws.search(**{"query": "byron", "data": {"customer": CUSTOMERS}, "schema": SHOP, **given})
 
 
 def test_what_is_asked_is_checked_before_anything_is_read() -> None:

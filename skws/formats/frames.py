@@ -6,57 +6,209 @@ and ``op`` where these are no attributes. Columns that the schema does not name 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from typing import Any, Final, TypeAlias
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
-from skws.data.values import Unreadable
+from skws.data.values import LARGEST, Unreadable
 from skws.formats.parquet import ArrowReader, python_values
 from skws.formats.rows import Origins, column_of
-from skws_schema.errors import UsageError
+from skws.formats.sampling import SampleRow, Samples
+from skws_schema.errors import UsageError, nearest
 from skws_schema.model import AttributeType, Relation, Schema
 
 ROWS: Final = 32_768
 """Rows of a chunk."""
-_SAMPLED: Final = 10_000
+SAMPLED: Final = 10_000
+"""Rows that a schema is inferred from."""
 _OWN: Final = ("time", "op")
+_TEXTS: Final = {AttributeType.TEXT, AttributeType.STRING}
+_MISSING: Final = {"NAType", "NaTType"}
+"""What pandas has in place of a value; pandas itself need not be installed."""
+_UNLIKE: Final = (TypeError, ValueError, OverflowError)
+"""What Arrow and pandas raise, besides Arrow's own, for values that a column cannot hold together."""
 
 
 def arrow_table(name: str, frame: Any) -> pa.Table:
     """The rows of a frame: of Arrow, of what exports Arrow (Polars, DuckDB), of pandas, or dictionaries.
 
-    Raises UsageError for anything else, and for columns that Arrow cannot hold.
+    Each column has a type that ``ArrowReader`` reads; values of any other are texts.
+    Raises UsageError for anything else, for two columns of one name, and for objects without a text.
     """
+    table = _as_arrow(name, frame)
+    for column, times in Counter(table.column_names).items():
+        if times > 1:
+            raise UsageError(f"{name}: {times} columns are called {column!r}")
+    readable = {
+        column: _readable(values) for column, values in zip(table.column_names, table.columns, strict=True)
+    }
+    return pa.table(readable) if readable else table
+
+
+def _as_arrow(name: str, frame: Any) -> pa.Table:
     try:
         if isinstance(frame, pa.Table):
             return frame
         if isinstance(frame, pa.RecordBatch):
             return pa.Table.from_batches([frame])
         if hasattr(frame, "__dataframe__") and type(frame).__module__.startswith("pandas"):
-            return pa.Table.from_pandas(frame, preserve_index=False)
+            kept = [level for level in frame.index.names if level is not None and level not in frame.columns]
+            frame = frame.reset_index(level=kept) if kept else frame
+            labels = [str(label) for label in frame.columns]
+            columns = [_of_series(name, label, frame.iloc[:, n]) for n, label in enumerate(labels)]
+            return pa.Table.from_arrays(columns, names=labels)
         if hasattr(frame, "__arrow_c_stream__"):
             return pa.table(frame)
-        if isinstance(frame, Mapping):
-            return pa.table(dict(frame))
-        if isinstance(frame, Sequence) and not isinstance(frame, str | bytes):
-            return _of_rows(name, frame)
-    except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:  # also half a surrogate pair
+    except (pa.ArrowException, *_UNLIKE) as error:
         raise UsageError(f"{name}: {str(error).splitlines()[0]}") from None
+    if isinstance(frame, Mapping):
+        return _of_columns(name, frame)
+    if isinstance(frame, Sequence) and not isinstance(frame, str | bytes):
+        return _of_rows(name, frame)
     raise UsageError(
         f"{name}: expected a data frame (pandas, Polars, Arrow), rows as dictionaries, or a path;"
         f" found {type(frame).__name__}"
     )
 
 
+def _of_columns(name: str, frame: Mapping[Any, Any]) -> pa.Table:
+    columns = {}
+    for label, values in frame.items():
+        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+            raise UsageError(
+                f"{name}: expected the values of column {label!r} as a list, found {type(values).__name__}"
+            )
+        columns[str(label)] = _of_values(name, str(label), list(values))
+    sizes = {len(values) for values in columns.values()}
+    if len(sizes) > 1:
+        raise UsageError(f"{name}: columns of {min(sizes):,} to {max(sizes):,} values; expected one length")
+    return pa.table(columns)
+
+
 def _of_rows(name: str, rows: Sequence[Any]) -> pa.Table:
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise UsageError(f"{name} row {number}: expected a dictionary, found {type(row).__name__}")
-    columns = dict.fromkeys(column for row in rows for column in row)
-    return pa.table({column: [row.get(column) for row in rows] for column in columns})
+    labels = dict.fromkeys(label for row in rows for label in row)
+    return pa.table({str(one): _of_values(name, str(one), [row.get(one) for row in rows]) for one in labels})
+
+
+def _of_series(name: str, label: str, series: Any) -> pa.Array | pa.ChunkedArray:
+    """A column of pandas; object by object where Arrow does not know its type, or its objects differ."""
+    try:
+        if str(series.dtype).startswith(("interval", "period")):  # Arrow has what is inside, without the text
+            return _of_values(name, label, series.tolist())
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowException, *_UNLIKE):
+        return _of_values(name, label, series.tolist())
+
+
+def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, *_UNLIKE):
+        known = [_known(name, label, number, value) for number, value in enumerate(values)]
+    try:
+        return pa.array(known, from_pandas=True)
+    except (pa.ArrowException, *_UNLIKE):
+        texts = list(map(_text, known))
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError as error:  # half a surrogate pair
+        raise UsageError(f"{name}: {label}: {error}") from None
+
+
+def _known(name: str, label: str, row: int, value: Any) -> Any:
+    """A value of a type that Arrow has; the text of any other. Raises UsageError for objects without one."""
+    if isinstance(value, Enum):
+        value = value.value
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
+    if value is None or type(value).__name__ in _MISSING:
+        return None
+    match value:
+        case bool() | int() | float() | str() | bytes() | Decimal() | date() | time() | timedelta():
+            return value
+        case bytearray() | memoryview():
+            return bytes(value)
+        case Mapping():
+            return {str(key): _known(name, label, row, one) for key, one in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_known(name, label, row, one) for one in value]
+    return _text_of(name, label, row, value)
+
+
+def _text_of(name: str, label: str, row: int, value: object) -> str:
+    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+        raise UsageError(f"{name} row {row}: {label}: expected a value, found {type(value).__name__}")
+    return str(value)
+
+
+def _text(value: Any) -> str | None:
+    """A value as text, as its column has others of other types, too."""
+    match value:
+        case None | str():
+            return value
+        case float() if not isfinite(value):
+            return None
+        case bytes():
+            return value.decode(errors="replace")
+        case bool() | list() | dict() | tuple():
+            return orjson.dumps(value, default=_text, option=orjson.OPT_NON_STR_KEYS).decode()
+        case date() | time():
+            return value.isoformat()
+    return str(value)
+
+
+def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in a type that ``ArrowReader`` reads."""
+    for is_kind, conversion in _CONVERSIONS:
+        if is_kind(column.type):
+            return conversion(column)
+    return column
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _readable(column.cast(column.type.value_type))
+
+
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type.storage_type
+    return _readable(pa.chunked_array([chunk.storage for chunk in column.chunks], kind))
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(map(_text, column.to_pylist()), pa.string())])
+
+
+def _signed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.int64() if (pc.max(column).as_py() or 0) <= LARGEST else pa.string())
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
+
+
+_Conversion: TypeAlias = Callable[[pa.ChunkedArray], pa.ChunkedArray]
+_CONVERSIONS: Final[tuple[tuple[Callable[[pa.DataType], bool], _Conversion], ...]] = (
+    (pa.types.is_dictionary, _decoded),
+    (_is_uuid, _texts),
+    (lambda kind: isinstance(kind, pa.BaseExtensionType), _stored),
+    (pa.types.is_float16, lambda column: column.cast(pa.float32())),
+    (pa.types.is_uint64, _signed),
+    (pa.types.is_interval, _texts),
+)
+"""Of the types that ``ArrowReader`` does not read; the first that fits."""
 
 
 def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) -> Iterator[Chunk]:
@@ -75,6 +227,18 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
         first += batch.num_rows
 
 
+def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
+    """A line for each attribute that no column of a frame has."""
+    places = {column: place for place, column in enumerate(columns)}
+    known = Origins(relation).known
+    others = [column for column in columns if column not in known and column not in _OWN]
+    return [
+        f"no row of {relation.name} has {one.column!r}{nearest(one.column, others)}"
+        for one in relation.attributes
+        if column_of(one, places) is None
+    ]
+
+
 def has_time(columns: Collection[str], relation: Relation) -> bool:
     """True if rows of a frame with these columns have times."""
     if relation.time is None:
@@ -83,10 +247,20 @@ def has_time(columns: Collection[str], relation: Relation) -> bool:
     return column_of(relation.attributes[relation.columns[relation.time]], places) is not None
 
 
-def sampled_columns(table: pa.Table) -> dict[str, list[object]]:
-    """The first rows by column, as a schema is inferred from them."""
-    head = table.slice(0, _SAMPLED)
-    return {name: list(map(_sampled, python_values(head.column(name)))) for name in head.column_names}
+def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
+    """The first rows by column, as a schema is inferred from them; nested objects by their paths.
+
+    Without columns of bytes that are no text, of which a warning tells.
+    """
+    head = table.slice(0, SAMPLED)
+    columns = {column: python_values(head.column(column)) for column in head.column_names}
+    for column in [column for column, values in columns.items() if any(isinstance(v, bytes) for v in values)]:
+        warnings.warn(f"{name}.{column} has bytes that are no text: it is left out", stacklevel=5)
+        del columns[column]
+    samples = Samples()
+    for row in zip(*columns.values(), strict=True):
+        samples.add("", SampleRow(None, dict(zip(columns, map(_sampled, row), strict=True))))
+    return samples.tables().get("", {column: [] for column in columns})
 
 
 def _sampled(value: object) -> object:
@@ -103,11 +277,21 @@ def _fitted(table: pa.Table, relation: Relation, time: int) -> pa.Table:
     kept = [name for name in table.column_names if name in known or name in own]
     table = table.select(kept)
     for attribute in relation.attributes:
-        if attribute.column in kept and attribute.type is AttributeType.INTEGER:
-            column = table.column(attribute.column)
-            if pa.types.is_floating(column.type) and pc.all(pc.equal(pc.round(column), column)).as_py():
-                place = table.column_names.index(attribute.column)
-                table = table.set_column(place, attribute.column, column.cast(pa.int64()))
+        if attribute.column not in kept:
+            continue
+        column = table.column(attribute.column)
+        place = table.column_names.index(attribute.column)
+        if attribute.type in _TEXTS and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+            table = table.set_column(place, attribute.column, column.cast(pa.string()))
+        elif attribute.type is AttributeType.INTEGER and _is_whole(column):
+            table = table.set_column(place, attribute.column, column.cast(pa.int64()))
     if not relation.table and not has_time(table.column_names, relation):
         table = table.append_column("time", pa.array([time] * len(table), pa.timestamp("us")))
     return table
+
+
+def _is_whole(column: pa.ChunkedArray) -> bool:
+    """Whether it has floats without a fraction."""
+    return (
+        pa.types.is_floating(column.type) and pc.all(pc.equal(pc.round(column), column)).as_py() is not False
+    )

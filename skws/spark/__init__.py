@@ -24,3 +24,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
     return getattr(library, name)
+
+
+def __dir__() -> list[str]:
+    """What a notebook completes."""
+    return list(__all__)

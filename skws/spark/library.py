@@ -3,7 +3,7 @@
     import skws.spark
 
     frames = {"customer": customers, "purchase": purchases, "complaint": complaints}
-    results = skws.spark.search(spark, frames, "byron leaks", schema="shop.yaml")
+    results = skws.spark.search(spark, frames, "byron leaks")
 
 Only DataFrame operations are used, so it runs over Spark Connect, too.
 """
@@ -30,17 +30,20 @@ from pyspark.sql import functions as sf
 from skws.data.batch import NO_RECORDS, Chunk, together
 from skws.data.packing import unpacked
 from skws.formats.dead_letters import malformed
-from skws.formats.frames import frame_chunks, has_time
+from skws.formats.frames import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
 from skws.formats.jsonl import TextReader
+from skws.formats.rows import Origins
 from skws.formats.splits import Holds, Packer, Piece
 from skws.library import (
     Queries,
     SchemaLike,
+    at_least,
     called,
     named_queries,
     names_by_text,
     schema_of,
     stream_of,
+    warn_of_missing,
 )
 from skws.memory import MemoryShare, asked, freeze_loaded_objects
 from skws.queries.kinds import check, window_of
@@ -53,7 +56,9 @@ from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError, nearest
+from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
+from skws_schema.yaml.document import as_name
 from skws_windows.window import Window, parse_duration
 
 COLUMNS: Final = (
@@ -82,9 +87,10 @@ def search(
     data: Mapping[str, DataFrame] | DataFrame,
     query: Queries,
     *,
-    schema: SchemaLike,
+    schema: SchemaLike | None = None,
     window: str | Window | None = None,
     max_size: int = DEFAULT_MAX_SIZE,
+    limit: int | None = None,
     lateness: str | None = None,
     shards: int | None = None,
 ) -> DataFrame:
@@ -92,8 +98,9 @@ def search(
 
     ``data``: by relation. Rows have times in the relation's time attribute or in a column ``time``; a
     DataFrame without them is a static table. ``op`` may be a column, too: "-" deletes. Columns that the
-    schema does not name are left out. ``window``: None for the schema's. ``max_size``: the most tuples of a
-    result. The data is read once, by this call; results are found when they are asked for.
+    schema does not name are left out. ``schema``: None infers one from the first rows of each DataFrame.
+    ``window``: None for the schema's. ``max_size``: the most tuples of a result. ``limit``: the most results.
+    The data is read once, by this call; results are found when they are asked for.
 
     A DataFrame by itself, or under the name ``RECORDS``, has records of any relation as JSON in its column
     ``value``, as replay files and topics have them (``docs/replay.md``): lines of text, messages of Kafka.
@@ -110,8 +117,14 @@ def search(
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
-    data = data if isinstance(data, Mapping) else {RECORDS: data}
-    described = _timed(schema_of(schema), data)
+    data = _named(data)
+    if schema is None:
+        data = {name if name == RECORDS else as_name(name): frame for name, frame in data.items()}
+    described = _timed(_inferred(data) if schema is None else schema_of(schema), data)
+    if limit is not None:
+        at_least(0, "limit", limit)
+    if schema is not None:
+        warn_of_missing({name: one.columns for name, one in data.items() if name != RECORDS}, described, 2)
     live = any(frame.isStreaming for frame in data.values())
     if lateness is not None and not live:
         raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
@@ -135,13 +148,43 @@ def search(
             dead_letters=_LATE,
             sinks=(),
         )
-        return _streaming(spark, data, job, memory, shards)
+        results = _streaming(spark, data, job, memory, shards)
+        return results if limit is None else results.limit(limit)
     pieces = _all_pieces(data, described, memory)
     run = BatchRun(pieces, queries, stream, windows.pop(), memory, _tasks(spark))
     names = names_by_text({one.name: one for one in queries})
     results = run.frame(lambda found: result_table(called(result, names) for result in found), COLUMNS)
+    results = results if limit is None else results.limit(limit)
     weakref.finalize(results, _release, run).atexit = False
     return results
+
+
+def _named(data: object) -> dict[str, DataFrame]:
+    """DataFrames by relation. Raises UsageError."""
+    if not isinstance(data, Mapping):
+        data = {RECORDS: data}
+    for name, frame in data.items():
+        # One of Spark Connect is of another class in some versions.
+        if not isinstance(name, str) or not hasattr(frame, "mapInArrow"):
+            raise UsageError(
+                "data: expected a DataFrame of Spark, or a mapping of relation names to DataFrames; found"
+                f" {type(frame).__name__}"
+            )
+    return dict(data)
+
+
+def _inferred(data: Mapping[str, DataFrame]) -> Schema:
+    """A schema from the first rows of each DataFrame. Raises UsageError where there are none, SchemaError."""
+    columns, timed = {}, set()
+    for name, frame in data.items():
+        if name == RECORDS or frame.isStreaming:
+            kind = "records of any relation" if name == RECORDS else "a streaming DataFrame"
+            raise UsageError(f"schema: {kind} cannot be looked into before the search; give one")
+        table = arrow_table(name, frame.limit(SAMPLED).toArrow())
+        columns[name] = sampled_columns(name, table)
+        if any(value is not None for value in columns[name].pop("time", ())):
+            timed.add(name)
+    return infer(columns, timed=timed).schema()
 
 
 def _streaming(
@@ -245,11 +288,11 @@ def _pieces(
     layout: Callable[[], Layout],
     lateness: int | None,
 ) -> DataFrame:
-    known = schema.relations[relation].columns
+    known = Origins(schema.relations[relation]).known
     kept = [name for name in frame.columns if name in known or name in ("time", "op")]
 
     def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
-        return frame_chunks(pa.Table.from_batches([batch]), relation, schema)
+        return frame_chunks(arrow_table(schema.relations[relation].name, batch), relation, schema)
 
     columns = [sf.col(f"`{name}`") for name in kept]
     rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,41 @@ def test_data_frames_are_searched_as_in_process(spark: SparkSession) -> None:
     ]
     counted = found.groupBy("network").count().collect()
     assert sum(row["count"] for row in counted) == len(expected)
+
+
+def test_a_schema_is_inferred_if_none_is_given(spark: SparkSession) -> None:
+    columns = (
+        "id long, `full name` string, born date, seen timestamp, awake interval day to second, price"
+        " decimal(5, 2), home struct<city: string>, tags array<date>, notes map<string, int>"
+    )
+    day, moment = date(2020, 1, 2), datetime(2020, 1, 2, 3, tzinfo=UTC)
+    rows = [
+        (n, name, day, moment, timedelta(hours=1), Decimal("1.25"), ("Nottingham",), [day], {"a": 1})
+        for n, name in enumerate(["Byron", "Ada"])
+    ]
+    data = {"my customers": spark.createDataFrame(rows, columns)}
+    (row,) = skws.spark.search(spark, data, "byron nottingham").collect()
+    assert row.tuples[0].relation == "my_customers"
+    assert row.tuples[0].row == {
+        "id": "0",
+        "full_name": "Byron",
+        "born": "2020-01-02T00:00:00Z",
+        "seen": "2020-01-02T03:00:00Z",
+        "awake": "3600",
+        "price": "1.25",
+        "home_city": "Nottingham",
+        "tags": "2020-01-02",
+        "notes_a": "1",
+    }
+    assert skws.spark.search(spark, data, "nottingham", limit=1).count() == 1
+    values = spark.createDataFrame([("{}",)], "value string")
+    with pytest.raises(UsageError, match="records of any relation cannot be looked into"):
+        skws.spark.search(spark, values, "byron")
+    with pytest.raises(UsageError, match=r"expected a DataFrame of Spark, .* found list"):
+        skws.spark.search(spark, {"customer": rows}, "byron")  # type: ignore[dict-item]
+    nameless = spark.createDataFrame([(1, "Ada")], "id long, nmae string")
+    with pytest.warns(UserWarning, match="no row of customer has 'name'; did you mean 'nmae'"):
+        skws.spark.search(spark, {"customer": nameless}, "ada", schema=SHOP)
 
 
 def texts(frames: Mapping[str, pd.DataFrame], part: slice | None = None) -> list[str]:

@@ -117,6 +117,13 @@ def is_postgres(text: str) -> bool:
     return text.startswith(POSTGRES)
 
 
+def postgres_identity(text: str) -> str:
+    """The same for all spellings of one database, without secrets. Raises UsageError, SourceError."""
+    with installed():
+        from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
+    return Address.of(text).identity
+
+
 def is_sqlite(text: str) -> bool:
     """True for the address of a SQLite file, or a path with a suffix of one."""
     return text.startswith(SQLITE) or (

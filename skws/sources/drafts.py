@@ -16,7 +16,7 @@ from typing import Final
 from skws.durable import replaced
 from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite
+from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite, postgres_identity
 from skws.sources.feed import redacted
 from skws_schema.errors import SourceError, StateError, UsageError, counted
 from skws_schema.infer.column_profile import is_value
@@ -151,11 +151,12 @@ def _path(place: str) -> Path:
 
 
 def _identity(place: str) -> str:
-    return redacted(place) if is_postgres(place) else str(_path(place).resolve())
+    return postgres_identity(place) if is_postgres(place) else str(_path(place).resolve())
 
 
 def _name(place: str) -> str:
-    last = redacted(place).split("?", 1)[0].rstrip("/").rpartition("/")[2]
+    whole = _identity(place).partition(" ")[0] if is_postgres(place) else place.split("?", 1)[0]
+    last = whole.rstrip("/").rpartition("/")[2]
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in last[:100]) or "schema"
 
 

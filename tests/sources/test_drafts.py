@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from skws.formats.files import entries
+from skws.sources.addresses import postgres_identity
 from skws.sources.drafts import draft_of
 from skws_schema.errors import SourceError, UsageError
 from tests.commands import Skws
@@ -128,3 +129,36 @@ def test_commands_need_no_schema(day: Path, skws: Skws) -> None:
     watch = skws("watch", "byron", "leaks", "--source", f"replay:{day}?speed=1e9", "--format", "jsonl")
     assert (watch.code, len(watch.records)) == (0, 1)
     assert "from an earlier run" in watch.err
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgres://localhost/shop",
+        "postgresql://ann:secret@localhost:5432/shop?sslmode=require",
+        "postgresql://127.0.0.1/shop",
+        "postgresql:///shop",
+        "postgresql:///shop?host=/var/run/postgresql",
+        "postgresql:///?dbname=shop&host=LOCALHOST",
+        "postgresql://localhost/shop?slot=mine&application_name=x",
+    ],
+)
+def test_a_database_has_one_schema_however_its_address_is_spelled(
+    address: str, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    known = postgres_identity("postgresql://localhost/shop")
+    assert postgres_identity(address) == known == "localhost:5432/shop"
+    assert "secret" not in known
+
+
+def test_other_databases_have_schemas_of_their_own() -> None:
+    addresses = [
+        "postgresql://localhost/shop",
+        "postgresql://localhost/other",
+        "postgresql://localhost:5433/shop",
+        "postgresql://db.example/shop",
+        "postgresql://localhost/shop?options=-csearch_path%3Dsales",
+    ]
+    assert len(set(map(postgres_identity, addresses))) == len(addresses)

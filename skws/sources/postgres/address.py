@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from getpass import getuser
 from itertools import count
 from math import inf
 from socket import gethostname
@@ -49,6 +50,15 @@ _DEFAULTS: Final = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
 }
+_LOCATED: Final = {
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "dbname": "PGDATABASE",
+    "service": "PGSERVICE",
+}
+_PORT: Final = "5432"
+_THIS_MACHINE: Final = ("", "localhost", "127.0.0.1", "::1")
 Connected = TypeVar("Connected", bound=connection)
 
 
@@ -96,6 +106,22 @@ class Address:
             "slot" in own,
             _seconds(own.get("patience", "60")),
         )
+
+    @property
+    def identity(self) -> str:
+        """The same for all spellings of one database: its host, port and name, with no user and no secret.
+
+        Also with the search path, if the address has one: it says which tables are meant.
+        """
+        given = {name: self.parameters.get(name) or os.environ.get(of, "") for name, of in _LOCATED.items()}
+        user = self.parameters.get("user") or os.environ.get("PGUSER") or getuser()
+        hosts = [
+            "localhost" if host in _THIS_MACHINE or host.startswith("/") else host.lower()
+            for host in (given["host"] or given["hostaddr"]).split(",")
+        ]
+        options = self.parameters.get("options", "")
+        place = f"{','.join(hosts)}:{given['port'] or _PORT}/{given['dbname'] or user}"
+        return f"{place} {given['service']} {options if 'search_path' in options else ''}".strip()
 
     def of_one_run(self) -> Address:
         """With a slot for this process alone, unless the URI names one or a run is to go on from it.

@@ -52,6 +52,7 @@ class Unreadable:
 LARGEST: Final = 2**63 - 1
 SMALLEST: Final = -(2**63)
 EXACT: Final = 2**53
+TOO_DEEP: Final = "a deeply nested value"
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
 
@@ -80,7 +81,7 @@ def shown(value: object) -> str:
         # Only the start of a long text is shown.
         text = repr(value[:60] if isinstance(value, str | bytes) else value)
     except RecursionError:
-        return "a deeply nested value"
+        return TOO_DEEP
     except ValueError:  # Python writes no integer of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -25,7 +25,9 @@ from typing import IO, Any, Final, TypeAlias
 
 import orjson
 
+from skws.data.values import TOO_DEEP
 from skws.durable import explained
+from skws.results.model import dumped
 from skws_schema.errors import SourceError
 
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -168,7 +170,15 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
             f"{path}: not one JSON document: {error}; turn several documents into JSON lines: jq -c . FILE"
         ) from None
     for item in items if isinstance(items, list) else [items]:
-        yield orjson.dumps(item) + b"\n"
+        yield _line(item)
+
+
+def _line(item: object) -> bytes:
+    """A line of JSON, which orjson writes only 254 deep, and Python about 900."""
+    try:
+        return dumped(item) + b"\n"
+    except RecursionError:
+        return b'"%b"\n' % TOO_DEEP.encode()
 
 
 Advance: TypeAlias = Callable[[int], None]

@@ -28,6 +28,7 @@ from skws.data.values import (
     LARGEST,
     NOT_FINITE,
     SMALLEST,
+    TOO_DEEP,
     Convert,
     MalformedError,
     MissingError,
@@ -382,17 +383,29 @@ _BETWEEN: Final = ", "
 def reached(value: Any, path: str) -> Any:
     """The value at ``path``, a list of those in arrays on the way; MISSING where there is none.
 
-    A field whose name is the whole path, dots and all, comes first.
+    A field whose name is the whole path, dots and all, comes first. Raises MalformedError for arrays in each
+    other that are too many for Python.
     """
+    try:
+        return _reached(value, path)
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> MalformedError:
+    return MalformedError(f"expected a text, or an array of texts, got {TOO_DEEP}")
+
+
+def _reached(value: Any, path: str) -> Any:
     if isinstance(value, list):
-        found = [inner for item in value if (inner := reached(item, path)) is not MISSING]
+        found = [inner for item in value if (inner := _reached(item, path)) is not MISSING]
         return found if found else MISSING
     if not isinstance(value, Mapping):
         return MISSING
     if path in value:
         return value[path]
     head, dot, rest = path.partition(".")
-    return reached(value[head], rest) if dot and head in value else MISSING
+    return _reached(value[head], rest) if dot and head in value else MISSING
 
 
 DEEPEST: Final = 8
@@ -445,9 +458,13 @@ def _one(attribute: Attribute, leaves: list[Any]) -> Any:
 
 
 def _leaves(value: list[Any]) -> Iterator[Any]:
-    for item in value:
-        if isinstance(item, list):
-            yield from _leaves(item)
+    open_lists = [iter(value)]
+    while open_lists:
+        item = next(open_lists[-1], MISSING)
+        if item is MISSING:
+            open_lists.pop()
+        elif isinstance(item, list):
+            open_lists.append(iter(item))
         elif isinstance(item, Mapping):
             raise MalformedError(f"expected a text, or an array of texts, got {shown(item)}")
         elif item is not None and not (isinstance(item, float) and not isfinite(item)):

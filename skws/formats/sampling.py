@@ -92,7 +92,10 @@ class Samples:
     def add(self, relation: str, row: SampleRow) -> None:
         rows = self._rows.setdefault(relation, [])
         if len(rows) < SAMPLE_ROWS:
-            rows.append(leaves(row.values))
+            try:
+                rows.append(leaves(row.values))
+            except RecursionError:  # arrays in each other
+                self.skip()
         if row.timed:
             self.timed.add(relation)
 

@@ -12,8 +12,10 @@ import pytest
 
 from skws.data.batch import BadRecord, Record
 from skws.formats import plan
+from skws.formats.sampling import sample
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, Relation, Schema
+from skws_schema.yaml.load import parse_schema
 from tests.formats.samples import MOVIE, PLAYS, SCHEMA, T, bad, items, records
 from tests.places import DATA
 
@@ -120,6 +122,26 @@ def test_deeply_nested_json_is_a_bad_record(tmp_path: Path, depth: int) -> None:
     lines.append(b'{"relation":"plays","time":1,"row":{"mid":' + nested + b"}}")
     (tmp_path / "s.jsonl").write_bytes(b"\n".join(lines))
     assert [b.line for b in bad(tmp_path / "s.jsonl")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("depth", [300, 1_000, 1_020])
+@pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
+def test_nested_values_are_read_or_bad_at_any_depth(tmp_path: Path, name: str, depth: int) -> None:
+    """Also where a schema reaches into them, is inferred from them, and in one document."""
+    deep = "[" * depth + '"x"' + "]" * depth
+    nested = '{"a": ' * depth + "1" + "}" * depth
+    rows = [f'{{"id": {n}, "v": {value}}}' for n, value in enumerate(['{"a": "x"}', deep, nested])]
+    (tmp_path / name).write_text(f"[{','.join(rows)}]" if name == "r.json" else "\n".join(rows))
+    schema = "name: s\nrelations: {r: {attributes: {id: integer, v: {type: text, from: v.a}}, table: true}}"
+    found = items(tmp_path / name, parse_schema(schema))
+    assert len(found) == 3
+    assert found[0].row == (0, "x")  # type: ignore[union-attr]
+    assert all(
+        "deeply nested" in bad.reason or "{'a'" in bad.reason for bad in found if isinstance(bad, BadRecord)
+    )
+    samples = sample([tmp_path / name])
+    assert samples.tables()["r"]["id"][0] == 0
+    assert len(samples.tables()["r"]["id"]) + samples.unreadable == 3
 
 
 @pytest.mark.parametrize(

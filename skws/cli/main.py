@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "schema": "Check a schema, show it, infer one from data.",
     "bounds": "Check whether a query needs only constant memory, and run it.",
     "query": "Add queries to a running job, remove them, list them.",
+    "cache": "Show or clear the indexes that are kept on disk.",
     "bench": "Measure skws on this machine (in a checkout of the sources).",
 }
 BENCH: Final = "bench"

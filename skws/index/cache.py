@@ -7,11 +7,10 @@ relations with the columns that they are joined on. It has rows, join values, wo
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -29,6 +28,7 @@ from skws.durable import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.splits import plan, read_split
+from skws.index.kept import DATABASES, TABLES, alone, forget_old
 from skws.index.postings import Gathered, IndexFile, mark_of, packed, save
 from skws.index.table import (
     PART,
@@ -197,7 +197,6 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
         yield from zip(some.tolist(), values[some].tolist(), found, strict=True)
 
 
-TABLES: Final = "tables"
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 _FORMAT: Final = 5
 _MADE: Final = "index:"
@@ -207,14 +206,6 @@ _MADE: Final = "index:"
 def digest(text: str) -> str:
     """A short name for the data of an index: equal only for equal texts."""
     return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that no other process makes an index there."""
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[TableIndex]:
@@ -251,11 +242,13 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
 
     try:
         kept = cache_folder(TABLES) / f"{relation.name}-{digest(described)}"
-        kept.mkdir(parents=True, exist_ok=True)
         path = kept / f"{digest(identity)}.index"
-        with alone(kept):
-            _ensure(path, path.stem, lambda to: make_index(to, relation, columns, source.batches(), advanced))
-            _forget_others(path)
+        with alone(kept, f"table {relation.name} of {relation.source}"):
+            if _ensure(
+                path, path.stem, lambda to: make_index(to, relation, columns, source.batches(), advanced)
+            ):
+                _forget_others(path)
+                forget_old(kept)
             return TableIndex(IndexFile(path), number, relation)
     except OSError as error:
         raise SourceError(
@@ -285,18 +278,20 @@ def database_tables(
         raise UsageError(f"--index {path}: the file is no index; expected an index or a new name")
     mark = f"{__version__} {_FORMAT} {digest(f'{database.stamp(schema.relations)} {schema!r}')}"
     try:
-        if not _has(path, mark):
-            with alone(path.parent) if kept is None else nullcontext():
-                _ensure(path, mark, lambda to: make_parts(to, schema, database.rows, report))
+        with alone(path.parent, database.name) if kept is None else nullcontext():
+            made = _ensure(path, mark, lambda to: make_parts(to, schema, database.rows, report))
+            tables = all_relations(IndexFile(path), schema)
+        if made and kept is None:
+            forget_old(path.parent)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
-    return all_relations(IndexFile(path), schema)
+    return tables
 
 
 def _cached(database: Database, schema: Schema) -> Path:
     """A file for each database and schema; the index of newer data replaces it."""
     name = database.name if "://" in database.name else os.path.realpath(database.name)
-    folder = cache_folder("databases") / digest(f"{name} {schema!r}")
+    folder = cache_folder(DATABASES) / digest(f"{name} {schema!r}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -307,11 +302,16 @@ def _cached(database: Database, schema: Schema) -> Path:
     return folder / "index"
 
 
-def _ensure(path: Path, mark: str, make: Callable[[Path], None]) -> None:
-    """Make an index, its parts in a folder by ``make``, unless the file has it for this state of the data."""
-    if not _has(path, mark):
-        with packed(path, mark) as folder:
-            make(folder)
+def _ensure(path: Path, mark: str, make: Callable[[Path], None]) -> bool:
+    """Make an index, its parts in a folder by ``make``, unless the file has it for this state of the data.
+
+    Whether it was made.
+    """
+    if _has(path, mark):
+        return False
+    with packed(path, mark) as folder:
+        make(folder)
+    return True
 
 
 def _has(path: Path, mark: str) -> bool:

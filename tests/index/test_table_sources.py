@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 
 from skws.durable import cache_folder
 from skws.formats import Replay
-from skws.index.cache import TABLES, open_tables
+from skws.index.cache import open_tables
+from skws.index.kept import TABLES
 from skws.index.postings import Gathered, IndexFile, Postings, packed
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher

@@ -1,0 +1,55 @@
+"""``skws cache``: the indexes of databases and large tables that are kept on disk."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import typer
+
+from skws.cli import options
+from skws.cli.terminal import write_text
+from skws.durable import cache_folder
+from skws.sinks.text import visible
+from skws_schema.errors import counted
+
+app = typer.Typer(help="Show or clear the indexes that are kept on disk.", rich_markup_mode=None)
+_MEGABYTE: Final = 1_000_000
+_DAY: Final = 86_400
+
+
+@app.callback(invoke_without_command=True)
+def show(ctx: typer.Context) -> None:
+    """Show the indexes that are kept on disk, the last used first.
+
+    skws cache
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from skws.index.kept import kept_indexes  # noqa: PLC0415 - for this command alone
+
+    kept = kept_indexes()
+    now = time.time()
+    for one in kept:
+        days = int((now - one.used) / _DAY)
+        when = "today" if days <= 0 else f"{counted(days, 'day')} ago"
+        write_text(f"{one.size / _MEGABYTE:>10,.1f} MB  {when:<12}  {visible(one.of)}\n")
+    size = sum(one.size for one in kept) / _MEGABYTE
+    write_text(
+        f"{counted(len(kept), 'index') if len(kept) == 1 else f'{len(kept):,} indexes'}, {size:,.1f} MB"
+    )
+    write_text(f" in {cache_folder('.').resolve()}\n")
+
+
+@app.command(cls=options.Command, short_help="Delete all indexes; they are made again when they are needed.")
+def clear() -> None:
+    """Delete all indexes that are kept on disk. They are made again when they are needed.
+
+    skws cache clear
+    """
+    from skws.index.kept import clear as cleared  # noqa: PLC0415 - as above
+
+    gone = cleared()
+    size = sum(one.size for one in gone) / _MEGABYTE
+    number = "1 index" if len(gone) == 1 else f"{len(gone):,} indexes"
+    write_text(f"{number} deleted, {size:,.1f} MB\n")

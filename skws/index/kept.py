@@ -1,0 +1,99 @@
+"""The indexes in the cache: a folder for each, which one process at a time works on.
+
+When another is made, those that nobody has used for a month go, and the longest unused beyond ``MOST`` bytes.
+A process that has one open goes on with it: the system keeps a file that is deleted as long as it is mapped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from skws.durable import cache_folder
+from skws.sources.feed import redacted
+
+TABLES: Final = "tables"
+DATABASES: Final = "databases"
+MOST: Final = 2 << 30
+"""Bytes of all indexes together, unless the latest alone is larger."""
+_DAYS: Final = 30
+_LOCK: Final = "lock"  # its time is that of the last use
+_OF: Final = "of"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptIndex:
+    """An index in the cache. ``of``: its source, without a password. ``used``: seconds since the epoch."""
+
+    folder: Path
+    of: str
+    size: int
+    used: float
+
+
+@contextmanager
+def alone(folder: Path, of: str) -> Iterator[None]:
+    """Hold the lock of an index's folder, which is made; ``of``: what it is made from. Raises OSError."""
+    lock = _locked(folder)
+    try:
+        os.utime(folder / _LOCK)
+        (folder / _OF).write_text(redacted(of))
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.fstat(lock).st_ino == (folder / _LOCK).stat().st_ino:
+                return lock
+        os.close(lock)  # of a folder that was removed meanwhile
+
+
+def kept_indexes() -> list[KeptIndex]:
+    """All indexes in the cache, the last used first."""
+    found = (_seen(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}"))
+    return sorted((one for one in found if one is not None), key=lambda one: one.used, reverse=True)
+
+
+def forget_old(latest: Path, most: int = MOST) -> None:
+    """Delete the indexes that are too old, or too many, but not the ``latest``."""
+    size, oldest = 0, time.time() - _DAYS * 86_400
+    for one in kept_indexes():
+        size += one.size
+        if one.folder != latest and (one.used < oldest or size > most):
+            _remove(one)
+
+
+def clear() -> list[KeptIndex]:
+    """Delete all indexes that no process is making; gives those that are gone."""
+    return [one for one in kept_indexes() if _remove(one)]
+
+
+def _seen(lock: Path) -> KeptIndex | None:
+    folder = lock.parent
+    try:
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        of = (folder / _OF).read_text() if (folder / _OF).exists() else folder.name
+        return KeptIndex(folder, of, size, lock.stat().st_mtime)
+    except OSError:  # another process removes it
+        return None
+
+
+def _remove(one: KeptIndex) -> bool:
+    with suppress(OSError), (one.folder / _LOCK).open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(one.folder)
+        return True
+    return False

@@ -1,0 +1,65 @@
+"""The cache of indexes is bounded by age and size, shown, and cleared."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from skws.durable import cache_folder
+from skws.index.kept import DATABASES, alone, forget_old, kept_indexes
+from tests.commands import Skws
+
+
+@pytest.fixture
+def databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skws: Skws) -> list[Path]:
+    """Three files that were searched, the last one last."""
+    monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
+    made = [tmp_path / f"{name}.db" for name in ("a", "b", "c")]
+    for age, path in enumerate(reversed(made)):
+        with closing(sqlite3.connect(path)) as connected, connected:
+            connected.execute("CREATE TABLE movie (id integer primary key, title text)")
+            connected.execute("INSERT INTO movie VALUES (1, 'Pulp Fiction')")
+        assert skws("search", path, "pulp", "--quiet").code == 0
+        (newest, *_) = kept_indexes()
+        at = time.time() - (2 - age) * 86_400
+        os.utime(newest.folder / "lock", (at, at))
+    return made
+
+
+def names() -> list[str]:
+    return [Path(one.of).name for one in kept_indexes()]
+
+
+def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[Path], skws: Skws) -> None:
+    assert names() == ["a.db", "b.db", "c.db"]
+    first, second, third = kept_indexes()
+    forget_old(first.folder, most=first.size + second.size)
+    assert names() == ["a.db", "b.db"]
+    forget_old(second.folder, most=first.size)
+    assert names() == ["a.db", "b.db"]
+    os.utime(second.folder / "lock", (0, 0))
+    assert skws("search", databases[2], "pulp", "--quiet").code == 0  # which is made again
+    assert names() == ["c.db", "a.db"]
+    assert third.folder.exists()
+
+
+def test_they_are_shown_and_cleared(databases: list[Path], skws: Skws) -> None:
+    shown = skws("cache").out.splitlines()
+    assert [line.split("MB  ")[1].split() for line in shown[:3]] == [
+        ["today", str(databases[0])],
+        ["1", "day", "ago", str(databases[1])],
+        ["2", "days", "ago", str(databases[2])],
+    ]
+    assert shown[3].startswith("3 indexes, ")
+    with alone(kept_indexes()[1].folder, "made just now"):
+        assert skws("cache", "clear").out.startswith("2 indexes deleted, ")
+    assert names() == ["made just now"]
+    assert skws("cache", "clear").out.startswith("1 index deleted, ")
+    assert list(cache_folder(DATABASES).iterdir()) == []
+    assert skws("cache").out.startswith("0 indexes, 0.0 MB in ")
+    assert skws("search", databases[0], "pulp", "--quiet").code == 0

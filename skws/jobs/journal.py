@@ -205,6 +205,8 @@ class Journal:
     def append(self, entry: Entry, before: Before) -> None:
         """Append an entry; it survives a kill of this process."""
         with self._writing():
+            if self._file is None and self.segments:  # of an earlier process, repaired
+                self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
                 path = self._path(entry.number)
                 self._file = self._roll(Segment(path, entry.number, before, after=before.position))
@@ -246,8 +248,6 @@ class Journal:
     def _roll(self, segment: Segment) -> GrowingFile:
         self.sync()
         self.close()
-        if self.segments and self.segments[-1].path == segment.path:
-            self.segments.pop()  # begun by a process that ended before its first entry
         file = GrowingFile(segment.path, mode=PRIVATE, anew=True)
         file.append(checked(segment.head(), self._of(segment.path)))
         self.segments.append(segment)

@@ -22,6 +22,7 @@ from tests.jobs.watching import (
     customer,
     opened,
     order,
+    ran,
     request,
     steps,
 )
@@ -46,6 +47,15 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
     assert names == ["l", "both", "c"]
     assert results == []
     assert run({"l": "ada"}) == (["both", "l"], [("+", "ada")])
+
+
+def test_starts_share_a_segment_of_the_journal(tmp_path: Path) -> None:
+    asked = request(tmp_path / "stream.jsonl", checkpoint=tmp_path / "kept")
+    Path(asked.source).touch()
+    found = [ran(asked, customer(n, n), order(n, n)).told() for n in range(1, 6)]
+    assert found == [[("+", QUERY)]] * 5
+    assert [path.name for path in (tmp_path / "kept" / "journal").iterdir()] == ["000000000001.log"]
+    assert ran(asked, order(6, 1)).told() == [("+", QUERY)]
 
 
 def test_another_schema_window_or_source_is_refused_before_anything_is_touched(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from skws.data.values import MalformedError, Unreadable, shown
+from skws.data.values import TOO_DEEP, MalformedError, Unreadable, shown
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, not_json, opened
@@ -95,7 +95,7 @@ class Samples:
             try:
                 rows.append(leaves(row.values))
             except RecursionError:  # arrays in each other
-                self.skip()
+                self.skip(f"{relation}: {TOO_DEEP}")
         if row.timed:
             self.timed.add(relation)
 

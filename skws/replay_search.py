@@ -37,7 +37,6 @@ from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
     from skws.queries.slice_tasks import SlicedRun
-    from skws.spark.local_java import LocalJava
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +70,11 @@ class Search:
         self,
         job: Job,
         tell: Callable[[str], None] = lambda _: None,
-        java: LocalJava | None = None,
         cuts: Cuts = USUAL_CUTS,
     ) -> None:
         self.job = job
         self._cuts = cuts
         self._tell = tell
-        self._java = java
         self._stream = job.stream
         (self.standing,) = job.named().values()
         self.warning = check(self.standing, self._stream)
@@ -192,7 +189,7 @@ class Search:
         if self.job.engine is EngineName.SPARK:
             from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
 
-            with spark_run(*asked, self.job.master, report, read, self._java) as shared:
+            with spark_run(*asked, self.job.master, report, read) as shared:
                 yield shared
             return
         if jobs == 1:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from skws.cli import options
 from skws.cli.given import read_schema
@@ -19,9 +19,6 @@ from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import Job
 from skws_schema.errors import UsageError, nearest_file
 from skws_windows.window import Unbounded, parse_window
-
-if TYPE_CHECKING:
-    from skws.spark.local_java import LocalJava
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
@@ -181,13 +178,13 @@ def engine_of(
     return EngineName.SPARK
 
 
-def java_ahead(job: Job) -> AbstractContextManager[LocalJava | None]:
-    """For a search on Spark its Java, started before what searches is loaded; None for any other."""
+def python_ahead(job: Job) -> AbstractContextManager[None]:
+    """For a search on Spark: its Python processes are forked from one that has loaded what they need."""
     if job.engine is not EngineName.SPARK:
         return nullcontext()
-    from skws.spark.java_ahead import search_ahead  # noqa: PLC0415 - for Spark alone
+    from skws.spark.preloaded import BATCH, preloaded_python  # noqa: PLC0415 - for Spark alone
 
-    return search_ahead(job.master)
+    return preloaded_python(job.master, BATCH)
 
 
 def _very_large(replay: Sequence[Path]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,9 +24,6 @@ from skws.spec.job import Job
 from skws.spec.query import SIZE
 from skws_schema.errors import counted
 
-if TYPE_CHECKING:
-    from skws.spark.local_java import LocalJava
-
 Order: TypeAlias = Callable[[Iterator[LiveResult]], Iterator[LiveResult]]
 COUNT: Final = "count"
 """In place of a format: only the number of results."""
@@ -40,16 +37,14 @@ def run_search(
     quiet: bool,
     by_score: bool = False,
     best: int | None = None,
-    java: LocalJava | None = None,
 ) -> None:
     """Search, write the results and print a summary. Raises SkwsError.
 
     ``by_score``: at the end, in order of score, at most ``best``; the job then has a ranking, and no limit.
-    ``java``: one that is starting, for Spark.
     """
     started = perf_counter()
     order = _by_score(best) if by_score else iter
-    search = Search(job, tell if not quiet else lambda _: None, java)
+    search = Search(job, tell if not quiet else lambda _: None)
     for note in () if quiet else _notes(search):
         tell(note)
     try:

@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.data import Data, engine_of, finite_data, java_ahead, with_schema
+from skws.cli.data import Data, engine_of, finite_data, python_ahead, with_schema
 from skws.sources.addresses import SQLITE, is_postgres, is_sqlite
 from skws.spec.enums import (
     DEFAULT_MAX_SIZE,
@@ -145,10 +145,10 @@ def search(
     if by_score:
         given["limit"] = None  # which are the best is known at the end
     job = Job({asked.text: asked}, demand=not no_demand, **read.job_fields(given))
-    with java_ahead(job) as java:
-        from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Java starts
+    with python_ahead(job):
+        from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
-        run_search(job, written.value, output, quiet=quiet, best=limit, by_score=by_score, java=java)
+        run_search(job, written.value, output, quiet=quiet, best=limit, by_score=by_score)
 
 
 def _data(words: list[str], source: str | None, replay: list[Path] | None, database: str | None) -> Data:

@@ -115,12 +115,11 @@ class PreloadedPython:
 
 
 @contextmanager
-def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[Path | None]:
+def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[None]:
     """A Spark that is started inside forks its Python processes, where it runs on this machine alone.
 
-    Gives a folder for what is temporary, ``PreloadedPython.folder``. Elsewhere, and where the user has named
-    a Python or Spark runs already, it gives None, and nothing is changed. For a process that starts one Java
-    at most: it keeps the names for ever.
+    Elsewhere, and where the user has named a Python or Spark runs already, nothing is changed. For a process
+    that starts one Java at most: it keeps the names for ever.
     """
     if (
         not is_local(master)
@@ -129,12 +128,12 @@ def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterat
         or find_spec("pyspark") is None
         or any(name in os.environ for name in (*_NAMES, "SPARK_ENV_LOADED"))
     ):
-        yield None
+        yield
         return
     python = PreloadedPython(loaded)
     os.environ.update(dict.fromkeys(_NAMES, str(python.program)))
     try:
-        yield python.folder
+        yield
     finally:
         for name in _NAMES:
             del os.environ[name]

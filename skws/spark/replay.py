@@ -18,8 +18,8 @@ from skws.queries.slice_tasks import SlicedRun, has_ranges
 from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
 from skws.spark.faults import plain_errors
-from skws.spark.local_java import LocalJava, is_local
-from skws.spark.session import interrupts_deferred, runs_in, start_session, worker_memory
+from skws.spark.local_java import is_local
+from skws.spark.session import interrupts_deferred, start_session, worker_memory
 from skws.spec.query import Query, Stream
 
 _INTERVAL: Final = 0.2  # seconds
@@ -33,12 +33,10 @@ def spark_run(
     master: str | None,
     report: ReportProgress,
     read: Callable[[int], None],
-    java: LocalJava | None = None,
 ) -> Iterator[SlicedRun]:
     """A run of any kind of query; the session is stopped at the end, unless it was there before.
 
-    ``report`` hears of Spark's stages, ``read`` how many bytes tasks have read. ``java``: one that is
-    starting, and that ends with the command.
+    ``report`` hears of Spark's stages, ``read`` how many bytes tasks have read.
 
     Raises SourceError if Spark cannot start, and what the job's own workers
     raise: SourceError, BadRecordsError.
@@ -48,8 +46,8 @@ def spark_run(
         own = SparkSession.getActiveSession() is None
         splits = replay.splits if _has_ranges(query, stream, replay) else ()
         with looked_at(splits) as known, interrupts_deferred():
-            spark = start_session(master, ahead=java)
-            if own and not runs_in(spark, java):
+            spark = start_session(master)
+            if own:
                 stack.callback(spark.stop)
         with _reported_stages(spark, report):
             run = stack.enter_context(replay_run(spark, query, stream, replay, read=read, known=known))

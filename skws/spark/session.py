@@ -16,21 +16,12 @@ from threading import current_thread, main_thread
 from typing import Any, Final, TypeAlias
 
 from py4j.protocol import INPUT_CONVERTER, Py4JError
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from skws.memory import MemoryShare, asked
-from skws.spark.local_java import (
-    LocalJava,
-    driver_memory,
-    is_local,
-    is_plain,
-    java_options,
-    started_java,
-    use_java,
-)
+from skws.spark.local_java import driver_memory, is_local, java_options, use_java
 
 PACKAGES = (
     "skws_schema",
@@ -51,12 +42,10 @@ Ahead: TypeAlias = Future[SparkSession]
 def start_session(
     master: str | None = None,
     packages: Sequence[str] = (),
-    ahead: LocalJava | None = None,
 ) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
 
-    ``packages``: coordinates of connectors that Spark is to load. ``ahead``: a Java that is being started,
-    for a ``master`` on this machine and no packages.
+    ``packages``: coordinates of connectors that Spark is to load.
 
     Raises SourceError if there is no Java.
     """
@@ -77,8 +66,7 @@ def start_session(
             builder = builder.config("spark.driver.host", "127.0.0.1").config(
                 "spark.driver.bindAddress", "127.0.0.1"
             )
-            if not packages and not chosen.startswith("local-cluster"):
-                _join(ahead, options)
+            _convert_no_arrays()
     session = builder.getOrCreate()
     _end_unheard(session)
     _fail_in_a_line(session)
@@ -87,21 +75,15 @@ def start_session(
     return session
 
 
-def runs_in(session: SparkSession, java: LocalJava | None) -> bool:
-    """True if it is the Java that runs this session."""
-    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - PySpark tells it nowhere else
-    return java is not None and gateway.proc is java.process
-
-
 def live_master(master: str | None) -> str | None:
     """That of a live search: the one that is asked for, or the usual one. None: that of spark-submit."""
     return master or (None if "SPARK_ENV_LOADED" in os.environ else _LIVE_MASTER)
 
 
-def session_ahead(master: str | None, java: LocalJava | None = None) -> Ahead:
-    """One of a live search, which starts in a thread. ``java``: one that is starting."""
+def session_ahead(master: str | None) -> Ahead:
+    """One of a live search, which starts in a thread."""
     thread = ThreadPoolExecutor(1, "spark")
-    started = thread.submit(start_session, live_master(master), ahead=java)
+    started = thread.submit(start_session, live_master(master))
     thread.shutdown(wait=False)
     return started
 
@@ -151,23 +133,6 @@ def interrupts_deferred() -> Iterator[None]:
         signal.signal(signal.SIGINT, former)
     if came:
         raise KeyboardInterrupt
-
-
-def _join(ahead: LocalJava | None, options: str) -> None:
-    """Let PySpark use a Java started here, unless it has one, or its scripts are to start it."""
-    if SparkContext._gateway is not None:  # noqa: SLF001 - as below, PySpark has no other way
-        if ahead is not None:
-            ahead.close()
-        return
-    java = ahead or (started_java(options) if is_plain() else None)
-    if java is None:
-        return
-    with java.found() as found:
-        if found:
-            _convert_no_arrays()
-            SparkContext._ensure_initialized()  # noqa: SLF001
-            gateway: Any = SparkContext._gateway  # noqa: SLF001
-            gateway.proc = java.process
 
 
 def _convert_no_arrays() -> None:

@@ -20,8 +20,7 @@ def test_demo_shows_the_papers_query_as_trees(
     skws: Skws, request: pytest.FixtureRequest, alone: bool
 ) -> None:
     if alone:
-        # An archive of Java's classes would be left in the cache, and takes longer than all else.
-        ended = process("demo", "--engine", "spark", SKWS_JAVA_ARCHIVE="0")
+        ended = process("demo", "--engine", "spark")
     else:
         request.getfixturevalue("spark")
         ended = skws("demo", "--engine", "spark")

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,6 @@ from skws_tui.services.user_files import state_folder
 
 if TYPE_CHECKING:
     from skws.jobs.control import Host
-    from skws.spark.local_java import LocalJava
     from skws_tui.services.job import LiveJob
     from skws_tui.services.view import EventQueue
 
@@ -34,15 +32,14 @@ _HANG_UP_MS: Final = 1000  # a hang-up alone does not wake every poll
 def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
     job = request.job
-    with _started_ahead(job.master) if job.engine is EngineName.SPARK else nullcontext() as java:
-        # Loaded while Java starts.
+    with _spark_at_hand(job.master) if job.engine is EngineName.SPARK else nullcontext():
         from skws_tui.services.job import expect_short_pauses  # noqa: PLC0415
 
         expect_short_pauses()
         from skws_tui.app import SkwsApp  # noqa: PLC0415
         from skws_tui.fence import hooks  # noqa: PLC0415
 
-        app = SkwsApp(request, partial(new_job, java=java) if job.source else None)
+        app = SkwsApp(request, new_job if job.source else None)
         if request.served or os.isatty(_STDIN):
             Thread(target=_end_on_hang_up, name="hang-up", daemon=True).start()
         with hooks(app), watch_steps(None):  # nothing may be written over the screen
@@ -65,39 +62,31 @@ def _end_on_hang_up() -> None:
     os._exit(128 + signal.SIGHUP)  # the signal is ignored, as under nohup
 
 
-def new_job(request: UiRequest, events: EventQueue, java: LocalJava | None = None) -> LiveJob:
-    """A job on the host that the request names. ``java``: a starting one, for Spark. Raises UsageError."""
-    from skws_tui.services.job import LiveJob  # noqa: PLC0415 - loaded while Java starts
+def new_job(request: UiRequest, events: EventQueue) -> LiveJob:
+    """A job on the host that the request names. Raises UsageError."""
+    from skws_tui.services.job import LiveJob  # noqa: PLC0415 - loaded with the app
 
-    local = request.job.engine is EngineName.LOCAL
-    return LiveJob(request, events, None if local else partial(_spark_host, java))
+    return LiveJob(request, events, None if request.job.engine is EngineName.LOCAL else _spark_host)
 
 
-def _spark_host(java: LocalJava | None, job: LiveJob) -> Host:
+def _spark_host(job: LiveJob) -> Host:
     job.log("info", "Spark is starting")
     from skws.spark.session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
 
-    ahead = session_ahead(job.request.job.master, java=java)  # while the rest is loaded
+    ahead = session_ahead(job.request.job.master)  # while the rest is loaded
     return job.host_with(ahead=ahead)
 
 
 @contextmanager
-def _started_ahead(master: str | None) -> Iterator[LocalJava | None]:
-    """Start Java, if it is to run on this machine, and yield it.
+def _spark_at_hand(master: str | None) -> Iterator[None]:
+    """On this machine, Spark's Python processes are forked from one that has loaded their modules.
 
-    Java's output does not reach the terminal. Spark's Python processes are forked from one that has loaded
-    their modules.
+    Java's output does not reach the terminal.
     """
-    from skws.spark.java_ahead import java_ahead  # noqa: PLC0415 - loads Spark's part, for Spark alone
-    from skws.spark.preloaded import preloaded_python  # noqa: PLC0415
+    from skws.spark.preloaded import preloaded_python  # noqa: PLC0415 - for Spark alone
 
     with stderr_to_file(), preloaded_python(master):
-        java = java_ahead(master)
-        try:
-            yield java
-        finally:
-            if java is not None:
-                java.close()
+        yield
 
 
 @contextmanager

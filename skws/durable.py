@@ -263,7 +263,7 @@ def cache_folder(of: str) -> Path:
     """The folder for one kind of what can be made again: in ``SKWS_CACHE``, or in the user's cache."""
     given = os.environ.get(CACHE)
     user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return (Path(given) if given else Path(user).expanduser() / "skws") / of
+    return (Path(given).absolute() if given else Path(user).expanduser() / "skws") / of
 
 
 def synced(folder: Path) -> None:

@@ -237,6 +237,13 @@ def test_only_a_table_has_a_source(skws: Skws, tmp_path: Path) -> None:
     assert (done.code, "add 'table: true'" in done.err) == (3, True)
 
 
+def test_the_cache_is_found_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As executors of Spark work in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKWS_CACHE", "cache")
+    assert cache_folder(TABLES) == tmp_path / "cache" / TABLES
+
+
 def test_a_cache_that_cannot_be_written(skws: Skws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")

@@ -30,17 +30,19 @@ from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.queries import session
 from skws.queries.evaluator import Counts
+from skws.queries.keyword_plans import keyword_plan, ranking_of
+from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.kinds import check
 from skws.results.frames import results_html
 from skws.results.model import LiveResult
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
-from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, Stream
+from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import infer
-from skws_schema.model import Schema
+from skws_schema.model import Schema, sourced
 from skws_schema.yaml.document import as_name
 from skws_schema.yaml.load import load_schema, parse_schema
-from skws_windows.window import Window, parse_duration, parse_window
+from skws_windows.window import Unbounded, Window, parse_duration, parse_window
 
 if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
     import pandas as pd
@@ -165,7 +167,8 @@ def search(
     paths of replay files. Rows of a frame have times in the relation's time attribute or in a column
     ``time``; a frame without them is a static table. ``op`` may be a column, too: "-" deletes.
     ``schema``: None infers one from the data. ``window``: None for the schema's. ``max_size``: the most
-    tuples of a result. ``limit``: the most results. ``on_error``: "fail", or "skip" to count bad rows.
+    tuples of a result. ``limit``: the most results; of keywords without a window the best ones, best first,
+    else the first ones. ``on_error``: "fail", or "skip" to count bad rows.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, BadRecordsError while results are
     read.
@@ -185,6 +188,8 @@ def search(
     results = Results(described, queries, OnError(on_error))
     names = names_by_text(queries)
     found = _searched(results, given, stream)
+    if limit is not None and _asks_what_is_there(queries, stream):
+        found = _best(results, given, stream, limit)
     results._rest = (called(result, names) for result in islice(found, limit))  # noqa: SLF001 - its own
     return results
 
@@ -439,6 +444,24 @@ def _searched(results: Results, given: _Given, stream: Stream) -> Iterator[LiveR
         yield from running.process(NO_RECORDS, ended=True)
     finally:
         results.counts = running.counts()
+
+
+def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
+    """Whether a search is for the best of what is there: one for keywords, over rows that no window ends."""
+    lasting = isinstance(stream.window, Unbounded) and not sourced(stream.schema)
+    return lasting and [query.kind for query in queries.values()] == [KEYWORDS]
+
+
+def _best(results: Results, given: _Given, stream: Stream, most: int) -> Iterator[LiveResult]:
+    """The best results over all rows, best first."""
+    (query,) = results.queries.values()
+    ranking = ranking_of(query.options) or RankingChoice()
+    asked = keyword_plan(query, stream, stream.window, ranking)
+    tables, batches = _records(given, stream.schema, results.bad)
+    engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
+    found = engine.search_once(asked, most)
+    results.counts.results += len(found.results)
+    yield from found.results
 
 
 def _records(

@@ -24,6 +24,7 @@ from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts, matches
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
+from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import check, notes, plan_of
 from skws.queries.session import Session, bounded_session
 from skws.queries.slices import SMALL
@@ -93,6 +94,21 @@ class Search:
         """
         for result in self._given(report):
             yield parsed(result)
+
+    def best(self, most: int, report: ReportProgress = unreported) -> Searched:
+        """The ``most`` best results over the rows that are there at the end of the replay, best first.
+
+        For keywords with a ranking, without a window. Raises BadRecordsError, SourceError.
+        """
+        assert self.plan is not None  # noqa: S101 - of keywords
+        expect_long_lived_objects()
+        with self._running(report):
+            tables = self.replay.tables(self._log, self._step(report, "loading tables"))
+            engine = ColumnarEngine.holding(self.plan, tables, self._batches(report), self.counts)
+            found = engine.search_once(self.plan, most)
+        self.found = len(found.results)
+        self.counts.results += self.found
+        return found
 
     def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
         """The JSON forms of the results, which processes that share the work need not make anew."""
@@ -231,8 +247,10 @@ class Search:
     def _session(self, report: ReportProgress) -> tuple[Session, Iterator[RecordBatch]]:
         """A session that has the query, and the batches of the replay."""
         expect_long_lived_objects()
-        batches = self.replay.batches(self._log, self._step(report, "reading"))
-        return bounded_session([self.standing], self._stream, batches)
+        return bounded_session([self.standing], self._stream, self._batches(report))
+
+    def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
+        return self.replay.batches(self._log, self._step(report, "reading"))
 
     def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[LiveResult]:
         """By the paper's meshes, or with records judged late one by one as the files have them."""

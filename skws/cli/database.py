@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from skws.cli.run import of_all
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
 from skws.index.cache import database_tables
 from skws.progress import Progress
@@ -28,11 +29,13 @@ def search_database(
     output_format: OutputFormat,
     output: Path | None,
     *,
+    page: bool = False,
     quiet: bool,
 ) -> None:
     """Search, write the results, best first, and print a summary. Raises SkwsError.
 
-    ``fields``: those of a job. ``index``: the file of the index.
+    ``fields``: those of a job. ``index``: the file of the index. ``page``: nobody asked for the limit, so
+    the summary says whether there are more.
     """
     database = database_at(url)
     schema = all_tables(fields["schema"])
@@ -53,17 +56,21 @@ def search_database(
         tables = database_tables(database, schema, index, reading)
     ready = perf_counter()
     search = SnapshotSearch(plan, tables)
-    found = 0
+    found, left_out = 0, False
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
-        for result in search.results(_most(job, query)):
+        most = _most(job, query)
+        for result in search.results(most + 1 if most is not None and page else most):
+            if found == most:
+                left_out = True
+                break
             found += 1
             writer.write(result)
     if quiet:
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
-    tell(summary(found, search, job.max_size, perf_counter() - ready))
+    tell(summary(found, search, job.max_size, perf_counter() - ready, left_out=left_out))
     for reason in () if found else search.why_nothing():
         tell(reason)
 
@@ -75,8 +82,9 @@ def _most(job: Job, query: Query) -> int | None:
     return min(wanted, default=None)
 
 
-def summary(found: int, search: SnapshotSearch, most: int, seconds: float) -> str:
+def summary(found: int, search: SnapshotSearch, most: int, seconds: float, *, left_out: bool = False) -> str:
     """One line: the results, the size beyond which none can be better, the duration."""
     size = search.effort.size
     early = "" if size >= most else f", none of more than {counted(size, 'tuple')} can be better"
-    return f"{counted(found, 'result')}{early} in {seconds:.2f} s"
+    given = of_all(found, found + 1, known=False) if left_out else counted(found, "result")
+    return f"{given}{early} in {seconds:.2f} s"

@@ -82,6 +82,15 @@ def _expression_fault(schema: Schema) -> str | None:
     return of_expression(schema)
 
 
+def limit_of(text: str | None) -> int | None:
+    """The most results, None for all. Raises UsageError."""
+    if text is None or text == "all":
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise UsageError(f"--limit {text!r}: expected a number above 0, or all")
+    return int(text)
+
+
 def ranking_choice(
     rank: str | None, half_life: str | None, *, explain: bool, top: TopChoice | None
 ) -> RankingChoice | None:

@@ -367,10 +367,22 @@ Limit = Annotated[
         show_default="no limit",
     ),
 ]
-Sorting = Annotated[
-    Sort,
+SearchLimit = Annotated[
+    str | None,
     typer.Option(
-        "--sort", help="Order of the results. score: the best of the whole replay first, at its end."
+        "--limit",
+        metavar="N|all",
+        help="Give at most N results: without a window the best ones, else the first ones.",
+        show_default="without a window 20 in tables and trees, else all",
+    ),
+]
+Sorting = Annotated[
+    Sort | None,
+    typer.Option(
+        "--sort",
+        help="Order of the results. score: the best of the whole replay first, at its end.",
+        show_default="score where no window ends the life of rows and results are for people or limited, "
+        "else time",
     ),
 ]
 Rank = Annotated[

@@ -65,6 +65,43 @@ def run_search(
             tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness takes more")
 
 
+ALL: Final = sys.maxsize
+"""As a number of results: no limit."""
+
+
+def run_best(job: Job, output_format: OutputFormat, output: Path | None, most: int, *, quiet: bool) -> None:
+    """Write the ``most`` best results over what is there at the end of the replay. Raises SkwsError.
+
+    The job's query has a ranking, and there is no window.
+    """
+    started = perf_counter()
+    search = Search(job, tell if not quiet else lambda _: None)
+    for note in () if quiet else _notes(search):
+        tell(note)
+    try:
+        with _writer(search, output_format, output) as writer:
+            with ProgressBar(wanted=not quiet) as bar:
+                found = search.best(most, bar.report if bar.shown else unreported)
+            for result in found.results:
+                writer.write(result)
+    finally:
+        tell_bad(search.bad)
+    if quiet:
+        return
+    known = found.complete and found.size >= job.max_size
+    tell(summary(search, perf_counter() - started, of_all(len(found.results), found.found, known=known)))
+    if not found.results and search.plan is not None:
+        for line in why_nothing(search.plan, search.replay):
+            tell(line)
+
+
+def of_all(given: int, found: int, *, known: bool) -> str:
+    """How many results were given, of how many; ``known``: whether those found are all."""
+    if given == found:
+        return counted(given, "result")
+    return f"{given:,} of {f'{found:,}' if known else 'more'} results (--limit all gives all)"
+
+
 def _by_score(most: int | None) -> Order:
     def ordered(results: Iterator[LiveResult]) -> Iterator[LiveResult]:
         """Each result once, with its last end: the greatest score of when it was found comes first."""
@@ -118,8 +155,8 @@ def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
         opened.write(f"{count}\n".encode())
 
 
-def summary(search: Search, seconds: float) -> str:
-    """One line: tuples, results, dropped records, duration."""
+def summary(search: Search, seconds: float, results_of: str = "") -> str:
+    """One line: tuples, results (in the words of ``results_of``), dropped records, duration."""
     counts = search.counts
     of_keywords = search.plan is not None
     unmatched = f" ({counts.unmatched_deletions:,} unmatched)" if of_keywords else ""
@@ -135,7 +172,7 @@ def summary(search: Search, seconds: float) -> str:
         (counts.excluded, f"{counts.excluded:,} excluded"),
         (counts.deletions, f"{counted(counts.deletions, 'deletion')}{unmatched}{left_out}"),
     )
-    parts = [counted(counts.tuples, "tuple"), counted(results, "result")]
+    parts = [counted(counts.tuples, "tuple"), results_of or counted(results, "result")]
     parts += [text for count, text in optional if count]
     return f"{', '.join(parts)} {paced(counts.tuples, seconds)}"
 

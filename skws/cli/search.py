@@ -17,13 +17,16 @@ from skws.spec.enums import (
     DEFAULT_MAX_SIZE,
     SUFFIXES,
     EngineChoice,
+    EngineName,
     EvaluatorName,
     OutputFormat,
     Sort,
 )
 from skws.spec.job import Job
-from skws.spec.query import DEFAULT, Query
+from skws.spec.query import DEFAULT, KEYWORDS, Query
 from skws_schema.errors import UsageError
+from skws_schema.model import sourced
+from skws_windows.window import Unbounded, parse_window
 
 _OF_STREAMS: Final = (
     *("pattern", "engine", "master", "jobs", "window", "mesh", "purge", "no_demand", "evaluator", "lateness"),
@@ -35,6 +38,11 @@ _OF_KEYWORDS: Final = (
     "sort",
 )
 """Options without a meaning for a pattern."""
+_OF_ARRIVALS: Final = ("top", "jobs", "lateness", "mesh", "purge", "no_demand", "evaluator")
+"""Options that say how results are found as records come."""
+_FOR_PEOPLE: Final = ("table", "tree")
+PAGE: Final = 20
+"""The results that people get, unless they ask for more."""
 _OF_TIME: Final = ("top", "pattern", "lateness", "mesh")
 """Options that do not go with an order by score."""
 
@@ -104,15 +112,15 @@ def search(
     rank: options.Rank = None,
     explain_score: options.ExplainScore = False,
     half_life: options.HalfLife = None,
-    sort: options.Sorting = Sort.TIME,
+    sort: options.Sorting = None,
     top: options.TopSize = None,
     group: options.Group = False,
     append_only: options.AppendOnly = False,
-    limit: options.Limit = None,
+    limit: options.SearchLimit = None,
     memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """All results of a query over files, or the best of a database as it is now.
+    """Results of a query over files or a database: the best of what is there, or all in a window.
 
     skws search examples/movies/replay.jsonl tarantino travolta
     """
@@ -123,6 +131,7 @@ def search(
             context, _OF_STREAMS, "{} is not for a database, which is searched as it is now, in this process"
         )
     given["replay"] = data.replay
+    given["limit"] = most = read.limit_of(limit)
     written = read.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
     if pattern is not None:
         _check_pattern(context, data, select, written)
@@ -135,12 +144,27 @@ def search(
         ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
         asked = Query.of_keywords(_keywords(data, without, select, written), ranking, best)
     if data.database:
-        _search_database(data.address, asked, given, index, OutputFormat(written.value), output, quiet=quiet)
+        page = limit is None and top is None and written in _FOR_PEOPLE
+        given["limit"] = PAGE if page else most
+        kept = (index, OutputFormat(written.value), output)
+        _search_database(data.address, asked, given, *kept, page=page, quiet=quiet)
         return
     if index is not None:
         raise UsageError("--index needs a database: a replay has no index")
     with_schema(data, given, quiet=quiet)
     given["engine"] = engine_of(engine, master, replay=data.replay, quiet=quiet)
+    if asked.kind == KEYWORDS and _asks_what_is_there(context, given, written, limit is not None):
+        from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
+
+        given["limit"] = None
+        text = _keywords(data, without, select, written)
+        ranking = read.ranking_choice(rank or DEFAULT, half_life, explain=explain_score, top=None)
+        asked = Query.of_keywords(text, ranking)
+        job = Job({asked.text: asked}, **read.job_fields(given))
+        run_best(
+            job, OutputFormat(written.value), output, most or (PAGE if limit is None else ALL), quiet=quiet
+        )
+        return
     by_score = sort is Sort.SCORE
     if by_score:
         given["limit"] = None  # which are the best is known at the end
@@ -148,7 +172,27 @@ def search(
     with python_ahead(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
-        run_search(job, written.value, output, quiet=quiet, best=limit, by_score=by_score)
+        run_search(job, written.value, output, quiet=quiet, best=most, by_score=by_score)
+
+
+def _asks_what_is_there(
+    context: typer.Context, given: dict[str, Any], written: SearchFormat, limited: bool
+) -> bool:
+    """Whether a search is for the best of what files leave, and not for all results as they come.
+
+    Rows live until they are deleted where no window says otherwise. Programs get all results in order of time
+    unless they say how many.
+    """
+    window = parse_window(given["window"] or given["schema"].window)
+    if (
+        not isinstance(window, Unbounded)
+        or given["engine"] is not EngineName.LOCAL
+        or sourced(given["schema"])
+    ):
+        return False
+    if given["sort"] is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
+        return False
+    return limited or given["sort"] is Sort.SCORE or written in _FOR_PEOPLE
 
 
 def _data(words: list[str], source: str | None, replay: list[Path] | None, database: str | None) -> Data:
@@ -169,13 +213,14 @@ def _search_database(
     written: OutputFormat,
     output: Path | None,
     *,
+    page: bool,
     quiet: bool,
 ) -> None:
     from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
     with_schema(Data(url, (), ()), given, quiet=quiet, followed=False)
     del given["engine"]
-    search_database(url, asked, read.job_fields(given), index, written, output, quiet=quiet)
+    search_database(url, asked, read.job_fields(given), index, written, output, page=page, quiet=quiet)
 
 
 def _keywords(data: Data, without: list[str] | None, select: str | None, written: SearchFormat) -> str:
@@ -201,6 +246,10 @@ def _check_pattern(context: typer.Context, data: Data, select: str | None, writt
 def _refuse(context: typer.Context, names: Sequence[str], message: str) -> None:
     """Raises UsageError if one of the options was given on the command line."""
     for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and context.params.get(name):
+        if _is_given(context, name):
             raise UsageError(message.format(f"--{name.replace('_', '-')}"))
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE" and bool(context.params.get(name))

@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace as struct_replace
 
 from skws.data.batch import BATCH, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.keywords.keyword_matching import KeywordMatching
@@ -85,6 +86,17 @@ class ColumnarEngine(MeshEngine):
     def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
         engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness)
         engine.add(plan)
+        return engine
+
+    @classmethod
+    def holding(
+        cls, plan: Plan, tables: Iterable[Record], batches: Iterable[RecordBatch], counts: Counts
+    ) -> ColumnarEngine:
+        """An engine with what tables and a stream leave, for a search; ``counts``: of what is read."""
+        engine = cls(plan.schema, plan.window)
+        engine.counts = counts
+        for _ in chain(engine.load_tables(tables), engine.process_batches(batches)):
+            pass
         return engine
 
     def add(self, plan: Plan, name: str | None = None) -> list[Result]:
@@ -174,6 +186,12 @@ class ColumnarEngine(MeshEngine):
         if self._searching is None:
             self._searching = self._queries.number()
         return self._operator.search(self._searching, plan, self._order.now, most)
+
+    def search_once(self, plan: Plan, most: int) -> Searched:
+        """As ``search``, at less cost where no other search follows; no result has a tick."""
+        self._operator.searches.know(plan)
+        found = self.search(plan, most)
+        return found._replace(results=[struct_replace(r, tick=None, expires=None) for r in found.results])
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""

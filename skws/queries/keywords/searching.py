@@ -18,7 +18,7 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import meant_for
 from skws.queries.keywords.live_paths import MOST_COUNTED, LiveJoins, LivePaths
-from skws.queries.keywords.live_words import LiveWords
+from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.ranking.ceilings import Ceilings
@@ -28,7 +28,7 @@ from skws.ranking.top import Candidate, candidate
 from skws.results.directory import TupleDirectory
 from skws.results.model import Place, Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints, distinct
+from skws_mesh.columnar.columns import NOTHING, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.delta.networks import PathNetworks
@@ -95,6 +95,13 @@ class LiveSearch:
         if self._joins.covered:
             self._joins.catch_up(size, most)
         return self.words.behind(size)
+
+    def know(self, plan: Plan) -> None:
+        """Learn the words of the tuples that a query looks for alone: no other search follows."""
+        found = NOTHING
+        if indexed(plan.matcher):
+            found = KeywordMatching.only(0, plan.matcher).of(self._known.rows).tuple
+        self.words.know(found, len(self._live))
 
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; those with negative ones are gone."""

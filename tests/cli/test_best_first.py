@@ -1,0 +1,107 @@
+"""A search without a window gives the best of what is there; with one, all results in order of time."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import skws as library
+from tests.commands import Skws
+
+SHOP = """\
+version: 1
+name: shop
+window: none
+relations:
+  customer: {attributes: {cid: integer, name: text}, key: [cid]}
+  purchase: {attributes: {pid: integer, cid: integer, item: text}}
+joins:
+  - purchase.cid = customer.cid
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Ada's lamp comes last; before it lamps of others, who live in one house with her."""
+    (tmp_path / "shop.yaml").write_text(SHOP)
+    (tmp_path / "data").mkdir()
+    names = ["ada", *(f"ben{number}" for number in range(30))]
+    customers = "".join(f"{n},{name},{n + 1}\n" for n, name in enumerate(names))
+    (tmp_path / "data" / "customer.csv").write_text("cid,name,time\n" + customers)
+    items = [(number, 0, f"old lamp {'and more ' * number}") for number in range(1, 26)] + [(0, 0, "lamp")]
+    purchases = "".join(f"{pid},{cid},{item},{50 + n}\n" for n, (pid, cid, item) in enumerate(items))
+    (tmp_path / "data" / "purchase.csv").write_text("pid,cid,item,time\n" + purchases)
+    return tmp_path
+
+
+def found(skws: Skws, shop: Path, *options: object) -> list[int]:
+    given = skws(
+        "search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data", "-f", "jsonl", *options
+    )
+    assert given.code == 0, given.err
+    return [tuple_["row"]["pid"] for r in given.records for tuple_ in r["tuples"] if "pid" in tuple_["row"]]
+
+
+def test_people_get_a_page_of_the_best(skws: Skws, shop: Path) -> None:
+    told = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data")
+    assert len(told.out.splitlines()) == 1 + 20
+    assert told.out.splitlines()[1].rstrip().endswith("ada - lamp")
+    assert "20 of 26 results (--limit all gives all)" in told.err
+    every = skws("search", "ada", "lamp", "-s", shop / "shop.yaml", "-r", shop / "data", "--limit", "all")
+    assert len(every.out.splitlines()) == 1 + 26
+    assert "26 results" in every.err
+    assert "--limit" not in every.err
+
+
+def test_programs_get_the_best_where_they_say_how_many(skws: Skws, shop: Path) -> None:
+    assert found(skws, shop, "--limit", 2) == [0, 1]
+    assert found(skws, shop, "--sort", "score")[:3] == [0, 1, 2]
+    in_time = [*range(1, 26), 0]
+    assert found(skws, shop) == in_time
+    assert found(skws, shop, "--sort", "time", "--limit", 3) == in_time[:3]
+    assert found(skws, shop, "--window", "100 s", "--limit", 3) == in_time[:3]
+
+
+def test_what_was_deleted_or_replaced_is_not_there(skws: Skws, shop: Path) -> None:
+    gone = '{"relation": "customer", "time": 90, "row": {"cid": 0, "name": "eve"}}\n'
+    (shop / "data" / "later.jsonl").write_text(gone)
+    assert found(skws, shop, "--limit", 2) == []
+    assert found(skws, shop, "--limit", "all") == []
+
+
+def test_a_limit_is_a_number_or_all(skws: Skws, shop: Path) -> None:
+    for text in ("0", "-1", "many", "1.5"):
+        told = skws("search", "ada", "-s", shop / "shop.yaml", "-r", shop / "data", f"--limit={text}")
+        assert told.code == 2
+        assert f"--limit '{text}': expected a number above 0, or all" in told.err
+
+
+def test_a_database_has_a_page_too(skws: Skws, shop: Path) -> None:
+
+    path = shop / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table customer (cid integer primary key, name text)")
+        connection.execute(
+            "create table purchase (pid integer primary key, cid integer references customer, item text)"
+        )
+        connection.execute("insert into customer values (0, 'ada')")
+        rows = [(number, f"lamp {'and more ' * number}") for number in range(26)]
+        connection.executemany("insert into purchase values (?, 0, ?)", rows)
+    connection.close()
+    told = skws("search", path, "ada", "lamp")
+    assert len(told.out.splitlines()) == 1 + 20
+    assert "20 of more results (--limit all gives all)" in told.err
+    assert len(skws("search", path, "ada", "lamp", "--limit", "all").out.splitlines()) == 1 + 26
+    assert len(skws("search", path, "ada", "lamp", "-f", "jsonl").records) == 26
+
+
+def test_in_python_a_limit_gives_the_best() -> None:
+    customers = [{"cid": 0, "name": "ada"}]
+    purchases = [{"pid": n, "cid": 0, "item": f"lamp{' and more' * (3 - n)}"} for n in range(4)]
+    data = {"customer": customers, "purchase": purchases}
+    best = library.search("ada lamp", data, limit=2)
+    assert [t.row["pid"] for r in best for t in r.tuples if "pid" in t.row] == [3, 2]
+    assert best.counts.results == 2
+    assert len(library.search("ada lamp", data)) == 4

@@ -90,6 +90,10 @@ def run_best(job: Job, output_format: OutputFormat, output: Path | None, most: i
         return
     known = found.complete and found.size >= job.max_size
     tell(summary(search, perf_counter() - started, of_all(len(found.results), found.found, known=known)))
+    if not found.results and search.counts.deletions:
+        tell(
+            "rows that were deleted or replaced are not searched; --sort time finds all results as they came"
+        )
     if not found.results and search.plan is not None:
         for line in why_nothing(search.plan, search.replay):
             tell(line)

@@ -22,6 +22,7 @@ REPLAY = MOVIES / "replay.jsonl"
 OWN = {
     "--format": "each command has formats of its own",
     "--output": "the same but for where it goes by default",
+    "--limit": "the best or the first ones of a search, the first ones elsewhere",
     "--name": "of a server, or of a schema",
     "--window": "of a run, or written into a schema",
 }

@@ -1,0 +1,95 @@
+"""What is meant ranks first: what is joined directly, what others refer to, what a word names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.ranking import SAKILA, STACK_EXCHANGE, Question, measured, mondial
+from bench.snapshots import make_file
+from skws.data.batch import Record
+from skws.index.cache import database_tables
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.sources.addresses import all_tables
+from skws.sources.sqlite import SqliteDatabase
+from skws.spec.query import RankingChoice
+from skws_schema.model import Row
+from skws_schema.yaml.load import load_schema, parse_schema
+from skws_windows.window import Unbounded
+from tests.places import DATA, ROOT
+
+WORLD = parse_schema("""\
+version: 1
+name: world
+window: none
+relations:
+  country: {attributes: {code: string, name: text}, key: [code], table: true}
+  borders: {attributes: {one: string, other: string}, table: true}
+  province: {attributes: {id: integer, code: string, name: text}, key: [id], table: true}
+  religion: {attributes: {code: string, name: text}, table: true}
+  coast: {attributes: {id: integer, sea: string}, table: true}
+  sea: {attributes: {sea: string, depth: integer}, key: [sea], table: true}
+joins:
+  - borders.one = country.code
+  - borders.other = country.code
+  - province.code = country.code
+  - religion.code = country.code
+  - coast.id = province.id
+  - coast.sea = sea.sea
+""")
+ROWS: dict[str, list[Row]] = {
+    "country": [("H", "Haiti"), ("D", "Dominican Republic"), ("C", "Cuba")],
+    "borders": [("D", "H")],
+    "province": [(1, "H", "Haiti"), (2, "D", "Azua"), (3, "C", "Havana"), (4, "H", "Artibonite")],
+    "religion": [("H", "Catholic"), ("H", "Voodoo"), ("D", "Catholic")],
+    "coast": [(number, "Atlantic") for number in (1, 2, 3, 4)],
+    "sea": [("Atlantic", 9000)],
+}
+
+
+def networks(text: str) -> list[str]:
+    plan = Plan(WORLD, parse_query(text, WORLD, match_names=True), Unbounded(), ranking=RankingChoice())
+    rows = (Record(WORLD.index[name], 0, row) for name, some in ROWS.items() for row in some)
+    engine = ColumnarEngine.holding(plan, rows, (), Counts())
+    return [result.network for result in engine.search_once(plan, 20).results]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("haiti religion", "country{haiti} - religion{religion}"),  # not by way of its neighbour
+        ("haiti", "country{haiti}"),  # not the province, which nothing refers to as much
+        ("azua artibonite", "province{azua} - country{} -(borders"),  # not by the sea, which many share
+    ],
+)
+def test_of_a_small_world(text: str, first: str) -> None:
+    found = networks(text)
+    assert found[0].startswith(first)
+    assert len(set(found)) > 1
+
+
+DATABASES: dict[str, tuple[str, Callable[[], tuple[Question, ...]], int, float]] = {
+    "mondial": ("mondial", lambda: tuple(mondial(DATA / "mondial")), 22, 0.95),
+    "sakila": ("sakila", lambda: SAKILA, 14, 1.0),
+    "stackexchange": ("stackexchange-ai", lambda: STACK_EXCHANGE, 9, 0.85),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason="real data is read beside the checkout")
+@pytest.mark.parametrize("name", DATABASES)
+def test_of_real_data(tmp_path: Path, name: str) -> None:
+    folder, questions, first, mean = DATABASES[name]
+    asked = questions()
+    schema = all_tables(load_schema(ROOT / "examples" / name / "schema.yaml"))
+    path = tmp_path / "data.sqlite"
+    make_file(path, schema, DATA / folder / "csv")
+    tables = database_tables(SqliteDatabase(path), schema, tmp_path / "index", lambda _: None)
+    places = measured(asked, schema, tables).places.values()
+    assert sum(place == 1 for place in places) >= first
+    assert sum(1 / place for place in places if place) / len(asked) >= mean

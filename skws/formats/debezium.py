@@ -6,7 +6,7 @@ the finest unit given, else the connector's.
 
 Without a schema, the unit of an integer timestamp follows from its size: days,
 seconds, milliseconds, microseconds or nanoseconds since the epoch. From 1973 to
-5138 these do not overlap.
+2100 these do not overlap; what would be another year is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,18 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from skws.data.batch import BadRecord, Record
-from skws.data.values import MalformedError, Micros, shown, within_calendar
-from skws.formats.rows import RowReader, no_relation, notes, readers, refuse_deletion
+from skws.data.values import MalformedError, Micros, shown
+from skws.formats.rows import (
+    UNAVAILABLE,
+    RowReader,
+    clock_of,
+    is_unavailable,
+    no_relation,
+    not_logged,
+    notes,
+    readers,
+    refuse_deletion,
+)
 from skws_schema.model import AttributeType, Schema
 
 Decode: TypeAlias = Callable[[Any], Any]
@@ -36,6 +46,8 @@ _UNITS: Final = {
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 
+_FIRST: Final = 1096 * 86_400_000_000
+_END: Final = 47_847 * 86_400_000_000
 # Integers below the first limit are days, below the second seconds, ...
 _SIZES: Final = (
     (10**5, (86_400_000_000, 1)),
@@ -85,7 +97,13 @@ def micros_by_size(value: Any) -> Any:
     if type(value) is not int:
         return value
     up, down = next((unit for limit, unit in _SIZES if abs(value) < limit), (1, 1000))
-    return Micros(value * up // down)
+    micros = value * up // down
+    if not _FIRST <= micros < _END:
+        raise MalformedError(
+            f"cannot tell the unit of {shown(value)} without a schema, since it gives no time from 1973 to"
+            " 2100; let the connector send schemas, or times as texts (time.precision.mode=isostring)"
+        )
+    return Micros(micros)
 
 
 def _scaled(value: Any, up: int, down: int) -> Any:
@@ -108,11 +126,6 @@ def _decimal(value: Any, scale: Any) -> Any:
 
 def _variable_decimal(value: Any) -> Any:
     return _decimal(value.get("value"), value.get("scale")) if isinstance(value, dict) else value
-
-
-# Debezium's placeholder for a large value that PostgreSQL did not log because it did not change.
-UNAVAILABLE: Final = "__debezium_unavailable_value"
-_CLOCKS: Final = (("ts_us", 1, 1), ("ts_ns", 1, 1000), ("ts_ms", 1000, 1))
 
 
 def is_change(item: Any) -> bool:
@@ -231,14 +244,11 @@ class _Change:
         after, before = self._part("after"), self.payload.get("before")
         if type(after) is not dict:
             raise MalformedError("the change event has no row `after`")
-        for name in [name for name, value in after.items() if value == UNAVAILABLE]:
+        for name in [name for name, value in after.items() if is_unavailable(value)]:
             known = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
             # A value stored out of line is never NULL: NULL means that `before` has key attributes only.
-            if known is None or known == UNAVAILABLE:
-                raise MalformedError(
-                    f"{self.reader.relation.name}.{name}: its value did not change and was not logged"
-                    " (set REPLICA IDENTITY FULL)"
-                )
+            if known is None or is_unavailable(known):
+                raise not_logged(self.reader.relation.name, name)
             after[name] = known
         return after
 
@@ -251,7 +261,7 @@ class _Change:
             hint = " or a key beside it" if keyed else f", and {name} has no key"
             raise MalformedError(f"the change event has no row `before`{hint}")
         if keyed:
-            before = {n: None if v == UNAVAILABLE and n not in keyed else v for n, v in before.items()}
+            before = {n: None if is_unavailable(v) and n not in keyed else v for n, v in before.items()}
         return self.reader.deletion(before)
 
     def _part(self, part: str) -> Any:
@@ -271,7 +281,10 @@ class _Change:
         if value is None or name not in decode:
             return value
         columns = self.reader.relation.columns
-        decoded = decode[name](value)
+        try:
+            decoded = decode[name](value)
+        except MalformedError as error:
+            raise MalformedError(f"{self.reader.relation.name}.{name}: {error}") from None
         timestamp = name in columns and (
             self.reader.relation.attributes[columns[name]].type is AttributeType.TIMESTAMP
         )
@@ -280,8 +293,7 @@ class _Change:
 
     def _time(self) -> int | None:
         for clocks in (self.payload.get("source"), self.payload):
-            for name, up, down in _CLOCKS:
-                value = clocks.get(name) if isinstance(clocks, dict) else None
-                if type(value) is int and value:
-                    return within_calendar(value * up // down, value)
+            found = clock_of(clocks) if isinstance(clocks, dict) else None
+            if found is not None:
+                return found
         return self.arrived

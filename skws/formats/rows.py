@@ -14,12 +14,13 @@ a ``from:`` are taken as JSON writes them: a column of data that nobody declared
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, datetime
 from math import isfinite
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -38,6 +39,7 @@ from skws.data.values import (
     shown,
     timestamp,
     unchanged,
+    within_calendar,
 )
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Unknown, Value
@@ -319,12 +321,85 @@ class RecordReader:
         return MalformedError(f"unknown field {shown(extra)} in a record{nearest(extra, FIELDS)}")
 
 
+# Debezium's placeholder for a large value that PostgreSQL did not log because it did not change.
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+_PLACEHOLDERS: Final = frozenset(
+    {
+        UNAVAILABLE,
+        b64encode(UNAVAILABLE.encode()).decode(),
+        b64encode(UNAVAILABLE.encode()).decode().rstrip("="),
+        UNAVAILABLE.encode().hex(),
+        orjson.dumps({UNAVAILABLE: UNAVAILABLE}).decode(),
+    }
+)
+_PLACEHOLDER_BYTES: Final = list(UNAVAILABLE.encode())
+
+
+def is_unavailable(value: Any) -> bool:
+    """Whether a value is the placeholder: as it is, as bytes are written, in an array or a map."""
+    if isinstance(value, list):
+        return value == _PLACEHOLDER_BYTES or (len(value) == 1 and is_unavailable(value[0]))
+    if isinstance(value, dict):
+        return value.keys() == {UNAVAILABLE}
+    return isinstance(value, str) and value in _PLACEHOLDERS
+
+
+def not_logged(relation: str, name: str) -> MalformedError:
+    return MalformedError(
+        f"{relation}.{name}: its value did not change and was not logged (set REPLICA IDENTITY FULL)"
+    )
+
+
+_CLOCKS: Final = (("ts_us", 1, 1), ("ts_ns", 1, 1000), ("ts_ms", 1000, 1))
+
+
+def clock_of(item: Mapping[str, Any], prefix: str = "") -> int | None:
+    """The time that Debezium gives in the finest unit, in microseconds. Raises MalformedError."""
+    for name, up, down in _CLOCKS:
+        value = item.get(prefix + name)
+        value = int(value) if isinstance(value, str) and value.isdecimal() else value
+        if type(value) is int and value:
+            return within_calendar(value * up // down, value)
+    return None
+
+
+_DELETED: Final = "__deleted"
+_FLAT_CLOCKS: Final = ("__source_", "__source.", "__")
+FLAT: Final = frozenset(
+    {_DELETED, "__op", "__table", "__source_table"}
+    | {prefix + name for prefix in _FLAT_CLOCKS for name, _, _ in _CLOCKS}
+)
+"""The fields that Debezium's ExtractNewRecordState adds to a row."""
+
+
+class Flat(NamedTuple):
+    """What these fields say of a row: whether it is deleted or updated, and its time in microseconds.
+
+    The time is 0 where there is none.
+    """
+
+    deleted: bool
+    updated: bool
+    time: int
+
+    @classmethod
+    def of(cls, item: Mapping[str, Any]) -> Flat | None:
+        """None for a row that has not been flattened. Raises MalformedError."""
+        if _DELETED not in item and "__op" not in item:
+            return None
+        deleted = str(item.get(_DELETED)).lower() == "true" or item.get("__op") == "d"
+        clocks = (clock_of(item, prefix) for prefix in _FLAT_CLOCKS)
+        return cls(
+            deleted, item.get("__op") == "u", next((clock for clock in clocks if clock is not None), 0)
+        )
+
+
 class BareRowReader:
     """Reads rows of the one relation at position ``relation``."""
 
     def __init__(self, schema: Schema, relation: int) -> None:
         self._reader = RowReader(schema, relation)
-        self._own = frozenset({"time", "op"}.difference(self._reader.known))
+        self._own = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
 
     def notes(self, source: str) -> list[BadRecord]:
         """What was passed over since the last call."""
@@ -335,10 +410,27 @@ class BareRowReader:
         if type(item) is not dict or self._own.isdisjoint(item):
             return self._reader.record(self._reader.insertion(item), arrived)
         row = {name: value for name, value in item.items() if name not in self._own}
-        given = item.get("time") if "time" in self._own else None
-        if "op" in self._own and item.get("op") is not None and is_deletion(item["op"]):
+        own = {name: value for name, value in item.items() if name in self._own}
+        flat = Flat.of(own)
+        if flat is not None:
+            return self._flattened(row, flat, arrived)
+        given = own.get("time")
+        if own.get("op") is not None and is_deletion(own["op"]):
             return _deletion(self._reader, row, given, arrived)
         return _insertion(self._reader, row, given, arrived)
+
+    def _flattened(self, row: dict[str, Any], flat: Flat, arrived: int | None) -> Record:
+        """The record of a change event that was flattened; without a clock, of the time it arrived, or 0."""
+        time = flat.time or arrived or 0
+        keyed = self._reader.relation.key
+        for name in [name for name, value in row.items() if is_unavailable(value)]:
+            if not flat.deleted or name in keyed:
+                raise not_logged(self._reader.relation.name, name)
+            row[name] = None
+        if not flat.deleted:
+            return self._reader.record(self._reader.insertion(row), time)
+        refuse_deletion(self._reader)
+        return self._reader.record(self._reader.deletion(row), time, delete=True)
 
 
 def _insertion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:

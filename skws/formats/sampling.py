@@ -18,7 +18,7 @@ from skws.data.values import TOO_DEEP, MalformedError, Unreadable, shown
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, not_json, opened
-from skws.formats.rows import leaves
+from skws.formats.rows import FLAT, Flat, leaves
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import (
     CsvLayout,
@@ -44,11 +44,15 @@ _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
 class SampleRow(NamedTuple):
-    """A row of a relation (None: the file's); ``timed``: its record has a time of its own."""
+    """A row of a relation (None: the file's); ``timed``: its record has a time of its own.
+
+    ``update``: it replaces one with its key, so that the key is no longer unique among all rows.
+    """
 
     relation: str | None
     values: Mapping[str, object]
     timed: bool = False
+    update: bool = False
 
 
 class Samples:
@@ -60,6 +64,7 @@ class Samples:
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, object]]] = {}
+        self._updates: dict[str, list[Mapping[str, object]]] = {}
         self.timed: set[str] = set()
         self.unreadable = 0
         self.reasons: list[str] = []
@@ -90,7 +95,7 @@ class Samples:
             self.add(own, row)
 
     def add(self, relation: str, row: SampleRow) -> None:
-        rows = self._rows.setdefault(relation, [])
+        rows = (self._updates if row.update else self._rows).setdefault(relation, [])
         if len(rows) < SAMPLE_ROWS:
             try:
                 rows.append(leaves(row.values))
@@ -101,7 +106,7 @@ class Samples:
 
     def tables(self) -> dict[str, dict[str, list[object]]]:
         """Columns by relation; missing attributes are NULL."""
-        return {relation: _columns(rows) for relation, rows in self._rows.items()}
+        return {relation: _columns(rows) for relation, rows in (self._updates | self._rows).items()}
 
 
 def sample(paths: Sequence[Path]) -> Samples:
@@ -187,7 +192,17 @@ def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
     elif is_change(item):
         yield from _of_change(item)
     else:
+        yield from _of_bare(item)
+
+
+def _of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
+    """A bare row, without what flattened change events have beside it; none of a deletion."""
+    flat = Flat.of(item)
+    if flat is None:
         yield SampleRow(None, item)
+    elif not flat.deleted:
+        row = {name: value for name, value in item.items() if name not in FLAT}
+        yield SampleRow(None, row, timed=True, update=flat.updated)
 
 
 def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
@@ -242,7 +257,8 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
     """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
-        yield from (SampleRow(None, row) for row in rows)
+        for row in rows:
+            yield from _of_bare(row)
         return
     for row in rows:
         if row["relation"] is None or row.get("op") == "-":

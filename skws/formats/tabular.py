@@ -31,6 +31,8 @@ from skws.data.batch import BadRecord, Record
 from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.rows import (
+    FLAT,
+    Flat,
     Origins,
     RowReader,
     column_of,
@@ -71,9 +73,10 @@ class ColumnReader:
         self._time = time
         self._readers = readers(schema)
         self._bare = None if relation is None else schema.relations[relation]
-        own = OWN if self._bare is None else {"time", "op"}.difference(Origins(self._bare).known)
+        own = OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known)
         self._own = {name: columns.index(name) for name in own if name in columns}
         self._json = self._own.get("row")
+        self._flat = [(name, column) for name, column in self._own.items() if name in FLAT]
         self._layouts: dict[str, _Layout] = {}
 
     def record(self, values: Sequence[Any]) -> Record:
@@ -83,12 +86,13 @@ class ColumnReader:
         if reader is None:
             raise no_relation(name, self._schema)
         op = self._given(values, "op")
-        delete = op is not None and is_deletion(op)
+        flat = Flat.of({name: values[column] for name, column in self._flat}) if self._flat else None
+        delete = flat.deleted if flat is not None else op is not None and is_deletion(op)
         if delete:
             refuse_deletion(reader)
         row = self._row(reader, values, delete=delete)
         given = self._given(values, "time") if reader.takes_time(delete=delete) else None
-        own = None if given is None else self._time(given)
+        own = (None if flat is None else flat.time) if given is None else self._time(given)
         return reader.record(row, own, delete=delete)
 
     def notes(self, source: str) -> list[BadRecord]:

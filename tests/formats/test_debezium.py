@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ import orjson
 import pytest
 
 from skws.data.batch import BadRecord, Record
+from skws.formats.sampling import sample
+from skws_schema.infer.infer import infer
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
 from tests.formats.samples import MOVIE, PLAYS, items
 
 SEEN = 1_700_000_000_123_456
@@ -150,3 +155,93 @@ def test_decimals_are_read_as_the_schema_says(tmp_path: Path) -> None:
     (found,) = read(tmp_path, {"schema": schema, "payload": broken})
     assert isinstance(found, BadRecord)
     assert "expected a decimal" in found.reason
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        PLACEHOLDER,
+        b64encode(PLACEHOLDER.encode()).decode(),
+        PLACEHOLDER.encode().hex(),
+        [PLACEHOLDER],
+        [b64encode(PLACEHOLDER.encode()).decode()],
+        list(PLACEHOLDER.encode()),
+        {PLACEHOLDER: PLACEHOLDER},
+        orjson.dumps({PLACEHOLDER: PLACEHOLDER}).decode(),
+    ],
+)
+def test_the_placeholder_for_what_was_not_logged_in_all_its_forms(
+    tmp_path: Path, placeholder: object
+) -> None:
+    after = ROW | {"title": placeholder}
+    (bad,) = read(tmp_path, event("u", before={"mid": 1}, after=after))
+    assert isinstance(bad, BadRecord)
+    assert "movie.title: its value did not change and was not logged" in bad.reason
+    _, new = read(tmp_path, event("u", before=ROW, after=after))
+    assert new == Record(MOVIE, 7000, TUPLE)
+    (gone,) = read(tmp_path, event("d", before=ROW | {"title": placeholder}))
+    assert gone == Record(MOVIE, 7000, (1, None, *TUPLE[2:]), True)
+    (flat,) = flattened(tmp_path, {"id": 1, "name": placeholder, "__deleted": "false"})
+    assert isinstance(flat, BadRecord)
+    assert "people.name: its value did not change and was not logged" in flat.reason
+
+
+@pytest.mark.parametrize(
+    "seen", [1095, -1, 47_847, 94_608_000 - 1, 44_560_000_000_000, 4_133_980_800_000_000]
+)
+def test_a_guess_of_a_unit_outside_of_1973_to_2100_is_refused(tmp_path: Path, seen: int) -> None:
+    (bad,) = read(tmp_path, event("c", after=ROW | {"seen": seen}))
+    assert isinstance(bad, BadRecord)
+    assert f"movie.seen: cannot tell the unit of {seen} without a schema" in bad.reason
+
+
+PEOPLE = parse_schema("name: s\nrelations: {people: {attributes: {id: integer, name: text}, key: [id]}}")
+
+
+def flattened(tmp_path: Path, *rows: Any, schema: Schema = PEOPLE) -> list[Record | BadRecord]:
+    (tmp_path / "people.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)) + b"\n")
+    return items(tmp_path / "people.jsonl", schema)
+
+
+@pytest.mark.parametrize(
+    ("added", "delete", "time"),
+    [
+        ({"__deleted": "true"}, True, 0),
+        ({"__deleted": True, "__ts_ms": 7}, True, 7000),
+        ({"__deleted": "false", "__op": "c", "__source_ts_ms": 7, "__table": "people"}, False, 7000),
+        ({"__op": "d", "__source_ts_us": 7, "__source_ts_ms": 8}, True, 7),
+        ({"__op": "u", "__source_ts_ns": "7000"}, False, 7),
+    ],
+)
+def test_flattened_events(tmp_path: Path, added: dict[str, Any], delete: bool, time: int) -> None:
+    row = Record(0, time, (1, "Ada"), delete)
+    assert flattened(tmp_path, {"id": 1, "name": "Ada"} | added) == [row]
+    columns = {"id": 1, "name": "Ada"} | added
+    path = tmp_path / "people.csv"
+    path.write_text(",".join(columns) + "\n" + ",".join(map(str, columns.values())) + "\n")
+    assert items(path, PEOPLE) == [row]
+
+
+def test_flattened_fields_that_are_attributes_are_no_others(tmp_path: Path) -> None:
+    schema = parse_schema(
+        "name: s\nrelations: {people: {attributes: {id: integer, __deleted: text}, table: true}}"
+    )
+    (found,) = flattened(tmp_path, {"id": 1, "__deleted": "true"}, schema=schema)
+    assert found == Record(0, 0, (1, "true"))
+
+
+def test_a_schema_of_flattened_events_has_the_row_alone(tmp_path: Path) -> None:
+    added = {"__deleted": "false", "__op": "c", "__source_ts_ms": 7}
+    rows = [{"id": 1, "name": "Ada"} | added, {"id": 2, "name": "Bo"} | added]
+    rows += [{"id": 2, "name": "Cy"} | added | {"__op": "u"}, {"id": 1} | added | {"__deleted": "true"}]
+    flattened(tmp_path, *rows)
+    samples = sample([tmp_path / "people.jsonl"])
+    (relation,) = infer(samples.tables(), timed=samples.timed).schema().relations
+    assert ([a.name for a in relation.attributes], relation.key, relation.table) == (
+        ["id", "name"],
+        ("id",),
+        False,
+    )

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Record, RecordBatch, records_of
@@ -85,7 +84,7 @@ class Search:
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
         self.found = 0
-        self.retracted = 0
+        self.retracted = self.updated = 0
 
     def results(self, report: ReportProgress = unreported) -> Generator[LiveResult, None, None]:
         """Results in order of time; with a lateness, as they are found.
@@ -135,12 +134,20 @@ class Search:
     def _given(self, report: ReportProgress) -> Iterator[LiveResult]:
         """The results up to the limit; those of other processes are still encoded."""
         with self._running(report):
-            for result in islice(self._found(report), self.job.limit):
+            left = self.job.limit
+            for result in self._found(report):
+                if result.op == "~":
+                    self.updated += 1
+                    yield result
+                    continue
                 if result.op == "-":
                     self.retracted += 1
                 else:
                     self.found += matches(result)
                 yield result
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
 
     @property
     def jobs(self) -> int:

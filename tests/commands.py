@@ -19,7 +19,7 @@ SCHEMA: Final = FOLDER / "schema.yaml"
 REPLAY: Final = FOLDER / "replay.jsonl"
 LOCAL: Final = ("--schema", SCHEMA, "--replay", REPLAY, "--engine", "local")
 SEARCH: Final = ("search", "tarantino", "travolta", *LOCAL)
-IDS: Final = ("119ccdb4b4504d0fb12ece43", "b337f980117bfe94c613bd10")
+IDS: Final = ("98a8ef6d2f8332f40ce13aba", "e6ce4a88752e637a1ed61d8d")
 
 
 class Outcome(NamedTuple):

@@ -2,12 +2,14 @@
 
 One step takes the records of one instant together, since tuples with equal
 time are simultaneous: a tuple deleted or replaced in the instant of its
-insertion never lives. Steps may arrive out of order.
+insertion never lives. Steps may arrive out of order, up to a lateness.
 
 Tuples with equal keys replace each other; equal rows without a key, or with a
-NULL in it, queue up, and a deletion ends the oldest live one. Each such group
-keeps its marks (insertions and deletions) in order of event time; lifespans
-follow from the marks alone, whatever the order of arrival.
+NULL in it, queue up, and a deletion ends the oldest live one. Lifespans follow
+from the insertions and deletions of such an identity (its *marks*) in order of
+event time, whatever the order of arrival. No record comes before the horizon.
+So an identity needs its tuples that are alive there, and its marks from there
+on: what lives now, and what late records may still correct.
 
 Lifespans of the last window can be rebuilt from the records of the last two,
 except in queues of equal rows: which of them a deletion ends depends on earlier
@@ -17,19 +19,24 @@ the oldest one alive a window ago, the *front*, is all that a replay must know.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, count
 from operator import itemgetter
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 
 ALWAYS = -FOREVER  # the start of static tuples
+
+_LEAST: Final = 1024  # entries of a queue that may be gone
+# What is forgotten beyond these may change the scores, after a restart, of results that were found before it.
+_MOST_ENDED: Final = 256  # of the rows of one queue
+_MOST_EMPTIED: Final = 4096  # queues
 
 
 @dataclass(eq=False, slots=True)
@@ -37,8 +44,7 @@ class StreamTuple:
     """One tuple; compared by identity, since two equal rows are two tuples.
 
     ``keywords`` is the bitmap of the query's keywords that it contains.
-    ``occurrence`` counts equal tuples with the same start; ``successor``: an
-    earlier tuple with the same key started less than a window before.
+    ``occurrence`` counts equal tuples with the same start.
     ``time`` is the event time in microseconds, which for time windows is the
     start; ``ended_at`` the event time of its deletion or replacement, if known beforehand.
     ``place`` grows with the order of arrival, which orders tuples with the same start.
@@ -50,7 +56,6 @@ class StreamTuple:
     end: int
     keywords: int = 0
     occurrence: int = 0
-    successor: bool = False
     time: int = 0
     ended_at: int | None = None
     place: int = 0
@@ -90,40 +95,7 @@ class Mark(NamedTuple):
     inserted: StreamTuple | None
 
 
-class Ends(NamedTuple):
-    """Lifespans: the end of each insertion, by its position among the marks.
-
-    ``unmatched``: deletions that met no live tuple. ``queued``: the tick of the
-    first deletion that met several equal rows, None without one.
-    """
-
-    ends: dict[int, int]
-    unmatched: int
-    queued: int | None
-
-
-def lifespan_ends(marks: Sequence[Mark], window: Window, keyed: bool) -> Ends:
-    """Lifespans of the tuples of one identity; ``marks`` are in order.
-
-    Keyed: each mark ends the tuple before it. Else a deletion ends the oldest
-    live tuple.
-    """
-    ends: dict[int, int] = {}
-    live: list[int] = []
-    unmatched = 0
-    queued: int | None = None
-    for position, mark in enumerate(marks):
-        live = [p for p in live if ends[p] > mark.tick]
-        if mark.inserted is None:
-            unmatched += not live
-            if queued is None and not keyed and len(live) > 1:
-                queued = mark.tick
-        if live and (keyed or mark.inserted is None):
-            ends[live.pop(0)] = mark.tick
-        if mark.inserted is not None:
-            ends[position] = window.end(mark.tick)
-            live.append(position)
-    return Ends(ends, unmatched, queued)
+_TICK = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -137,100 +109,130 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Group:
-    """The marks of one identity that later records may still affect.
+class Timeline:
+    """What lives of one identity, and what later records may still affect.
 
-    ``queued``: the tick of the first deletion that met several equal rows, of
-    which it ended the oldest; None if the log has all of what it keeps. From then
-    on ``ended`` has the start, occurrence and end of rows for a window after their
-    end.
+    ``before``: the tuples alive just before the first of ``marks``. ``live``: those alive after the last one
+    that was applied. ``unmatched``: the deletions among the marks that met no live tuple. ``queued``: the
+    tick of the first deletion that met several equal rows, of which it ended the oldest; None if the log has
+    all of what it keeps. From then on ``ended`` has the start, occurrence and end of rows for a window after
+    their end.
     """
 
+    window: Window
     keyed: bool
-    marks: list[Mark] = field(default_factory=list)
-    unmatched: int = 0
     queued: int | None = None
+    before: deque[StreamTuple] = field(default_factory=deque)
+    marks: list[Mark] = field(default_factory=list)
+    live: deque[StreamTuple] = field(default_factory=deque)
     ended: deque[tuple[int, int, int]] = field(default_factory=deque)
+    unmatched: int = 0
+    _applied: int = 0  # marks
+    _late: bool = False
+    _twins: tuple[int, int] = (ALWAYS, 0)  # the latest tick, and its insertions
 
     def add(self, mark: Mark) -> None:
-        insort(self.marks, mark, key=itemgetter(0, 1))
+        """Add a mark, for ``settle`` to apply."""
+        if not self.marks or mark.tick >= self.marks[-1].tick:
+            self.marks.append(mark)
+        else:
+            self.marks.insert(bisect_right(self.marks, mark.tick, key=_TICK), mark)
+            self._late = True
+        if mark.inserted is not None and mark.tick >= self._twins[0]:
+            tick, count = self._twins
+            self._twins = mark.tick, count + 1 if mark.tick == tick else 1
 
-    def settle(self, window: Window, fresh: set[StreamTuple], changes: Changes) -> None:
-        """Recompute lifespans; ``fresh`` are the tuples whose insertion is part of this step."""
-        ends, unmatched, queued = lifespan_ends(self.marks, window, self.keyed)
-        if queued is not None and not isinstance(window, Unbounded | ExpressionWindow):
-            self.queued = queued if self.queued is None else min(queued, self.queued)
-        changes.unmatched += max(0, unmatched - self.unmatched)
-        self.unmatched = unmatched
-        for position, end in ends.items():
-            inserted = self.marks[position].inserted
-            assert inserted is not None  # noqa: S101 - only insertions have ends
-            self._apply(inserted, end, inserted in fresh, changes)
+    def insertions(self, tick: int) -> int:
+        """The number of insertions at a tick."""
+        latest, count = self._twins
+        if tick >= latest:
+            return count if tick == latest else 0
+        first, end = (at(self.marks, tick, key=_TICK) for at in (bisect_left, bisect_right))
+        return sum(mark.inserted is not None for mark in self.marks[first:end])
 
-    def _apply(self, changed: StreamTuple, end: int, fresh: bool, changes: Changes) -> None:
-        former = changed.end
-        if fresh:
-            changed.end = end
-            if changed.start < end:
-                changes.inserted.append(changed)
-        elif end < former:
-            changes.ended.append((changed, end))
-        elif end > former:
-            changes.prolonged.append((changed, end))
+    def settle(self, fresh: set[StreamTuple], changes: Changes) -> None:
+        """Apply new marks. ``fresh`` are the tuples whose insertion is part of this step.
+
+        Marks in order take constant time each; a late one lets all lifespans since the horizon follow anew.
+        """
+        ends: dict[StreamTuple, int] = {}
+        unmatched = self.unmatched
+        if self._late:
+            self.live, self.unmatched, self._applied, self._late = deque(self.before), 0, 0, False
+            ends.update((known, self.window.end(known.start)) for known in self.before)
+        for mark in self.marks[self._applied :]:
+            self._apply(mark, ends)
+        self._applied = len(self.marks)
+        changes.unmatched += max(0, self.unmatched - unmatched)
+        for known, end in ends.items():
+            if known in fresh:
+                known.end = end
+                if known.start < end:
+                    changes.inserted.append(known)
+            elif end < known.end:
+                changes.ended.append((known, end))
+            elif end > known.end:
+                changes.prolonged.append((known, end))
+
+    def trim(self, horizon: int) -> bool:
+        """Drop what no record at or after ``horizon`` can affect; True if nothing is left.
+
+        A mark before it counts by the tuples that it left alive.
+        """
+        over = bisect_left(self.marks, horizon, key=_TICK)
+        gone: list[StreamTuple] = []
+        for mark in self.marks[:over]:
+            self.unmatched -= self._passes(self.before, mark, {}, gone)
+        del self.marks[:over]
+        self._applied = max(0, self._applied - over)
+        while self.live and self.window.end(self.live[0].start) < horizon:
+            self.live.popleft()
+        while self.before and self.window.end(self.before[0].start) < horizon:
+            gone.append(self.before.popleft())
+        if self.queued is not None:
+            self.ended.extend((known.start, known.occurrence, known.end) for known in gone)
+            while self.ended and (
+                len(self.ended) > _MOST_ENDED or self.window.end(self.ended[0][-1]) < horizon
+            ):
+                self.ended.popleft()
+        return not (self.before or self.marks or self.ended)
 
     def oldest(self, tick: int) -> tuple[int, int] | None:
         """Start and occurrence of the oldest row alive just before a tick after ``queued``; or None."""
-        rows = chain(self.ended, (_row(mark.inserted) for mark in self.marks if mark.inserted))
+        present = ((t.start, t.occurrence, t.end) for t in chain(self.before, _inserted(self.marks)))
+        rows = chain(self.ended, present)
         return next(((start, number) for start, number, end in rows if start < tick <= end), None)
 
-    def forget(self, window: Window, horizon: int) -> bool:
-        """Drop marks that no record at or after ``horizon`` can affect; True if nothing is left.
+    def _apply(self, mark: Mark, ends: dict[StreamTuple, int]) -> None:
+        unmatched = self._passes(self.live, mark, ends, [])
+        self.unmatched += unmatched
+        several = mark.inserted is None and not (self.keyed or unmatched) and bool(self.live)
+        if several and not isinstance(self.window, Unbounded | ExpressionWindow):
+            self.queued = mark.tick if self.queued is None else min(mark.tick, self.queued)
 
-        A deletion is dropped together with the tuple it ended, since the tuple's end is
-        the deletion's tick; so the other marks give the same lifespans.
+    def _passes(
+        self, live: deque[StreamTuple], mark: Mark, ends: dict[StreamTuple, int], gone: list[StreamTuple]
+    ) -> bool:
+        """Let a mark change what is alive: keyed it ends the tuple before it, else a deletion the oldest.
+
+        Adds new ``ends``, and what is ``gone``. True for a deletion that meets no live tuple.
         """
-        marks = self.marks
-        self.marks = [m for m in marks if self._due(m, window) >= horizon]
-        if self.queued is not None:
-            gone = (m.inserted for m in marks if m.inserted and self._due(m, window) < horizon)
-            self.ended.extend(map(_row, gone))
-            while self.ended and window.end(self.ended[0][-1]) < horizon:
-                self.ended.popleft()
-        self.unmatched = lifespan_ends(self.marks, window, self.keyed).unmatched
-        return not (self.marks or self.ended)
-
-    def _due(self, mark: Mark, window: Window) -> int:
-        return due(mark, window, self.keyed)
-
-
-def _row(known: StreamTuple) -> tuple[int, int, int]:
-    return known.start, known.occurrence, known.end
+        tick, inserted = mark.tick, mark.inserted
+        while live and self.window.end(live[0].start) <= tick:
+            gone.append(live.popleft())
+        met = bool(live)
+        if met and (self.keyed or inserted is None):
+            ended = live.popleft()
+            ends[ended] = tick
+            gone.append(ended)
+        if inserted is not None:
+            ends[inserted] = self.window.end(tick)
+            live.append(inserted)
+        return inserted is None and not met
 
 
-def due(mark: Mark, window: Window, keyed: bool) -> int:
-    """The tick after which a mark has no effect.
-
-    A key's marks stay for a window's length, to distinguish its tuples.
-    """
-    if keyed and not isinstance(window, Unbounded):
-        return window.end(mark.tick)
-    return mark.inserted.end if mark.inserted else mark.tick
-
-
-def is_successor(marks: Sequence[Mark], position: int, tick: int, window: Window) -> bool:
-    """True if a tuple that starts at ``tick`` follows another of its key within a window.
-
-    Without a window: while the other is alive. ``marks`` before ``position`` came
-    before the tuple.
-    """
-    unbounded = isinstance(window, Unbounded)
-    for mark in (marks[p] for p in range(position - 1, -1, -1)):
-        if mark.inserted is None:
-            if unbounded:
-                return False
-        elif mark.tick < tick:
-            return tick < window.end(mark.tick)
-    return False
+def _inserted(marks: Iterable[Mark]) -> Iterator[StreamTuple]:
+    return (mark.inserted for mark in marks if mark.inserted is not None)
 
 
 T = TypeVar("T")
@@ -308,15 +310,23 @@ def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[Strea
 
 
 class Lifespans:
-    """The lifespans of live tuples under a window; remembers tuples that later records may end."""
+    """The lifespans of live tuples under a window.
 
-    def __init__(self, schema: Schema, window: Window) -> None:
+    ``lateness``: by so much records may come after later ones, in ticks.
+    """
+
+    def __init__(self, schema: Schema, window: Window, lateness: int = 0) -> None:
         self._window = window
+        self._lateness = lateness
         self._schema = schema
-        self._known: dict[GroupKey, StreamTuple | Group] = {}
-        self._due: ExpiryQueue[GroupKey] = ExpiryQueue()
+        self._known: dict[GroupKey, StreamTuple | Timeline] = {}
+        self._horizon = ALWAYS
+        self._marked: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
+        self._ending: ExpiryQueue[GroupKey] = ExpiryQueue()  # by the end that the window gives; some are gone
+        self._most_ending = _LEAST
         self._arrival = count()
         self._queues: set[GroupKey] = set()  # in which a deletion met several rows
+        self._emptied: dict[GroupKey, None] = {}  # queues of which nothing lives
         self._fronts: dict[GroupKey, Front] = {}
         self._fronts_end = ALWAYS  # the latest of their ticks
 
@@ -324,42 +334,75 @@ class Lifespans:
         """Number of identities remembered."""
         return len(self._known)
 
+    def await_late(self) -> None:
+        """Records may come in any order from now on, as far back as what is not forgotten yet."""
+        self._lateness = FOREVER
+
     def step(self, tick: int, records: Iterable[RowChange]) -> Changes:
         """Apply the records (relation, row, delete, time, place) of one tick, in order of arrival."""
+        self._horizon = max(self._horizon, tick - self._lateness)
         changes = Changes()
         alone: dict[GroupKey, StreamTuple] = {}
-        touched: dict[GroupKey, Group] = {}
+        touched: dict[GroupKey, Timeline] = {}
         fresh: set[StreamTuple] = set()
         end = self._window.end(tick)
         for relation, row, delete, time, place in self._with_fronts(tick, records):
             key = identity(self._schema, relation, row)
-            if not delete and key not in self._known and key not in self._fronts:
-                # Nearly every tuple is the only one of its identity, and needs no group.
-                self._known[key] = alone[key] = StreamTuple(relation, row, tick, end, time=time, place=place)
-                self._due.push(end, key)
+            new = None if delete else StreamTuple(relation, row, tick, end, time=time, place=place)
+            if self._is_simple(key, tick, new):
+                self._apply(key, tick, new, changes)
+                if new is not None:
+                    alone[key] = new
                 continue
             if key in alone:
                 fresh.add(alone.pop(key))
-            group = touched[key] = self._group(key)
-            new = None
-            if not delete:
-                new = self._named(StreamTuple(relation, row, tick, end, time=time, place=place), group)
+            timeline = touched[key] = self._timeline(key)
+            if new is not None:
                 fresh.add(new)
-            mark = Mark(tick, next(self._arrival), new)
-            group.add(mark)
-            self._due.push(due(mark, self._window, group.keyed), key)
-        for key, group in touched.items():
-            group.settle(self._window, fresh, changes)
-            if group.queued is not None:
+                if not timeline.keyed:
+                    new.occurrence = timeline.insertions(tick)
+            timeline.add(Mark(tick, next(self._arrival), new))
+        for key, timeline in touched.items():
+            timeline.settle(fresh, changes)
+            self._marked.push(tick, key)
+            if timeline.queued is not None:
                 self._queues.add(key)
         changes.inserted += alone.values()
+        for new in changes.inserted:
+            self._expire_later(new)
         return changes
+
+    def _is_simple(self, key: GroupKey, tick: int, new: StreamTuple | None) -> bool:
+        """True if at most one tuple lives of an identity, before and after a record that nothing corrects.
+
+        So it is nearly always, and no timeline is needed.
+        """
+        known = self._known.get(key)
+        if key in self._fronts:
+            return False
+        if known is None:
+            return new is not None or not self._lateness
+        in_order = not self._lateness and isinstance(known, StreamTuple) and known.start < tick
+        return in_order and (new is None or key[2])
+
+    def _apply(self, key: GroupKey, tick: int, new: StreamTuple | None, changes: Changes) -> None:
+        known = self._known.pop(key, None)
+        assert not isinstance(known, Timeline)  # noqa: S101 - it is simple
+        if known is not None and self._window.end(known.start) > tick:
+            changes.ended.append((known, tick))
+        elif new is None:
+            changes.unmatched += 1
+        if new is not None:
+            self._known[key] = new
 
     def remember(self, known: StreamTuple) -> None:
         """Add a live tuple that is not remembered yet. Equal ones come in the order of their start."""
         key = identity(self._schema, known.relation, known.row)
-        self._group(key).add(Mark(known.start, next(self._arrival), known))
-        self._due.push(known.end, key)
+        timeline = self._timeline(key)
+        timeline.add(Mark(known.start, next(self._arrival), known))
+        timeline.settle({known}, Changes())
+        self._marked.push(known.start, key)
+        self._expire_later(known)
 
     def fronts(self, horizon: int) -> list[Front]:
         """The fronts a window before ``horizon``, where later records begin.
@@ -368,6 +411,10 @@ class Lifespans:
         """
         tick = horizon - self._window.end(0)
         return [front for key in self._queues if (front := self._front(key, tick))]
+
+    def timelines(self) -> list[tuple[GroupKey, Timeline]]:
+        """Of the identities of which several tuples live, or that late records may correct."""
+        return [(key, each) for key, each in self._known.items() if isinstance(each, Timeline)]
 
     def expect(self, fronts: Iterable[Front]) -> None:
         """Take the result of ``fronts`` before a replay; that of an earlier horizon still holds.
@@ -387,20 +434,48 @@ class Lifespans:
         self._queues &= self._known.keys()
 
     def forget(self, horizon: int) -> None:
-        """Drop tuples that no record at or after ``horizon`` can change."""
-        for _, key in list(self._due.expired(horizon - 1)):
-            known = self._known.get(key)
-            if isinstance(known, StreamTuple):
-                gone = known.end < horizon
-            else:
-                gone = known is not None and known.forget(self._window, horizon)
-                if known is not None and not gone and not known.marks:
-                    self._due.push(self._window.end(known.ended[-1][-1]), key)
-            if gone:
-                del self._known[key]
-                self._queues.discard(key)
+        """Drop what no record at or after ``horizon`` can change."""
+        self._horizon = max(self._horizon, horizon)
+        for _, key in list(self._marked.expired(horizon - 1)):
+            self._trim(key, horizon)
+        for _, key in list(self._ending.expired(horizon - 1)):
+            self._trim(key, horizon)
         if horizon > self._fronts_end:
             self._fronts.clear()
+
+    def _trim(self, key: GroupKey, horizon: int) -> None:
+        known = self._known.get(key)
+        if isinstance(known, Timeline):
+            if known.trim(horizon):
+                self._drop(key)
+            elif known.ended and not (known.before or known.marks):
+                self._marked.push(self._window.end(known.ended[-1][-1]), key)
+                self._emptied[key] = None
+                if len(self._emptied) > _MOST_EMPTIED:
+                    self._drop(next(iter(self._emptied)))
+            elif not known.marks and len(known.before) == 1 and known.queued is None:
+                self._known[key] = known.before[0]
+        elif known is not None and known.end < horizon:
+            self._drop(key)
+
+    def _drop(self, key: GroupKey) -> None:
+        self._known.pop(key, None)
+        self._emptied.pop(key, None)
+        self._queues.discard(key)
+
+    def _expire_later(self, known: StreamTuple) -> None:
+        """Have a tuple dropped at the end that the window gives it."""
+        end = self._window.end(known.start)
+        if end >= FOREVER:
+            return
+        self._ending.push(end, identity(self._schema, known.relation, known.row))
+        if len(self._ending) > self._most_ending:
+            queue: ExpiryQueue[GroupKey] = ExpiryQueue()
+            living = ((each, key) for key, known in self._known.items() for each in _living(known))
+            for end, key in sorted(((self._window.end(t.start), key) for t, key in living), key=_TICK):
+                queue.push(end, key)
+            self._ending = queue
+            self._most_ending = 2 * len(queue) + _LEAST
 
     def _with_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterable[RowChange]:
         """The records, made to lead to the expected fronts."""
@@ -421,28 +496,30 @@ class Lifespans:
                     yield relation, row, True, time, place
 
     def _front(self, key: GroupKey, tick: int) -> Front | None:
-        group, (relation, row, _) = self._group(key), key
-        if group.queued is None or group.queued >= tick:
+        timeline, (relation, row, _) = self._timeline(key), key
+        if timeline.queued is None or timeline.queued >= tick:
             return None  # all of the queue is in the log
-        oldest = group.oldest(tick)
+        oldest = timeline.oldest(tick)
         return None if oldest is None else Front(relation, row, *oldest, tick)
 
-    def _group(self, key: GroupKey) -> Group:
-        """The group of an identity; a tuple that was alone becomes its first mark."""
+    def _timeline(self, key: GroupKey) -> Timeline:
+        """The timeline of an identity, up to date; a tuple that was alone begins it."""
         known = self._known.get(key)
-        if isinstance(known, Group):
+        if isinstance(known, Timeline):
+            if known.marks and known.marks[0].tick < self._horizon:
+                known.trim(self._horizon)
+            self._emptied.pop(key, None)
             return known
         front = self._fronts.get(key)
-        group = self._known[key] = Group(keyed=key[2], queued=None if front is None else front.start)
-        if known is not None:
-            group.add(Mark(known.start, -1, known))
-        return group
+        queued = None if front is None else front.start
+        timeline = self._known[key] = Timeline(self._window, key[2], queued)
+        if known is not None and known.start < self._horizon:
+            timeline.before.append(known)
+            timeline.live.append(known)
+        elif known is not None:
+            timeline.add(Mark(known.start, -1, known))
+        return timeline
 
-    def _named(self, new: StreamTuple, group: Group) -> StreamTuple:
-        """Set the fields that distinguish the tuple from others of its identity."""
-        if group.keyed:
-            before = bisect_right(group.marks, new.start, key=itemgetter(0))
-            new.successor = is_successor(group.marks, before, new.start, self._window)
-        else:
-            new.occurrence = sum(1 for m in group.marks if m.inserted and m.tick == new.start)
-        return new
+
+def _living(known: StreamTuple | Timeline) -> Iterable[StreamTuple]:
+    return known.live if isinstance(known, Timeline) else (known,)

@@ -84,7 +84,7 @@ def write_demo(folder: Path) -> tuple[Path, Path]:
     """Write the schema and the replay of the demo; their paths.
 
     Films stay for ten years, so that results expire. Some are announced under a working title, which the
-    release replaces, so that results are retracted. Raises SourceError without the built-in stream.
+    release replaces, so that results are updated. Raises SourceError without the built-in stream.
     """
     movies = _movies()
     schema, replay = folder / "schema.yaml", folder / "replay.jsonl"

@@ -112,7 +112,7 @@ def _by_score(most: int | None) -> Order:
         found: dict[str, Result] = {}
         for result in results:
             assert isinstance(result, Result)  # noqa: S101 - keywords alone are scored
-            if result.op == "+":
+            if result.op != "-":
                 found[result.id] = result
             elif result.id in found:
                 found[result.id] = replace(found[result.id], end=result.end)
@@ -170,6 +170,7 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
     optional = (
         (counts.static, f"{counts.static:,} static"),
         (best, f"{best:,} entered the best"),
+        (search.updated, counted(search.updated, "update")) if not best else (0, ""),
         (search.retracted, counted(search.retracted, "retraction")) if not best else (0, ""),
         (counts.late, f"{counts.late:,} late"),
         (search.bad.count, f"{search.bad.count:,} bad"),

@@ -91,13 +91,15 @@ class Limiter:
     def let(self, result: LiveResult) -> LiveResult | None:
         """The result with the number of those held back since the last one; None if it is held back.
 
-        A retraction passes unless its result was held back.
+        A retraction or an update passes unless its result was held back.
         """
         if result.op == "-":
             if result.id in self._held:
                 del self._held[result.id]
                 return None
             return result
+        if result.op == "~":
+            return None if result.id in self._held else result
         interval = int(moment(result) * MICROSECOND) // self._rate.length
         if interval != self._interval:
             self._interval, self._passed = interval, 0

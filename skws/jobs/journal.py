@@ -1,8 +1,10 @@
 """The log of past records: for queries and schemas that come later, and for a run that is started again.
 
 A ``Journal`` keeps its entries in segments: files named by the number of their first entry. A segment
-begins with the standing queries before that entry. Old segments are dropped once nothing alive depends on
-them. ``Recent`` keeps the same records in memory, for a run without a checkpoint.
+begins with the standing queries before that entry. Behind an entry stand the begins of the results that it
+updated. Old segments are dropped once nothing alive depends on them; where rows live long, ``rewrite``
+replaces all entries by one with the records of what lives. ``Recent`` keeps the same records in memory, for a
+run without a checkpoint.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -31,7 +33,8 @@ from skws.durable import (
     replaced,
 )
 from skws.jobs.control import Command
-from skws.queries.operator import LoggedBatch
+from skws.queries.keywords.updates import Begin
+from skws.queries.operator import Begins, LoggedBatch
 from skws.sources.feed import Offset
 from skws.spec.query import Query
 from skws_purging.lifespans import ALWAYS
@@ -43,7 +46,8 @@ class Entry:
     """A micro-batch: the input up to the offset ``end`` of the source and ``control`` of the control folder.
 
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
-    ``ended``: the source has ended.
+    ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry stands
+    for all up to it. ``begins``: of the results that it updated.
     """
 
     number: int
@@ -54,6 +58,8 @@ class Entry:
     letters: tuple[str, ...] = ()
     bad: int = 0
     ended: bool = False
+    reached: int | None = None
+    begins: Begins = field(default_factory=dict)
 
     @property
     def insertions(self) -> int:
@@ -70,6 +76,7 @@ class Entry:
             "letters": self.letters,
             "bad": self.bad,
             "ended": self.ended,
+            "reached": self.reached,
         }
         return orjson.dumps(fields)
 
@@ -95,6 +102,17 @@ class Before:
     schemas: tuple[str, ...] = ()
 
 
+_BEGINS: Final = b'{"begins":'
+"""How what stands behind an entry begins."""
+
+
+def _with_begins(entry: Entry, text: bytes) -> Entry:
+    read = {name: [Begin(*each) for each in some] for name, some in orjson.loads(text)["begins"].items()}
+    return replace(
+        entry, begins={**entry.begins, **{n: [*entry.begins.get(n, ()), *b] for n, b in read.items()}}
+    )
+
+
 SEGMENT_BYTES: Final = 4 << 20
 _SUFFIX: Final = ".log"
 
@@ -103,7 +121,7 @@ _SUFFIX: Final = ".log"
 class Segment:
     """``first``: the number of its first entry.
 
-    ``latest``: the latest time in it. ``after``: the position after it.
+    ``latest``: the latest time in it. ``after``: the position after it. ``records``: their number.
     """
 
     path: Path
@@ -112,6 +130,7 @@ class Segment:
     latest: int | None = None
     after: int = 0
     size: int = 0
+    records: int = 0
 
     @property
     def kept(self) -> LogPart:
@@ -133,6 +152,7 @@ class Segment:
             self.latest = latest if self.latest is None else max(self.latest, latest)
         self.after += entry.insertions
         self.size += size
+        self.records += len(entry.records)
 
 
 @dataclass(slots=True)
@@ -154,6 +174,11 @@ class Journal:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
+    @property
+    def records(self) -> int:
+        """Records of all segments."""
+        return sum(segment.records for segment in self.segments)
+
     def open(self, first: int = 1) -> None:
         """Find the segments, beginning with the one of entry ``first``."""
         found = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
@@ -161,11 +186,13 @@ class Journal:
         self._dropped = found[: len(found) - len(paths)]
         if paths and self._headless(paths[-1]):
             self._dropped.append(paths.pop())
+        if len(paths) > 1 and self._replaces(paths[-1]):
+            self._dropped.append(paths.pop())  # a commit would have dropped those before it
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
         self.segments = [self._opened(path) for path in paths]
         if paths:
-            whole = sum(1 for _ in self._frames(paths[-1])) - 1
+            whole = sum(not text.startswith(_BEGINS) for text, _ in self._frames(paths[-1])) - 1
             self.last = self.segments[-1].first + whole - 1
 
     def entries(self) -> Iterator[Entry]:
@@ -195,8 +222,7 @@ class Journal:
     def before(self, number: int) -> Iterator[LoggedBatch]:
         """The records before the entry of a number, oldest first."""
         for segment in self.segments:
-            for text, _ in islice(self._frames(segment.path), 1, None):
-                entry = Entry.from_json(text)
+            for entry, _ in self._entries(segment.path):
                 if entry.number >= number:
                     return
                 before = segment.before
@@ -213,6 +239,36 @@ class Journal:
             frame = checked(entry.to_json(), self._of(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
+
+    def append_begins(self, begins: Begins) -> None:
+        """Append what the last entry led to; nothing happens without entries."""
+        if not (begins and self.segments):
+            return
+        with self._writing():
+            if self._file is None:
+                self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
+            text = orjson.dumps({"begins": {name: list(map(list, some)) for name, some in begins.items()}})
+            frame = checked(text, self._of(self._file.path), self._file.size)
+            self._file.append(frame)
+        self.segments[-1].size += len(frame)
+
+    def rewrite(self, entry: Entry, before: Before) -> int:
+        """Begin a segment with an entry in place of all up to it, the last one; gives the first one to keep.
+
+        Call it before a commit, and ``trim`` after it.
+        Nothing happens if a segment begins with the last entry.
+        """
+        path = self._path(entry.number)
+        if self.segments and self.segments[-1].path == path:
+            return self.segments[0].first
+        with self._writing():
+            self._file = self._roll(Segment(path, entry.number, before, after=before.position))
+            frame = checked(entry.to_json(), self._of(path), self._file.size)
+            self._file.append(frame)
+        self.segments[-1].count(entry, len(frame))
+        self.append_begins(entry.begins)
+        self.sync()
+        return entry.number
 
     def sync(self) -> None:
         """Make all appended entries survive a loss of power. Waits for the disk."""
@@ -254,15 +310,26 @@ class Journal:
         return file
 
     def _read(self, segment: Segment, *, last: bool) -> Iterator[Entry]:
-        found = self._frames(segment.path)
-        _, good = next(found, (b"", 0))
-        for text, end in found:
-            entry = Entry.from_json(text)
+        _, good = next(self._frames(segment.path), (b"", 0))
+        for entry, end in self._entries(segment.path):
             segment.count(entry, end - good)
             good = end
             yield entry
         if not last and good < segment.path.stat().st_size:
             raise damaged(segment.path, f" behind byte {good:,}")
+
+    def _entries(self, path: Path) -> Iterator[tuple[Entry, int]]:
+        """The entries of a segment, with the ends of what stands behind them."""
+        entry, at = None, 0
+        for text, end in islice(self._frames(path), 1, None):
+            if text.startswith(_BEGINS) and entry is not None:
+                entry, at = _with_begins(entry, text), end
+                continue
+            if entry is not None:
+                yield entry, at
+            entry, at = Entry.from_json(text), end
+        if entry is not None:
+            yield entry, at
 
     def _frames(self, path: Path) -> Iterator[tuple[bytes, int]]:
         return frames(read(path), self._of(path))
@@ -284,6 +351,10 @@ class Journal:
         """True for a segment without a whole head: its writer ended just after creating it."""
         return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
 
+    def _replaces(self, path: Path) -> bool:
+        """True for a segment that begins with an entry in place of all before it."""
+        return next((entry.reached is not None for entry, _ in self._entries(path)), False)
+
     def _writing(self) -> AbstractContextManager[None]:
         return explained(f"{self.folder}: cannot write the journal")
 
@@ -294,10 +365,24 @@ class Recent:
     def __init__(self, over: Callable[[LogPart], bool]) -> None:
         self._over = over
         self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
+        self.records = 0
+        """Of all parts."""
 
     def append(self, entry: Entry, before: Before) -> None:
         while self._parts and self._over(self._parts[0][1]):
-            self._parts.popleft()
+            *_, batch = self._parts.popleft()
+            self.records -= len(batch.batch)
+        self._add(entry, before)
+
+    def rewrite(self, entry: Entry, before: Before) -> int:
+        """Begin anew with an entry in place of all up to it; gives its number."""
+        self._parts.clear()
+        self.records = 0
+        self._add(entry, before)
+        return entry.number
+
+    def _add(self, entry: Entry, before: Before) -> None:
+        self.records += len(entry.records)
         if len(entry.records):
             part = LogPart(int(entry.records.time.max()), before.position + entry.insertions)
             batch = LoggedBatch(before.position, before.now, entry.records)

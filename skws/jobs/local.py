@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
+from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.jobs.checkpoint import Checkpoint
@@ -17,9 +17,9 @@ from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import BatchSizer, Input, Intake
-from skws.jobs.journal import Entry, Recent
+from skws.jobs.journal import Entry, Journal, Recent
 from skws.jobs.log import Log
-from skws.jobs.metrics import Gauges, Metrics, State
+from skws.jobs.metrics import Gauges, Metrics, State, told, up_to
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
@@ -41,6 +41,8 @@ from skws_windows.window import MICROSECOND, TimeWindow
 
 if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
+
+_FEW: Final = 50_000  # records of a log that are not worth looking at
 
 
 class LocalWatch:
@@ -101,6 +103,8 @@ class LocalWatch:
         self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
         self._logged_to: Offset = {}
+        self._last: Entry | None = None  # without its records
+        self._looked_at = 0  # records of the log that may live
         self._number = self._written = self._committed = 0
         self._committed_at = self.clock.now()
 
@@ -241,6 +245,7 @@ class LocalWatch:
         entry = self._logged(commands, polled)
         logged = perf_counter()
         outcome = self.worker.work(entry)
+        self._keep_begins()
         self.gauges.spent("journal", logged - began)
         self.gauges.spent("engine", perf_counter() - logged)
         self._write(entry, outcome)
@@ -329,16 +334,40 @@ class LocalWatch:
         if log is not None:
             log.append(entry, self.worker.before)
         self._logged_to = polled.end
+        self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
+
+    def _keep_begins(self) -> None:
+        """Log when the results began that the last micro-batch updated."""
+        begins = self.worker.live.begins()
+        if self._checkpoint is not None:
+            self._checkpoint.journal.append_begins(begins)
+        elif self._recent is not None:
+            self._rewritten(self._recent)
+
+    def _rewritten(self, log: Journal | Recent) -> int | None:
+        """The first entry to keep if the log was replaced by what lives, as most of it does not; else None.
+
+        It is looked at whenever it has doubled, so each record is written again twice at most on average.
+        """
+        if self._last is None or log.records <= 2 * self._looked_at + _FEW:
+            return None
+        self._looked_at = log.records // 2
+        found = self.worker.whole(self._last)
+        if found is None or 2 * len(found[0].records) > log.records:
+            return None
+        self._looked_at = len(found[0].records)
+        return log.rewrite(*found)
 
     def _write(self, entry: Entry, outcome: Outcome) -> None:
         """Write the results of a micro-batch, up to the limit."""
         results, unwritable = self.intake.writable(outcome.results)
         self._warn_of(unwritable)
         limit = self.request.limit
-        if limit is not None and len(results) >= limit - self.gauges.written:
-            results = results[: limit - self.gauges.written]
-            self._full = True
+        if limit is not None:
+            told_of = len(results)
+            results = up_to(results, limit - self.gauges.written)
+            self._full = len(results) < told_of or told(results) == limit - self.gauges.written
         letters = (*entry.letters, *self._late_letters(outcome), *self._letters(unwritable))
         if self._checkpoint is not None and (results or letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
@@ -371,6 +400,7 @@ class LocalWatch:
         self.gauges.spent("sinks", perf_counter() - began)
         if checkpoint is not None and self._committed != self._written:
             first = checkpoint.journal.first_to_keep(lambda part: self._over(part.kept))
+            first = self._rewritten(checkpoint.journal) or first
             checkpoint.commit(self._written, self.worker.live.snapshot(), first)
             self._committed = self._written
             checkpoint.journal.trim(first)

@@ -87,6 +87,7 @@ class Metrics:
     waiting: int
     results: int
     retractions: int
+    updates: int
     event_time: float | None
     behind: str
     latency_p50: float | None
@@ -112,6 +113,7 @@ class Metrics:
     def summary(self, seconds: float) -> str:
         """One line about a run: tuples, results, dropped records, duration."""
         optional = (
+            (self.updates, counted(self.updates, "update")),
             (self.retractions, counted(self.retractions, "retraction")),
             (self.late, f"{self.late:,} late"),
             (self.bad, f"{self.bad:,} bad"),
@@ -123,10 +125,11 @@ class Metrics:
 
     def totals(self) -> dict[str, int]:
         """The counts of the summary, for a log in JSON."""
-        names = ("tuples", "results", "retractions", "late", "bad")
+        names = ("tuples", "results", "updates", "retractions", "late", "bad")
         return {name: getattr(self, name) for name in names}
 
 
+_COUNTERS: Final = {"+": "results", "-": "retractions", "~": "updates"}
 _SAMPLES: Final = 11  # one a second: rates are of the last ten seconds
 _LATENCIES: Final = 2048  # batches
 
@@ -170,6 +173,20 @@ class Latencies:
         return None
 
 
+def told(results: Iterable[LiveResult]) -> int:
+    """Results and retractions, which count against a limit."""
+    return sum(result.op != "~" for result in results)
+
+
+def up_to(results: list[LiveResult], most: int) -> list[LiveResult]:
+    """The first results: up to the one with which ``most`` are told."""
+    for place, result in enumerate(results):
+        most -= result.op != "~"
+        if most == 0:
+            return results[: place + 1]
+    return results
+
+
 class Gauges:
     """Counters of a job since its process started."""
 
@@ -187,7 +204,7 @@ class Gauges:
 
     @property
     def written(self) -> int:
-        """Results and retractions so far."""
+        """Results and retractions so far; updates do not count against a limit."""
         return self.counters["results"] + self.counters["retractions"]
 
     def delivered(
@@ -199,7 +216,7 @@ class Gauges:
         self._taken(RecordBatch.of(late), -1)
         counters["late"] += len(late)
         for (op, query), count in Counter((r.op, r.query) for r in results).items():
-            counters["results" if op == "+" else "retractions"] += count
+            counters[_COUNTERS[op]] += count
             counters[op, query] += count
         self._found += len(results)
         if len(records):
@@ -268,6 +285,7 @@ class Gauges:
             waiting=load.waiting,
             results=self.counters["results"],
             retractions=self.counters["retractions"],
+            updates=self.counters["updates"],
             event_time=None if self.event_time is None else self.event_time / MICROSECOND,
             behind=behind,
             latency_p50=self._latencies.quantile(0.5),

@@ -19,6 +19,7 @@ _COUNTERS: Final = {
     "bad_records": "Malformed records.",
     "results": "Results found.",
     "retractions": "Results retracted.",
+    "updates": "Results updated.",
     "batches": "Micro-batches processed.",
     "restarts": "Restarts of the query on Spark, after failures.",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skws.data.batch import Record
 from skws.durable import damaged
@@ -18,6 +18,7 @@ from skws.results.model import LiveResult
 from skws.sources.feed import Offset
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_purging.lifespans import ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,25 @@ class Worker:
     def replay(self, entry: Entry) -> None:
         """Rebuild the state after an entry whose results an earlier process has written."""
         self._apply(entry)
-        self.live.replay(entry.records, ended=entry.ended)
+        self.live.replay(entry.records, entry.begins, ended=entry.ended)
+        if entry.reached is not None:
+            self.live.seek(self.live.position, entry.reached)
         self._late.clear()
+
+    def whole(self, entry: Entry) -> tuple[Entry, Before] | None:
+        """An entry in place of the log up to the last one, with the state before it.
+
+        None if some query needs all of the log.
+        """
+        records = self.live.lasting_records()
+        if records is None:
+            return None
+        begins = self.live.all_begins()
+        found = replace(
+            entry, commands=(), records=records, letters=(), bad=0, reached=self.live.now, begins=begins
+        )
+        now = self.before
+        return found, replace(now, position=now.position - found.insertions, now=ALWAYS)
 
     def _apply(self, entry: Entry) -> list[LiveResult]:
         self._number = entry.number
@@ -150,6 +168,7 @@ def resume(
             write(entry, worker.work(entry))
         start = Start(entry.end, max(entry.number, committed), entry.control, start.given)
     worker.live.restore(states)
+    journal.append_begins(worker.live.begins())
     return start
 
 

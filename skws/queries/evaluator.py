@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from skws.data.batch import Ints, Record, RecordBatch
+from skws.queries.keywords.updates import Begin
 from skws.results.model import LiveResult
 from skws_windows.window import Window
 
@@ -39,6 +40,7 @@ class Counts:
     excluded: int = 0
     results: int = 0
     retractions: int = 0
+    updates: int = 0
     kept: int = 0  # the most entries held in constant memory
 
 
@@ -150,6 +152,21 @@ class Evaluator(ABC):
 
     def expect(self, state: bytes) -> None:  # noqa: B027 - most evaluators need the log alone
         """Take a ``snapshot``, perhaps empty, before the log up to it: for one that ``keeps`` a window."""
+
+    def begins(self) -> list[Begin]:
+        """The begins of results that were updated since the last call."""
+        return []
+
+    def all_begins(self) -> list[Begin]:
+        """The begins of all live results that were updated."""
+        return []
+
+    def expect_begins(self, begins: Iterable[Begin]) -> None:  # noqa: B027 - few results are updated
+        """Take up the begins of results by the records that were processed last."""
+
+    def lasting_records(self) -> RecordBatch | None:
+        """Records that lead to the present state; None if all of the window's are needed."""
+        return None
 
     def restore(self, state: bytes) -> None:
         """Inverse of ``snapshot``."""

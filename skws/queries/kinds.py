@@ -14,7 +14,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.operator import QueryKind
 from skws.queries.patterns.result import PatternResult
-from skws.results.model import EncodedResult, LiveResult, Result, parsed
+from skws.results.model import EncodedResult, LiveResult, Result, instant_of, parsed
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
@@ -122,9 +122,10 @@ def window_of(query: Query, stream: Stream) -> Window:
 def moment(result: LiveResult) -> float:
     """When a result is given, in seconds since the epoch; static results come first."""
     result = parsed(result)
-    time = result.start if result.op == "+" else result.end
-    if isinstance(result, Result) and result.place is not None:
-        time = result.place.at
+    if isinstance(result, Result):
+        time = instant_of(result) if result.place is None else result.place.at
+    else:
+        time = result.start if result.op == "+" else result.end
     return -1.0 if time is None else time
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch
+from skws.data.batch import NO_RECORDS, Record, RecordBatch, together
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
+from skws.queries.keywords.updates import Begin
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import Part
 from skws.results.model import LiveResult
@@ -40,6 +41,9 @@ class LoggedBatch:
     batch: RecordBatch
     final: int | None = None
 
+
+Begins: TypeAlias = Mapping[str, Sequence[Begin]]
+"""The begins of results that were updated, by the name of their query, or SHARED: a log keeps them."""
 
 Past = Callable[[], Iterable[LoggedBatch]]
 """Gives the log, oldest first.
@@ -169,6 +173,21 @@ class Operator(ABC):
     @abstractmethod
     def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
         """Answer queries from their states on; it has no others, and has processed nothing."""
+
+    def begins(self) -> dict[str, list[Begin]]:
+        """The begins of results that were updated since the last call."""
+        return {}
+
+    def all_begins(self) -> dict[str, list[Begin]]:
+        """The begins of all live results that were updated."""
+        return {}
+
+    def expect_begins(self, begins: Begins) -> None:  # noqa: B027 - few results are updated
+        """Take up the begins of results by the records that were processed last."""
+
+    def lasting_records(self) -> RecordBatch | None:
+        """Records that lead to the present state; None if the operator needs all that its window holds."""
+        return None
 
     def origin(self, state: bytes) -> bytes:
         """Queries of one group whose states have equal origins share an operator again."""
@@ -311,6 +330,19 @@ class QueryOperator(Operator):
 
     def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:  # noqa: ARG002
         self.evaluator.restore(states[self._query.name])
+
+    def begins(self) -> dict[str, list[Begin]]:
+        return {self._query.name: self.evaluator.begins()}
+
+    def all_begins(self) -> dict[str, list[Begin]]:
+        return {self._query.name: self.evaluator.all_begins()}
+
+    def expect_begins(self, begins: Begins) -> None:
+        self.evaluator.expect_begins(begins.get(self._query.name, ()))
+
+    def lasting_records(self) -> RecordBatch | None:
+        found = self.evaluator.lasting_records()
+        return None if found is None else together([found, self._state.order.waiting])
 
     def load(self) -> Load:
         return self.evaluator.load()

@@ -123,6 +123,11 @@ class Order:
         return len(self._waiting) > 0
 
     @property
+    def waiting(self) -> RecordBatch:
+        """Records that wait for their turn."""
+        return self._waiting
+
+    @property
     def now(self) -> int:
         return self._order.now
 

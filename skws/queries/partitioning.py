@@ -64,7 +64,10 @@ class Part:
         return self.shards == 1 or crc32(orjson.dumps(key)) % self.shards == self.number
 
     def accepts_root(self) -> Callable[[Row], bool] | None:
-        """True for the root tuples that belong to the part; None for all."""
+        """True for the root tuples, by their keys or else rows, that belong to the part; None for all.
+
+        By their keys, so that updates of their results meet in one part.
+        """
         return self.accepts if self.shards > 1 and self.spread is Partitioning.ROOTS else None
 
     def owns(self, name: str) -> bool:

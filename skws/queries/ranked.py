@@ -12,12 +12,13 @@ from itertools import pairwise
 import numpy as np
 from msgspec.structs import replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.updates import Begin
 from skws.queries.operator import SeparateKind
 from skws.queries.partitioning import Part
 from skws.ranking.top import Top
@@ -132,6 +133,18 @@ class BestResults(Evaluator):
 
     def expect(self, state: bytes) -> None:
         self._engine.expect(state)
+
+    def begins(self) -> list[Begin]:
+        return self._engine.begins()
+
+    def all_begins(self) -> list[Begin]:
+        return self._engine.all_begins()
+
+    def expect_begins(self, begins: Iterable[Begin]) -> None:
+        self._engine.expect_begins(begins)
+
+    def lasting_records(self) -> RecordBatch | None:
+        return self._engine.lasting_records()
 
     def alive(self) -> list[Result]:
         """The best results now, best first."""

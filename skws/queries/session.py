@@ -6,12 +6,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from skws.data.batch import NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.queries.evaluator import Counts, Load
+from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import in_order_of_time, kind_of
-from skws.queries.operator import SHARED, Operator, Past, StreamState, changed
+from skws.queries.operator import SHARED, Begins, Operator, Past, StreamState, changed
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import LiveResult
@@ -201,10 +202,40 @@ class Session:
         """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
         return self._processed(batch, ended=ended, replayed=False)
 
-    def replay(self, batch: RecordBatch, *, ended: bool = False) -> None:
-        """Process a micro-batch of the log again, for operators that are rebuilt from it."""
+    def replay(self, batch: RecordBatch, begins: Begins | None = None, *, ended: bool = False) -> None:
+        """Process a micro-batch of the log again, for operators that are rebuilt from it.
+
+        ``begins``: what ``begins`` gave after it.
+        """
         for _ in self._processed(batch, ended=ended, replayed=True):
             pass
+        for each in self.operators.values():
+            each.expect_begins(begins or {})
+
+    def begins(self) -> dict[str, list[Begin]]:
+        """The begins of results that were updated since the last call, which a log keeps with its records."""
+        found = _merged(each.begins() for each in self.operators.values())
+        return {name: list(begins) for name, begins in found.items() if begins}
+
+    def all_begins(self) -> dict[str, list[Begin]]:
+        """The begins of all live results that were updated."""
+        found = _merged(each.all_begins() for each in self.operators.values())
+        return {name: list(begins) for name, begins in found.items() if begins}
+
+    def lasting_records(self) -> RecordBatch | None:
+        """The records in place of all of the log so far, in order of time: they lead to the present state.
+
+        None if some operator needs all that its window holds.
+        """
+        kept = [each for each in self.operators.values() if each.keeps is not None]
+        if self._state.stream.by_count or len({each.keeps for each in kept}) != 1:
+            return None
+        found = None
+        for each in kept:
+            found = each.lasting_records()
+            if found is None:
+                return None
+        return found
 
     def advance(self, now: int) -> list[LiveResult]:
         """What happens up to a time, in microseconds, at which no more records come."""
@@ -228,6 +259,7 @@ class Session:
             counts.kept = max(counts.kept, own.kept)
             counts.results += own.results
             counts.retractions += own.retractions
+            counts.updates += own.updates
         return counts
 
     def settle(self, final: int) -> list[LiveResult]:
@@ -355,7 +387,10 @@ class Session:
             yield from in_order_of_time([list(memory_checked(part)) for part in parts])
 
 
-def _merged(found: Iterable[Mapping[str, Iterable[LiveResult]]]) -> dict[str, Iterable[LiveResult]]:
+_Of = TypeVar("_Of")
+
+
+def _merged(found: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:
     return {name: results for each in found for name, results in each.items()}
 
 

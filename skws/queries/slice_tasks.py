@@ -22,6 +22,7 @@ from typing import Final, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace as replaced
 
 from skws.data.batch import BadRecord, RecordBatch
 from skws.formats import BadRecordLog
@@ -31,12 +32,13 @@ from skws.formats.jsonl_order import TimedBlock
 from skws.formats.splits import Holds, Piece
 from skws.memory import expect_long_lived_objects
 from skws.queries.evaluator import Counts
-from skws.queries.kinds import encoded, moment, written
+from skws.queries.keywords.updates import Begin
+from skws.queries.kinds import encoded, moment, read_result, written
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, summed
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 from skws.spec.query import KEYWORDS, TOP, Query, Stream
 from skws_schema.budgets import check
-from skws_windows.window import TimeWindow, Window
+from skws_windows.window import MICROSECOND, TimeWindow, Window
 
 Blocks: TypeAlias = list[tuple[Piece, Split]]
 """Ranges of files, described as pieces that are still to be read."""
@@ -158,8 +160,52 @@ class Progress:
     number: int = 0
 
 
-Emitted: TypeAlias = Lines | Progress | Sequence[BadRecord] | int
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The end of a slice. ``begins``: of the results that its records updated. ``end``: in seconds."""
+
+    begins: tuple[Begin, ...]
+    end: float
+
+
+Emitted: TypeAlias = Lines | Progress | Updated | Sequence[BadRecord] | int
 """A number: so many bytes of the slice's own records have been read."""
+
+
+class BeginsOfSlices:
+    """The begins of results that were updated in one slice after the other.
+
+    A slice knows a result from the window before it on; the slices before it know when the result began.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, float | None], Begin] = {}  # by query, id and version
+
+    def take(self, updated: Updated) -> None:
+        """A slice has ended."""
+        new = {}
+        for each in updated.begins:
+            earlier = self._known.get((each.query, each.id, each.begin))
+            begin = each if earlier is None else each._replace(begin=earlier.begin)
+            new[each.query, each.id, each.version] = begin
+        self._known = {
+            name: each
+            for name, each in (self._known | new).items()
+            if each.end is None or each.end > updated.end
+        }
+
+    def told(self, line: bytes) -> bytes:
+        """A result of the next slice, as it is told after all before it."""
+        if not self._known or line.startswith(_FOUND):
+            return line
+        result = read_result(line)
+        earlier = self._known.get((result.query, result.id, result.start))
+        if earlier is None or not isinstance(result, Result):
+            return line
+        return written(replaced(result, start=earlier.begin))
+
+
+_FOUND: Final = b'{"op":"+"'
 
 
 class Timed(Protocol):
@@ -198,12 +244,22 @@ class SlicedRun(ABC):
         """
         found = self._found(bad, counting=False)
         if self.slicing.keys is None:
-            lines = (line for messages in found for some in messages for _, line in _timed(some))
+            lines = self._in_turn(found)
         else:  # of all parts, once they are complete
             parts = [list(part) for part in found]
             timed = [(each for some in part for each in _timed(some)) for part in parts]
             lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
         yield from map(encoded, lines)
+
+    def _in_turn(self, found: Iterable[Iterable[Timed | Progress | Updated]]) -> Iterator[bytes]:
+        """The lines of one slice after the other."""
+        begins = BeginsOfSlices()
+        for messages in found:
+            for message in messages:
+                if isinstance(message, Updated):
+                    begins.take(message)
+                else:
+                    yield from (begins.told(line) for _, line in _timed(message))
 
     def counted(self, bad: BadRecordLog) -> Iterator[int]:
         """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
@@ -216,13 +272,13 @@ class SlicedRun(ABC):
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
         """What the task of each slice emits, in their order."""
 
-    def _found(self, bad: BadRecordLog, *, counting: bool) -> Iterator[Iterator[Timed | Progress]]:
+    def _found(self, bad: BadRecordLog, *, counting: bool) -> Iterator[Iterator[Timed | Progress | Updated]]:
         for messages in self._searched(counting=counting):
             yield self._heard(messages, self.counts, bad)
 
     def _heard(
         self, messages: Iterable[Emitted | Timed], done: Counts, bad: BadRecordLog
-    ) -> Iterator[Timed | Progress]:
+    ) -> Iterator[Timed | Progress | Updated]:
         """The results of a slice; ``done``: the counts of those before it."""
         for message in messages:
             if isinstance(message, int):
@@ -236,8 +292,8 @@ class SlicedRun(ABC):
                 yield message
 
 
-def _timed(some: Timed | Progress) -> Iterator[tuple[float, bytes]]:
-    return iter(()) if isinstance(some, Progress) else some.timed()
+def _timed(some: Timed | Progress | Updated) -> Iterator[tuple[float, bytes]]:
+    return iter(()) if isinstance(some, Progress | Updated) else some.timed()
 
 
 def search_range(ranges: SliceRanges, queries: Sequence[Query], stream: Stream) -> Iterator[Emitted]:
@@ -281,6 +337,8 @@ def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted])
             yield from _drained(run, held, times, aside)
             size = 0
     yield from _drained(run, held, times, aside)
+    if begins := run.begins():
+        yield Updated(begins, run.end / MICROSECOND)
 
 
 def _drained(run: SliceRun, held: list[bytes], times: list[float], aside: list[Emitted]) -> Iterator[Emitted]:

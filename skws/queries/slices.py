@@ -22,6 +22,7 @@ import numpy as np
 from skws.data.batch import NO_RECORDS, Placed, Record, RecordBatch, merged
 from skws.formats.splits import Holds, Piece
 from skws.queries.evaluator import Counts
+from skws.queries.keywords.updates import Begin
 from skws.queries.order import insertions
 from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
@@ -226,6 +227,16 @@ class SliceRun:
     def counts(self) -> Counts:
         """Those of its own records so far."""
         return Counts() if self._session is None else less(self._session.counts(), self._before)
+
+    @property
+    def end(self) -> int:
+        """The time at which the slice ends, in microseconds."""
+        return self._slice.end
+
+    def begins(self) -> tuple[Begin, ...]:
+        """The begins of the results that its own records updated."""
+        found = {} if self._session is None else self._session.begins()
+        return tuple(chain.from_iterable(found.values()))
 
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[LiveResult]:
         """Its results in order."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import groupby
+from itertools import count, groupby
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 from msgspec.structs import replace
 
-from skws.results.model import Place, Result
+from skws.results.model import Place, Result, instant_of
 from skws.spec.query import TopChoice
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import SkwsError, UsageError
@@ -26,10 +26,14 @@ _LEAST: Final = 1024
 
 
 class Candidate(NamedTuple):
-    """``order``: the smaller, the better; no two are equal. ``expires``: a tick."""
+    """``order``: the smaller, the better; no two that live are equal. ``expires``: a tick.
+
+    ``turn`` tells a result from what it was before an update, which may still wait in a heap.
+    """
 
     order: Order
     expires: int
+    turn: int
     result: Result
     group: str | None = None
 
@@ -42,7 +46,10 @@ def candidate(result: Result, group: str | None = None) -> Candidate:
     """A result with a score; of equal scores the smaller id is better."""
     assert result.score is not None and result.expires is not None  # noqa: S101, PT018 - whoever ranks sees to it
     tier, value = result.score.rank
-    return Candidate((-tier, -value, result.id), result.expires, result, group)
+    return Candidate((-tier, -value, result.id), result.expires, next(_turns), result, group)
+
+
+_turns: Final = count()
 
 
 class Best:
@@ -153,6 +160,7 @@ class Top:
         self._group_of = group_namer(schema) if choice.group else None
         self._where: dict[str, str] = {}  # the group of each member
         self._ends: list[tuple[int, str]] = []  # a heap; some are gone
+        self._expires: dict[str, int] = {}  # of those that do
         self._now = ALWAYS
 
     def __len__(self) -> int:
@@ -160,7 +168,7 @@ class Top:
         return sum(map(len, self._groups.values())) if self._choice.group else len(self._best)
 
     def take(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Results and retractions, in order of their ticks."""
+        """Results, updates and retractions, in order of their ticks."""
         for tick, together in groupby(results, key=self._tick):
             yield from self._until(tick)
             yield from self._step(list(together))
@@ -191,8 +199,9 @@ class Top:
             gone = {}
             while self._ends and self._ends[0][0] == end:
                 _, name = heappop(self._ends)
-                gone[name] = EXPIRED
-                self._remove(name)
+                if self._expires.get(name) == end:  # else an update has renewed it
+                    gone[name] = EXPIRED
+                    self._remove(name)
             yield from self._changes(before, gone, self._when(end))
         self._now = max(self._now, tick)
 
@@ -200,14 +209,18 @@ class Top:
         """What came at one instant."""
         before = list(self._best.top)
         gone = {}
+        updated = set()
         for result in results:
             if result.op == "-":
                 self._check_deletion(result)
                 gone[result.id] = DELETED
                 self._remove(result.id)
             else:
+                if result.op == "~":
+                    updated.add(result.id)
+                    self._remove(result.id)
                 self._add(result)
-        yield from self._changes(before, gone, self._at(results[-1]))
+        yield from self._changes(before, gone, self._at(results[-1]), updated)
 
     def _check_deletion(self, result: Result) -> None:
         if self._choice.append_only:
@@ -220,13 +233,14 @@ class Top:
         if self._now <= ALWAYS:
             return None
         at = self._when(self._now)
-        return (result.end if result.op == "-" else result.start) if at is None else at
+        return instant_of(result) if at is None else at
 
     def _add(self, result: Result) -> None:
         group = self._group_of(result) if self._group_of else None
         new = candidate(result, group)
         if new.expires < FOREVER:
             heappush(self._ends, (new.expires, new.id))
+            self._expires[new.id] = new.expires
         if len(self._ends) > 2 * len(self) + 1024:
             self._tidy()
         if group is None:
@@ -236,6 +250,7 @@ class Top:
         self._with_best_of(group, lambda members: members.offer(new))
 
     def _remove(self, name: str) -> None:
+        self._expires.pop(name, None)
         if not self._choice.group:
             self._best.withdraw(name)
             return
@@ -258,11 +273,20 @@ class Top:
 
     def _tidy(self) -> None:
         known = self._where if self._choice.group else self._best
-        self._ends = [each for each in self._ends if each[1] in known]
+        self._ends = [
+            each for each in self._ends if each[1] in known and self._expires.get(each[1]) == each[0]
+        ]
+        self._expires = {name: end for end, name in self._ends}
         heapify(self._ends)
 
-    def _changes(self, before: list[Candidate], gone: dict[str, str], at: float | None) -> Iterator[Result]:
-        """What left, then what entered, each by rank."""
+    def _changes(
+        self,
+        before: list[Candidate],
+        gone: dict[str, str],
+        at: float | None,
+        updated: Set[str] = frozenset(),
+    ) -> Iterator[Result]:
+        """What left, then what entered, each by rank; then what was ``updated`` and stays."""
         after = self._best.top
         if before == after:
             return
@@ -273,6 +297,9 @@ class Top:
         for rank, each in enumerate(after, 1):
             if each.id not in were:
                 yield self._told(each, Place("enter", rank, at))
+        for rank, each in enumerate(after, 1):
+            if each.id in updated and each.id in were:
+                yield self._told(each, Place("update", rank, at))
 
     def _told(self, each: Candidate, place: Place) -> Result:
         result = each.result
@@ -281,8 +308,10 @@ class Top:
             folded = sum(1 for _ in members) - (each.id in members) if members else 0
             place = replace(place, group=each.group, folded=folded)
         score = result.score and result.score.when(place.at)
-        if place.event == "enter":
+        if place.event == "update":
             return replace(result, score=score, place=place)
+        if place.event == "enter":
+            return replace(result, op="+", score=score, place=place, at=None, changed=())
         return replace(
             result, op="-", end=result.end if place.at is None else place.at, score=score, place=place
         )

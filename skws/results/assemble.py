@@ -226,6 +226,10 @@ class Unformed(NamedTuple):
     named: Sequence[Named]
 
 
+_UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-2]))
+"""What results have between ``snapshot`` and ``until`` when they are formed."""
+
+
 class Forming:
     """Results about to be formed. ``joins``: the digests of the schema's joins; ``ids``: those of results."""
 
@@ -240,9 +244,20 @@ class Forming:
             self.ids[:, group.places] = ids(digests, group.ordered, joins, ends)
 
     def results(
-        self, op: Op, rows: Ints, starts: Seconds, ends: Seconds, *, snapshot: bool = False
+        self,
+        op: Op,
+        rows: Ints,
+        starts: Seconds,
+        ends: Seconds,
+        *,
+        snapshot: bool = False,
+        until: Iterable[float | None] = repeat(None),
+        asked: Iterable[int] = repeat(0),
     ) -> list[Result]:
-        """Some of them, with their lifespans; None where not known."""
+        """Some of them, with their lifespans; None where not known.
+
+        ``until`` and ``asked``: as in ``Result``.
+        """
         if not len(starts) == len(ends) == len(rows):
             raise ValueError(f"{len(rows)} results, {len(starts)} starts, {len(ends)} ends")
         # By map, since a loop of Python takes as long again.
@@ -257,6 +272,9 @@ class Forming:
             rows.tolist(),
             repeat(()),
             repeat(snapshot),
+            *_UNSAID,
+            until,
+            asked,
         )
         return list(results)
 

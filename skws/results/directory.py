@@ -19,6 +19,8 @@ from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import Row, Schema
 
 _NONE: Final = -1
+_SPARSE: Final = 3  # rows of blocks for each that lives
+_FEW: Final = 10_000  # rows that are not worth copying
 
 
 class FollowedTuples:
@@ -163,6 +165,8 @@ class RowStore(Table):
         used[block] = True
         block[:] = (np.cumsum(used) - 1).take(block)
         self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]
+        if sum(map(len, self._blocks)) > _SPARSE * self.size + _FEW:
+            self.pack()
 
 
 class TupleDirectory:

@@ -37,7 +37,8 @@ COLUMNS: Final = pa.schema(
         ("joins", pa.list_(JOIN)),
     ]
 )
-"""``op``: "+" for a result, "-" for its retraction. ``start`` and ``end``: its lifespan; NULL is unbounded.
+"""``op``: "+" for a result, "~" for its update, "-" for its retraction. ``start`` and ``end``: its lifespan;
+NULL is unbounded.
 ``tuples``: with the keywords that each contains, the label that a pattern gives it, and its values as text.
 ``joins``: positions of joined tuples in ``tuples``, and the name of the join; empty for patterns and SQL.
 """
@@ -93,6 +94,7 @@ def _text(value: Any) -> str:
 Marks: TypeAlias = Callable[[LiveResult, str, str, str], Sequence[tuple[int, int]]]
 """The spans of keywords in a text, given its result, relation and attribute."""
 
+_OPS: Final = {"+": "added", "~": "updated", "-": "retracted"}
 _STYLE: Final = (
     "font:13px/1.5 system-ui,sans-serif;border-left:3px solid #4c78a8;padding:2px 10px;margin:8px 0"
 )
@@ -113,7 +115,7 @@ def results_html(results: Sequence[LiveResult], marks: Marks, *, more: bool) -> 
 def _result(result: LiveResult, marks: Marks) -> str:
     score = getattr(result, "score", None)
     parts = [
-        "added" if result.op == "+" else "retracted",
+        _OPS[result.op],
         _lifespan(result),
         *([] if score is None else [f"score {score.value:.3g}"]),
     ]

@@ -112,7 +112,9 @@ class Score:
 
 _dumps = orjson.dumps
 
-Op: TypeAlias = Literal["+", "-"]
+Op: TypeAlias = Literal["+", "-", "~"]
+Changed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""The ids of tuples, each with the attributes whose values have changed."""
 JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
 
 
@@ -231,14 +233,15 @@ class ResultTuple(Struct, eq=False, gc=False):
 
 
 class Place(Struct, frozen=True, gc=False):
-    """A change of the best results: one enters, or leaves for a ``reason`` (expired, outranked, deleted).
+    """A change of the best results: one enters, is updated, or leaves for a ``reason`` (expired, outranked,
+    deleted).
 
-    ``rank`` counts from 1: where it enters, or where it stood. ``at``: when, in
+    ``rank`` counts from 1: where it is now, or where it stood. ``at``: when, in
     seconds since the epoch, None where it is not known. ``group`` names its
     near-duplicates, of which ``folded`` others are alive.
     """
 
-    event: Literal["enter", "leave"]
+    event: Literal["enter", "leave", "update"]
     rank: int
     at: float | None
     reason: str | None = None
@@ -268,11 +271,14 @@ _MADE: Final = 5  # fields before these
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):
-    """A minimal total joining network of tuples (``+``), or its retraction (``-``).
+    """A minimal total joining network of tuples (``+``), its update (``~``), or its retraction (``-``).
 
     ``start`` and ``end`` bound its lifespan in seconds since the epoch:
     ``start`` is None if all its tuples are static, ``end`` where it is not
-    known. A retraction's ``end`` is the time of the deletion. Each join is
+    known. A retraction's ``end`` is the time of the deletion; ``until`` is the end that was told before,
+    ``asked`` the number of the query in its engine.
+    An update was found ``at`` an instant: it has the ``start`` of the result as it was, its new rows and
+    ``end``, and what has ``changed``. Each join is
     (tuple on the join's left side, tuple on its right side, the join's name).
     ``snapshot``: it was there before the stream began. Of queries with a
     ranking: ``score``; ``tick``, at which it was emitted, and ``expires``, the one
@@ -297,6 +303,11 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     expires: int | None = None
     place: Place | None = None
     held_back: int = 0
+    at: float | None = None
+    changed: Changed = ()
+    # Neither of these two is part of what a result tells, so results may be equal without them.
+    until: float | None = None
+    asked: int = 0
 
     @property
     def network(self) -> str:
@@ -325,7 +336,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     def _values(self) -> tuple[Any, ...]:
         names = self.__struct_fields__
         before, after = (
-            [getattr(self, name) for name in some] for some in (names[:_MADE], names[_MADE + 3 :])
+            [getattr(self, name) for name in some] for some in (names[:_MADE], names[_MADE + 3 : -2])
         )
         return (*before, *self._made(), *after)
 
@@ -336,7 +347,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return hash((self.op, self.query, self.id, self.start, self.end))
 
     def __repr__(self) -> str:
-        pairs = zip(self.__struct_fields__, self._values(), strict=True)
+        pairs = zip(self.__struct_fields__, self._values(), strict=False)
         shown = (f"{name.removeprefix('_')}={value!r}" for name, value in pairs)
         return f"Result({', '.join(shown)})"
 
@@ -355,6 +366,8 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             ],
             "joins": [list(join) for join in self.joins],
         }
+        if self.op == "~":
+            shown |= {"at": self.at, "changed": {name: list(changed) for name, changed in self.changed}}
         if self.snapshot:
             shown["snapshot"] = True
         if self.held_back:
@@ -369,7 +382,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def to_json(self) -> bytes:
         """The JSON form, put together from that of its parts."""
-        if self.score is not None or self.place is not None or self.held_back:
+        if self.score is not None or self.place is not None or self.held_back or self.op == "~":
             return _dumps(self.to_dict())
         network, tuples, joins = self._made()
         plain = {
@@ -392,9 +405,10 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def packed(self) -> bytes:
         """For ``from_dict`` in another process: includes the fields that ``to_json`` omits."""
-        if self.tick is None:
+        if self.tick is None and self.until is None:
             return self.to_json()
         unshown = {
+            "until": self.until,
             "tick": self.tick,
             "expires": self.expires,
             "score": None if self.score is None else self.score.to_dict(),
@@ -413,10 +427,20 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             ResultTuple.given(t["relation"], t["id"], tuple(t["keywords"]), t["row"]) for t in shown["tuples"]
         )
         shown["joins"] = tuple((left, right, name) for left, right, name in shown["joins"])
+        if "changed" in shown:
+            shown["changed"] = tuple((name, tuple(names)) for name, names in shown["changed"].items())
         return cls(**{f"_{name}" if f"_{name}" in _LATER else name: part for name, part in shown.items()})
 
 
-_RETRACTION: Final = b'{"op":"-"'
+def instant_of(result: Result) -> float | None:
+    """When a result was found, updated or retracted, in seconds since the epoch."""
+    if result.op == "~":
+        return result.at
+    return result.end if result.op == "-" else result.start
+
+
+_OPS: Final[dict[bytes, Op]] = {b"+": "+", b"-": "-", b"~": "~"}
+_OP: Final = slice(len(b'{"op":"'), len(b'{"op":"+'))
 _QUERY: Final = len(b'{"op":"+","query":')
 _AFTER_QUERY: Final = b',"id":'  # not in a query, whose quotes are escaped
 _UNSHOWN: Final = b'"unshown":'
@@ -435,7 +459,7 @@ class EncodedResult:
 
     @property
     def op(self) -> Op:
-        return "-" if self.line.startswith(_RETRACTION) else "+"
+        return _OPS[self.line[_OP]]
 
     @property
     def query(self) -> str:

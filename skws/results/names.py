@@ -1,7 +1,9 @@
 """Names of tuples as results show them, and their rows; ids of results.
 
-An identity is made of relation, key (else row), start and occurrence, so it
-depends on neither engine nor slicing nor order of arrival.
+A tuple of a relation with a key *is* that key, whatever version of the row it is; without a key, or with a
+NULL in it, its name is made of row, start and occurrence. So it depends on neither engine nor slicing nor
+order of arrival, and results keep their ids when their rows are updated. Patterns are over events, so they
+name each version by its start (``TupleNames.version``).
 
 An id has 96 bits, which depend on tuples and joins, not on the order of either.
 A tuple counts by a digest of its name, a join by its name and its ends, left
@@ -27,14 +29,14 @@ from msgspec.json import Encoder
 
 from skws.results.model import JsonRow
 from skws_purging.lifespans import ALWAYS, StreamTuple
-from skws_schema.model import AttributeType, Relation, Row, Schema, Value, iso
+from skws_schema.model import AttributeType, Relation, Row, Schema, iso
 from skws_windows.window import MICROSECOND
 
 _JSON = Encoder()  # a line for each name: texts with line ends have them escaped
 
 
 class Named(Struct, eq=False, gc=False):
-    """A tuple by its name (``skws_purging.lifespans``); without a key, or with a NULL in it, its row.
+    """A tuple by its name.
 
     ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
     asked for.
@@ -45,7 +47,7 @@ class Named(Struct, eq=False, gc=False):
     _start: int
     digest: bytes
     _occurrence: int = 0
-    _successor: bool = False
+    _follows: bool = False
 
     @property
     def relation(self) -> str:
@@ -53,7 +55,7 @@ class Named(Struct, eq=False, gc=False):
 
     @property
     def id(self) -> str:
-        return self._names.shown(self._values, self._start, self._occurrence, self._successor)
+        return self._names.shown(self._values, self._start, self._occurrence, self._follows)
 
     @property
     def row(self) -> JsonRow:
@@ -72,34 +74,44 @@ class RelationNames:
         self._before = b"%b\x1d" % relation.name.encode()
         self.row = _row_getter(relation)
 
-    def of(self, row: Row, start: int, occurrence: int, successor: bool) -> Named:
+    def of(self, row: Row, start: int, occurrence: int) -> Named:
         """A tuple by what its name is made of."""
         start = self._place(start)
-        name = _JSON.encode((self._identifying(row), start, occurrence))
-        return Named(self, row, start, digest(self._before + name), occurrence, successor)
+        name = _JSON.encode(self._identifying(row, start, occurrence))
+        return Named(self, row, start, digest(self._before + name), occurrence)
+
+    def version(self, row: Row, start: int, occurrence: int, follows: bool) -> Named:
+        """One version of a keyed tuple; ``follows``: its id tells it from an earlier one."""
+        start = self._place(start)
+        key = self._described.key_of(row)
+        name = _JSON.encode((row if key is None else key, start, occurrence))
+        return Named(self, row, start, digest(self._before + name), occurrence, follows)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
-        """Tuples of which none equals an earlier one of its instant, and none follows another."""
+        """Tuples of which none equals an earlier one of its instant."""
         if self._per_position is not None:
             starts = list(map(self._place, starts))
-        identifying = map(self._identifying, rows) if self._described.key else rows
-        lines = _JSON.encode_lines(list(zip(identifying, starts, repeat(0))))
+        if self._described.key:
+            names = [self._identifying(row, start, 0) for row, start in zip(rows, starts, strict=True)]
+            lines = _JSON.encode_lines(names)
+        else:
+            lines = _JSON.encode_lines(list(zip(rows, starts, repeat(0))))
         made = digests(self._before, lines.splitlines())
         return list(map(Named, repeat(self), rows, starts, made))
 
-    def shown(self, row: Row, start: int, occurrence: int, successor: bool) -> str:
+    def shown(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
         """The id of a tuple as results show it."""
         if self._described.key_of(row) is None:
             short = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
             which = f".{occurrence}" if occurrence else ""
             return f"{self.relation}:{short}@{self._start_text(start)}{which}"
         shown = f"{self.relation}:{_key_text(self._described, row)}"
-        return f"{shown}@{self._start_text(start)}" if successor else shown
+        return f"{shown}@{self._start_text(start)}" if follows else shown
 
-    def _identifying(self, row: Row) -> Sequence[Value]:
-        """What distinguishes a row from others: its key, else all of it."""
+    def _identifying(self, row: Row, start: int, occurrence: int) -> tuple[Row] | tuple[Row, int, int]:
+        """What distinguishes a tuple from others: its key, else its row and its place among equal ones."""
         key = self._described.key_of(row)
-        return row if key is None else key
+        return (row, start, occurrence) if key is None else (key,)
 
     def _place(self, start: int) -> int:
         """The position of a start where ticks count positions, else the start."""
@@ -119,15 +131,14 @@ class TupleNames:
     def __init__(self, schema: Schema, per_position: int | None) -> None:
         self.relations = [RelationNames(relation, per_position) for relation in schema.relations]
 
-    def name(
-        self, relation: int, row: Row, start: int, occurrence: int = 0, *, successor: bool = False
-    ) -> Named:
-        return self.relations[relation].of(row, start, occurrence, successor)
-
     def of(self, member: StreamTuple) -> Named:
-        return self.name(
-            member.relation, member.row, member.start, member.occurrence, successor=member.successor
-        )
+        return self.relations[member.relation].of(member.row, member.start, member.occurrence)
+
+    def version(
+        self, relation: int, row: Row, start: int, occurrence: int = 0, *, follows: bool = False
+    ) -> Named:
+        """A version of a tuple, for patterns. ``follows``: one of its key started less than a window ago."""
+        return self.relations[relation].version(row, start, occurrence, follows)
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:

@@ -357,7 +357,7 @@ def _opened(path: Path, output: Path) -> Iterator[Destination]:
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
-COLUMNS: Final = ("op", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot")
+COLUMNS: Final = ("op", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "changed")
 RANKED: Final = ("score", "explanation", "event", "rank", "at", "reason", "group", "folded")
 """Further columns of results that have a score."""
 
@@ -410,6 +410,8 @@ class CsvEncoder(Encoder[LiveResult]):
         shown["tuples"] = orjson.dumps(shown["tuples"]).decode()
         shown["joins"] = orjson.dumps(shown.get("joins", [])).decode()
         shown["snapshot"] = "true" if result.snapshot else "false"
+        if "changed" in shown:
+            shown["changed"] = orjson.dumps(shown["changed"]).decode()
         if "explanation" in shown:
             shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
         return self._record(shown.get(column) for column in self._columns)

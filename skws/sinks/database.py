@@ -129,7 +129,7 @@ class Statements:
         return grouped
 
     def _for(self, result: LiveResult) -> tuple[str, tuple[Any, ...]]:
-        if result.op == "+":
+        if result.op != "-":
             row = _row(result)
             return self._put, (*row, *_score(result)) if self._table.scores else row
         if self._table.retractions is Retractions.DELETE:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
-from skws.results.model import LiveResult, Result, ResultTuple, TupleShown
+from skws.results.model import LiveResult, Result, ResultTuple, TupleShown, instant_of
 from skws.sinks.base import Encoder
 from skws.sinks.text import (
     BOLD,
@@ -120,7 +120,7 @@ class MatchTable(Encoder[LiveResult]):
 
 
 def _time(result: LiveResult) -> str:
-    seconds = result.end if result.op == "-" else result.start
+    seconds = instant_of(result) if isinstance(result, Result) else result.start
     return "always" if seconds is None else instant(floor(seconds))
 
 

@@ -38,6 +38,7 @@ SCHEMA: Final = pa.schema(
         ("tuples", pa.list_(_TUPLE)),
         ("joins", pa.list_(_JOIN)),
         ("snapshot", pa.bool_()),
+        ("changed", pa.string()),
     ]
 )
 RANKED_SCHEMA: Final = pa.schema(
@@ -106,6 +107,8 @@ def _row(result: LiveResult) -> dict[str, Any]:
     joins = shown.get("joins", [])
     shown["joins"] = [{"left": left, "right": right, "name": name} for left, right, name in joins]
     shown["snapshot"] = result.snapshot
+    if "changed" in shown:
+        shown["changed"] = orjson.dumps(shown["changed"]).decode()
     if "explanation" in shown:
         shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
     return shown

@@ -168,7 +168,30 @@ def test_formats_of_programs_write_none_to_a_terminal(output_format: OutputForma
 def test_metrics_have_none() -> None:
     name = f'a\\b"{EVIL}\nc'
     one = Metrics(
-        *(0.0, "running", "local", name, 1.0, 1, 1.0, 1, 0, 0, 0, 1.0, 1, 1, 1, 1, 0, None, name, None, None),
+        *(
+            0.0,
+            "running",
+            "local",
+            name,
+            1.0,
+            1,
+            1.0,
+            1,
+            0,
+            0,
+            0,
+            1.0,
+            1,
+            1,
+            1,
+            1,
+            0,
+            0,
+            None,
+            name,
+            None,
+            None,
+        ),
         relations=(RelationMetrics(name, 1, 1.0),),
         queries=(QueryMetrics(name, name, 1, 0, 1.0),),
     )

@@ -64,6 +64,7 @@ def from_csv(text: str) -> list[dict[str, Any]]:
             parsed[name] = float(record[name]) if record[name] else None
         for name in ("tuples", "joins", "snapshot"):
             parsed[name] = orjson.loads(record[name])
+        parsed["changed"] = orjson.loads(record["changed"]) if record["changed"] else None
         found.append(parsed)
     return found
 
@@ -75,11 +76,12 @@ def from_parquet(path: Path) -> list[dict[str, Any]]:
             described["row"] = orjson.loads(described["row"])
             assert (described.pop("labels"), described.pop("position")) == (None, None)  # of patterns
         result["joins"] = [[j["left"], j["right"], j["name"]] for j in result["joins"]]
+        result["changed"] = orjson.loads(result["changed"]) if result["changed"] else None
     return found
 
 
 def expected(results: list[Result]) -> list[dict[str, Any]]:
-    return [{**orjson.loads(r.to_json()), "snapshot": r.snapshot} for r in results]
+    return [{"changed": None, **orjson.loads(r.to_json()), "snapshot": r.snapshot} for r in results]
 
 
 @pytest.fixture

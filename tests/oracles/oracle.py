@@ -1,7 +1,9 @@
 """What the engines must find, from the definitions alone: no candidate network, no mesh, no index.
 
 At every instant all minimal total joining networks of the live tuples are
-enumerated on the data graph (S-KWS paper, Sections 2 and 3.1).
+enumerated on the data graph (S-KWS paper, Sections 2 and 3.1). A tuple with a
+key is that key, so a network whose rows are updated stays the same result: what
+is told are the changes between the sets of live results, by such names.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from skws.data.batch import Record
 from skws.results.model import Result
@@ -32,6 +34,16 @@ class Live:
     start: int
     end: float
     keywords: int
+    time: int
+    """The event time; under a count window ``start`` is a position."""
+
+
+class Difference(NamedTuple):
+    """What is told of an instant; updates with the begin of the result, None if all its tuples are static."""
+
+    retracted: Counter[Shape]
+    appeared: Counter[Shape]
+    updated: Counter[tuple[Shape, int | None]]
 
 
 class Oracle:
@@ -49,10 +61,12 @@ class Oracle:
         self.tuples: list[Live] = []
         self.live: list[int] = []
         self.found: set[Network] = set()
+        self.begins: dict[object, int | None] = {}  # of live results, by name
         self.position = 0  # of the next tuple, for count windows
+        self.timed = True  # results tell when they end
 
     def load(self, rows: Iterable[tuple[int, Row]]) -> Counter[Shape]:
-        self.live += self._last_of_keys([self.add(r, row, STATIC, float("inf")) for r, row in rows])
+        self.live += self._last_of_keys([self.add(r, row, STATIC, float("inf"), STATIC) for r, row in rows])
         self.found = self.networks()
         return Counter(self.shape(n) for n in self.found)
 
@@ -64,24 +78,55 @@ class Oracle:
             kept[(new.relation, *key) if key and None not in key else number] = number
         return list(kept.values())
 
-    def instant(
-        self, tick: int, records: Sequence[Record], length: float
-    ) -> tuple[Counter[Shape], Counter[Shape]]:
+    def instant(self, tick: int, records: Sequence[Record], length: float) -> Difference:
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         removed: set[int] = set()
         for record in records:
             removed |= self._apply(record, tick, length)
         now = self.networks()
         retracted = {n for n in self.found if n[0] & removed and all(self.tuples[m].end > tick for m in n[0])}
-        appeared = now - self.found
+        before = {self.name(n): n for n in retracted}
+        after = {self.name(n): n for n in now - self.found}
         self.found = now
-        return Counter(map(self.shape, retracted)), Counter(map(self.shape, appeared))
+        begins = {self.name(n): self._time(n) for n in now}
+        self.begins = begins | {
+            name: begin
+            for name, begin in self.begins.items()
+            if name in begins and (name in before or name not in after)
+        }
+        return Difference(
+            Counter(self.shape(n) for name, n in before.items() if name not in after),
+            Counter(self.shape(n) for name, n in after.items() if name not in before),
+            Counter(
+                (self.shape(n), self.begins[name])
+                for name, n in after.items()
+                if name in before and self._told(n) != self._told(before[name])
+            ),
+        )
 
-    def record(self, record: Record, size: int) -> tuple[Counter[Shape], Counter[Shape]]:
+    def name(self, network: Network) -> object:
+        """What a network keeps when its rows are updated."""
+        nodes, edges = network
+        names = {n: self._identity(n) for n in nodes}
+        return frozenset(names.values()), frozenset((j, names[a], names[b]) for j, a, b in edges)
+
+    def _identity(self, number: int) -> object:
+        each = self.tuples[number]
+        key = [each.row[c] for c in self.schema.relations[each.relation].key_columns]
+        return (each.relation, *key) if key and None not in key else number
+
+    def _told(self, network: Network) -> object:
+        return self.shape(network), min(self.tuples[n].end if self.timed else 0 for n in network[0])
+
+    def _time(self, network: Network) -> int | None:
+        return max((self.tuples[n].time for n in network[0] if not self._static(n)), default=None)
+
+    def record(self, record: Record, size: int) -> Difference:
         """The next record under a count window: a tuple lives until more than ``size`` others came after it.
 
         A deletion is no arrival: it meets what the last arrival saw alive.
         """
+        self.timed = False
         tick = self.position - record.delete
         self.position += not record.delete
         return self.instant(tick, [record], size + 1)
@@ -89,9 +134,9 @@ class Oracle:
     def _excluded(self, number: int) -> bool:
         return self.tuples[number].keywords == -1
 
-    def add(self, relation: int, row: Row, start: int, end: float) -> int:
+    def add(self, relation: int, row: Row, start: int, end: float, time: int) -> int:
         keywords = self.bitmap(relation, row)  # type: ignore[operator]
-        self.tuples.append(Live(relation, row, start, end, keywords))
+        self.tuples.append(Live(relation, row, start, end, keywords, time))
         return len(self.tuples) - 1
 
     def _apply(self, record: Record, tick: int, length: float) -> set[int]:
@@ -111,7 +156,7 @@ class Oracle:
             self.live.remove(oldest)
             removed.add(oldest)
         if not record.delete:
-            self.live.append(self.add(record.relation, record.row, tick, tick + length))
+            self.live.append(self.add(record.relation, record.row, tick, tick + length, record.time))
         return removed
 
     def networks(self) -> set[Network]:
@@ -204,8 +249,8 @@ def instants(records: Iterable[Record]) -> Iterator[tuple[int, list[Record]]]:
 
 def steps(
     window: Window, stream: Iterable[Record], oracle: Oracle
-) -> Iterator[tuple[list[Record], tuple[Counter[Shape], Counter[Shape]]]]:
-    """The records that come together, with what is retracted and what appears."""
+) -> Iterator[tuple[list[Record], Difference]]:
+    """The records that come together, with what is told of them."""
     for time, together in instants(stream):
         if isinstance(window, CountWindow):
             yield from (([record], oracle.record(record, window.size)) for record in together)

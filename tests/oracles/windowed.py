@@ -44,7 +44,7 @@ class WindowedOracle:
         if record.delete:
             return Counter()
         self.stream.append(record)
-        self.oracle.add(record.relation, record.row, 0, 0)
+        self.oracle.add(record.relation, record.row, 0, 0, 0)
         appeared: Counter[Shape] = Counter()
         for key, own, windows in self.windows():
             for first, last in windows:

@@ -90,15 +90,19 @@ class Reader:
         self.results += worked.results
 
 
-def last_told(results: Iterable[LiveResult]) -> dict[tuple[str, str, float | None], tuple[str, float | None]]:
-    """By query, id and start: whether it was retracted in the end, and when it ends.
+def last_told(
+    results: Iterable[LiveResult],
+) -> dict[tuple[str, str], tuple[bool, float | None, float | None]]:
+    """By query and id: whether it was retracted in the end, when it begins, and when it ends.
 
     A result that was never alive in the end, as a deletion came later than what it deletes, is left out.
     """
-    told: dict[tuple[str, str, float | None], tuple[str, float | None]] = {}
-    for result in results:
-        told[result.query, result.id, result.start] = result.op, result.end
-    return {key: last for key, last in told.items() if last[1] is None or key[2] is None or last[1] > key[2]}
+    told = {(r.query, r.id): (r.op == "-", r.start, r.end) for r in results}
+    return {
+        key: (gone, start, end)
+        for key, (gone, start, end) in told.items()
+        if end is None or start is None or end > start
+    }
 
 
 QUERIES: dict[str, str | Query] = {

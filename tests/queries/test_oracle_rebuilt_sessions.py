@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.operator import LoggedBatch
+from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.query import TOP, Query, Stream
@@ -51,7 +51,7 @@ class Recovered:
     """A session, its log, and the states that it gave last; ``rebuild`` forgets the session."""
 
     stream: Stream
-    log: list[tuple[LogPart, LoggedBatch]] = field(default_factory=list)
+    log: list[tuple[LogPart, LoggedBatch, Begins]] = field(default_factory=list)
     states: dict[str, bytes] = field(default_factory=dict)
     told: int = 0
 
@@ -63,7 +63,7 @@ class Recovered:
         before = self.live.position, self.live.now
         found = self.live.take(batch)
         part = LogPart(int(batch.time.max()), self.live.position)
-        self.log.append((part, LoggedBatch(*before, batch)))
+        self.log.append((part, LoggedBatch(*before, batch), self.live.begins()))
         retention = Retention(self.live.keeps)
         while retention.over(self.log[0][0], self.live.settled, self.live.position):
             del self.log[0]
@@ -77,8 +77,8 @@ class Recovered:
         self.live.expect(self.states)
         self.live.seek(self.log[0][1].position, self.log[0][1].now)
         self.live.add_all(QUERIES)
-        for _, logged in self.log:
-            self.live.replay(logged.batch)
+        for _, logged, begins in self.log:
+            self.live.replay(logged.batch, begins)
         self.live.seek(position, now)
         self.live.restore(self.states)
 

@@ -11,7 +11,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.operator import LoggedBatch
+from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.ranking.top import Top, event_time, unknown
@@ -61,13 +61,14 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     shards = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
     told: list[LiveResult] = []
     for share in shards:
-        log: list[LoggedBatch] = []
+        log: list[tuple[LoggedBatch, Begins]] = []
         live = Session(Stream(TABLES, window), share, keywords=False)
         live.load_tables(static)
         assert len(live.add(STANDING)) == (len(snapshot) if share.owns("best") else 0)
         for number, arrived in enumerate(parts(stream, seed=7)):
-            log.append(LoggedBatch(live.position, live.now, RecordBatch.of(arrived)))
-            told += live.take(log[-1].batch)
+            logged = LoggedBatch(live.position, live.now, RecordBatch.of(arrived))
+            told += live.take(logged.batch)
+            log.append((logged, live.begins()))
             if number == 20:
                 live = restarted(live, log, {}, Stream(TABLES, window), share, static)
     assert seen(told) == seen(list(expected))
@@ -75,7 +76,7 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
 
 def restarted(
     live: Session,
-    log: list[LoggedBatch],
+    log: list[tuple[LoggedBatch, Begins]],
     states: dict[str, bytes],
     stream: Stream,
     share: Part,
@@ -83,7 +84,8 @@ def restarted(
 ) -> Session:
     """Made anew from what is kept of the log, and from what that leaves open, as after a crash."""
 
-    def over(each: LoggedBatch) -> bool:
+    def over(logged: tuple[LoggedBatch, Begins]) -> bool:
+        each, _ = logged
         after = each.position + int((~each.batch.deletes()).sum())
         part = LogPart(int(each.batch.time.max()), after)
         return Retention({stream.window}).over(part, live.settled, live.position)
@@ -94,10 +96,10 @@ def restarted(
     again.expect(states)
     again.load_tables(static)
     again.add(STANDING)
-    for number, each in enumerate(kept):
+    for number, (each, begins) in enumerate(kept):
         if not number:
             again.seek(each.position, each.now)
-        again.replay(each.batch)
+        again.replay(each.batch, begins)
     again.seek(live.position, live.now)
     again.restore(states)
     return again
@@ -118,13 +120,14 @@ def test_a_restart_makes_no_difference_where_records_wait_for_late_ones(seed: in
     undisturbed.add(STANDING)
     live = Session(stream, keywords=False)
     live.add(STANDING)
-    log: list[LoggedBatch] = []
+    log: list[tuple[LoggedBatch, Begins]] = []
     states: dict[str, bytes] = {}
     told = 0
     for arrived in parts(records, seed):
-        log.append(LoggedBatch(live.position, live.now, RecordBatch.of(arrived)))
-        found = live.take(log[-1].batch)
-        assert seen(found) == seen(undisturbed.take(log[-1].batch))
+        logged = LoggedBatch(live.position, live.now, RecordBatch.of(arrived))
+        found = live.take(logged.batch)
+        log.append((logged, live.begins()))
+        assert seen(found) == seen(undisturbed.take(logged.batch))
         told += len(found)
         live = restarted(live, log, states, stream, WHOLE, [])
     assert told > 20

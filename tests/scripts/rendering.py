@@ -35,6 +35,10 @@ def _extras(shown: dict[str, Any]) -> list[str]:
     if "event" in shown:
         reason = f" {shown['reason']}" if shown.get("reason") else ""
         found.append(f"{shown['event']} {shown['rank']} at {_number(shown['at'])}{reason}")
+    if "changed" in shown and "event" not in shown:
+        found.append(f"at {_number(shown['at'])}")
+    if "changed" in shown:
+        found += [f"{name}: {', '.join(changed)}" for name, changed in shown["changed"].items()]
     found += [f"{key}={shown[key]}" for key in ("group", "folded", "held_back", "count") if key in shown]
     if "score" in shown:
         found.append(f"score={shown['score']:.4f}")

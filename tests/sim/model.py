@@ -28,7 +28,7 @@ from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
-from tests.oracles.oracle import Network, Oracle, Shape, instants, shape_of
+from tests.oracles.oracle import Difference, Network, Oracle, Shape, instants, shape_of
 from tests.sim.matches import Inserted, MatchOracle, match_shape
 from tests.sim.twin import Told, Twin, told
 from tests.sim.world import Finding
@@ -80,7 +80,7 @@ class KeywordOracle(Oracle):
         self.found = self.networks()
         return Counter(map(self.shape, self.found))
 
-    def change(self, tick: int, schema: Schema) -> tuple[Counter[Shape], Counter[Shape]]:
+    def change(self, tick: int, schema: Schema) -> Difference:
         """What is retracted and what appears; relations and joins keep their positions."""
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         before = {n for n in self.found if n[0] <= set(self.live)}
@@ -90,9 +90,10 @@ class KeywordOracle(Oracle):
         gone = schema.evolution.removed_relations
         self.live = [n for n in self.live if self.tuples[n].relation not in gone]
         self.found = self.networks()
-        return (
+        return Difference(
             Counter(shapes[n] for n in before - self.found),
             Counter(self.shape(n) for n in self.found - before),
+            Counter(),
         )
 
 
@@ -445,7 +446,7 @@ class Model:
         self,
         state: State,
         expected: Found,
-        change: Callable[[KeywordOracle], tuple[Counter[Shape], Counter[Shape]]],
+        change: Callable[[KeywordOracle], Difference],
     ) -> None:
         """Change all oracles; queries of one text give a result once."""
         if self._judged:  # else nobody asks how it ends
@@ -454,10 +455,12 @@ class Model:
             return
         texts: set[str] = set()
         for oracle in state.oracles.values():
-            retracted, appeared = change(oracle)
+            retracted, appeared, updated = change(oracle)
             if oracle.query.text not in texts:
                 _add(expected, "-", oracle.query.text, retracted)
                 _add(expected, "+", oracle.query.text, appeared)
+                for (shape, _), count in updated.items():
+                    expected["~", oracle.query.text, shape] += count
             texts.add(oracle.query.text)
 
     def check_drained(self) -> None:
@@ -467,11 +470,11 @@ class Model:
             check(read == len(given), f"{part} has {len(given)} items, of which were read", read)
 
 
-def _changed(oracle: KeywordOracle, tick: int, schema: Schema) -> tuple[Counter[Shape], Counter[Shape]]:
+def _changed(oracle: KeywordOracle, tick: int, schema: Schema) -> Difference:
     return oracle.change(tick, schema)
 
 
-def _counted(oracle: KeywordOracle, record: Record, size: int) -> tuple[Counter[Shape], Counter[Shape]]:
+def _counted(oracle: KeywordOracle, record: Record, size: int) -> Difference:
     if record.relation != PASSED_OVER:
         return oracle.record(record, size)
     tick = oracle.position - record.delete
@@ -479,9 +482,7 @@ def _counted(oracle: KeywordOracle, record: Record, size: int) -> tuple[Counter[
     return oracle.instant(tick, [], size + 1)
 
 
-def _at(
-    oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float
-) -> tuple[Counter[Shape], Counter[Shape]]:
+def _at(oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float) -> Difference:
     return oracle.instant(tick, [one for one in records if one.relation != PASSED_OVER], length)
 
 
@@ -494,8 +495,8 @@ def net(lines: Sequence[Line]) -> set[tuple[str, str]]:
     """The results that hold after all lines: query and id."""
     held: dict[tuple[str, str], None] = {}
     for op, query, name, _ in lines:
-        if op == "+":
-            held[query, name] = None
-        else:
+        if op == "-":
             held.pop((query, name), None)
+        else:
+            held[query, name] = None
     return set(held)

@@ -5,9 +5,8 @@ finitely many keys; of endless streams only those of the current instant.
 
 Its state is the tuples alive at the horizon, and the records from there on:
 within the lateness others may come between them. It is restored by processing
-records again. The name of a tuple depends on whether it replaced another of
-its key, and on equal tuples before it in its instant; so such tuples, and
-their deletions, are processed too.
+records again. The name of a tuple depends on equal tuples before it in its instant; so such
+tuples, and their deletions, are processed too.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from skws_windows.window import Unbounded, Window
 
 def packed(alive: Iterable[StreamTuple], recent: Iterable[Record]) -> bytes:
     """The tuples alive at a horizon and the records from there on, as JSON."""
-    past = [(t.relation, t.time, t.row, t.successor, t.occurrence) for t in alive]
+    past = [(t.relation, t.time, t.row, t.occurrence) for t in alive]
     return orjson.dumps([past, list(map(tuple, recent))])
 
 
@@ -45,12 +44,10 @@ def unpacked(state: bytes) -> list[Record]:
     return sorted([*_leading_to(past), *records], key=attrgetter("time"))
 
 
-def _leading_to(past: Iterable[tuple[int, int, list[Value], bool, int]]) -> Iterator[Record]:
+def _leading_to(past: Iterable[tuple[int, int, list[Value], int]]) -> Iterator[Record]:
     seen: Counter[tuple[object, ...]] = Counter()
-    for relation, time, values, successor, occurrence in past:
+    for relation, time, values, occurrence in past:
         row = tuple(values)
-        if successor:
-            yield Record(relation, time - 1, row)
         for _ in range(occurrence - seen[relation, time, row]):
             yield Record(relation, time, row)
             yield Record(relation, time + 1, row, True)

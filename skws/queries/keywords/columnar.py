@@ -8,14 +8,16 @@ a tuple that turns out to live longer than assumed is joined again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace as struct_replace
 
-from skws.data.batch import BATCH, OnLate, Record, RecordBatch, unheard, whole_instants
+from skws.data.batch import BATCH, OnLate, Record, RecordBatch, together, unheard, whole_instants
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
@@ -25,21 +27,23 @@ from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, in_order
 from skws.queries.keywords.searching import Searched
+from skws.queries.keywords.updates import Begin, CorrectedUpdates, Updates
 from skws.queries.order import StreamOrder
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
-from skws_purging.lifespans import StreamTuple, static_tuples
+from skws_purging.lifespans import ALWAYS, StreamTuple, static_tuples
 from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Row, Schema
-from skws_windows.window import CountWindow, Window, with_deletions
+from skws_windows.window import MICROSECOND, CountWindow, Window, with_deletions
 
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
+_OP: Final = attrgetter("op")
 _FIRST: Final = 2048  # tuples with keywords: each can join each
 _LEARNED: Final = 1024  # tuples whose words are learned before one is completed
 _SAMPLE: Final = 128  # rows from which the share with keywords is estimated
@@ -74,7 +78,8 @@ class ColumnarEngine(MeshEngine):
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
-        self._settling = LifespanResolver(schema, self._lifespans)
+        self._settling = LifespanResolver(schema, self._lifespans, lateness)
+        self._updates = CorrectedUpdates(schema) if lateness else Updates()
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
         self._searching: int | None = None  # the number of the query that ``search`` answers
@@ -151,7 +156,7 @@ class ColumnarEngine(MeshEngine):
         self, number: int, plan: Plan, labels: KeywordBitmaps | None, *, is_new: bool
     ) -> Iterable[Result]:
         if not is_new:
-            return [event.result for event in memory_checked(self._results.snapshot(number, self._order.now))]
+            return list(self._alive(number))
         found = self._operator.add(number, plan, labels=labels)
         alive = [results.taken(results.end > self._order.now) for results in found]
         return self._snapshot(alive)
@@ -162,8 +167,23 @@ class ColumnarEngine(MeshEngine):
 
     def alive(self, name: str) -> Iterator[Result]:
         """The results of a query that are alive now, as a snapshot. Raises UsageError for an unknown name."""
-        events = self._results.snapshot(self._queries.of(name), self._order.now)
-        return (event.result for event in memory_checked(events))
+        return self._alive(self._queries.of(name))
+
+    def _alive(self, number: int) -> Iterator[Result]:
+        events = self._results.snapshot(number, self._order.now)
+        return (self._updates.as_told(event.result) for event in memory_checked(events))
+
+    def begins(self) -> list[Begin]:
+        """The begins of results that were updated since the last call, for a log."""
+        return self._updates.begins()
+
+    def all_begins(self) -> list[Begin]:
+        """The begins of all live results that were updated."""
+        return self._updates.all_begins()
+
+    def expect_begins(self, begins: Iterable[Begin]) -> None:
+        """Take up begins when the records that they came with have been processed again."""
+        self._updates.expect(begins)
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples; True if there are more."""
@@ -195,8 +215,10 @@ class ColumnarEngine(MeshEngine):
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
+        text = self._queries.text(name)
         number = self._queries.remove(name)
         if number is not None:
+            self._updates.remove(number, text)
             self._results.remove(number)
             self._operator.remove(number)
 
@@ -274,6 +296,30 @@ class ColumnarEngine(MeshEngine):
         """Take a state from ``snapshot``, before the log up to it is replayed."""
         self._settling.expect(state)
 
+    def lasting_records(self) -> RecordBatch:
+        """Records that lead to what lives now, and to what late ones may correct; in order of time.
+
+        Under a window of time, or none.
+        """
+        tuples, known, horizon = self._operator.live.tuples, self._operator.known, self._order.horizon
+        self._settling.forget(horizon)
+        leading, theirs = self._settling.leading_records()
+        alone: Flags = (tuples.end > horizon) & (tuples.start != ALWAYS)
+        alone[np.array([known.slots[each] for each in theirs if each in known.slots], dtype=np.int64)] = False
+        slots = np.flatnonzero(alone)
+        for slot in known.slots.among(slots):
+            leading += self._gone_before(known.member(slot))
+        slots = slots[np.lexsort((tuples.place[slots], tuples.start[slots]))]
+        live = RecordBatch(tuples.relation[slots], known.times[slots], known.rows.taken(slots).packed())
+        found = together([RecordBatch.of(leading), live])
+        return found.taken(np.argsort(found.time, kind="stable"))
+
+    def _gone_before(self, known: StreamTuple) -> Iterator[Record]:
+        """Equal rows of the instant of the only one that lives."""
+        for _ in range(known.occurrence):
+            yield Record(known.relation, known.time, known.row)
+            yield Record(known.relation, known.time, known.row, True)
+
     def held(self) -> Held:
         """What the queries hold."""
         return self._operator.held(dict(self._queries), self._results.held())
@@ -294,6 +340,9 @@ class ColumnarEngine(MeshEngine):
 
     def settle(self, final: int) -> None:
         """As ``StreamOrder.settle``."""
+        if self._order.final is None and not self.by_count:
+            self._settling.await_late()
+            self._updates = CorrectedUpdates(self.schema)
         self._order.settle(final)
 
     @property
@@ -325,6 +374,7 @@ class ColumnarEngine(MeshEngine):
         self._on_late(record, reached)
 
     def _batch(self, batch: RecordBatch) -> Iterator[list[Result]]:
+        reached = self._order.now
         batch, ticks = self._order.accepted(batch)
         if not len(batch):
             return
@@ -344,7 +394,8 @@ class ColumnarEngine(MeshEngine):
         arrivals = self._arrivals(batch, ticks, places, ~followed, known)
         self._order.reach(int(ticks[-1]))
         found = self._operator.insert(arrivals, self._order.horizon)
-        yield from self._counted(self._report(found, retracted, given=self._results.by_slots(standing)))
+        pieces = self._report(found, retracted, given=self._results.by_slots(standing))
+        yield from self._counted(pieces, reached)
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
@@ -385,13 +436,24 @@ class ColumnarEngine(MeshEngine):
         self.counts.excluded = self._operator.excluded
         return self._results.report(found, retracted or [], snapshot=snapshot, given=given)
 
-    def _counted(self, pieces: Iterable[Sequence[Output]]) -> Iterator[list[Result]]:
+    def _counted(self, pieces: Iterable[Sequence[Output]], reached: int = ALWAYS) -> Iterator[list[Result]]:
+        """What is told of results and retractions; ``reached``: the time before them."""
+        before = None if reached == ALWAYS else reached / MICROSECOND
         for piece in pieces:
-            results = in_order(piece)
             retractions = sum(isinstance(each, Event) and each.kind == RETRACTED for each in piece)
-            self.counts.results += len(results) - retractions
-            self.counts.retractions += retractions
-            yield results
+            yield self._count_results(self._updates.take(in_order(piece), retractions, before))
+        rest = self._updates.rest()
+        if rest:
+            yield self._count_results(rest)
+        now, horizon = self._order.now / MICROSECOND, self._order.horizon / MICROSECOND
+        self._updates.forget(*((None, None) if self.by_count else (now, horizon)))
+
+    def _count_results(self, results: list[Result]) -> list[Result]:
+        told = Counter(map(_OP, results))
+        self.counts.results += told["+"]
+        self.counts.retractions += told["-"]
+        self.counts.updates += told["~"]
+        return results
 
 
 class Portions:

@@ -7,16 +7,20 @@ equal replays give equal output whatever the order of ties.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, count, groupby
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from skws.data.batch import OnLate, Record, unheard
 from skws.index import with_sources
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.results.assemble import Assembler
+from skws.queries.keywords.updates import CorrectedUpdates, Updates
+from skws.results.assemble import Assembler, seconds
 from skws.results.model import Op, Result
 from skws.results.names import TupleNames
 from skws_mesh.kinds import MeshKind, PurgeKind
@@ -26,7 +30,7 @@ from skws_purging.lifespans import ALWAYS, Lifespans, Members, StreamTuple, stat
 from skws_schema.budgets import Held, check, memory_checked, register
 from skws_schema.errors import counted
 from skws_schema.model import Row
-from skws_windows.window import FOREVER, at_arrival, before_arrival, ticks_per_position
+from skws_windows.window import FOREVER, MICROSECOND, at_arrival, before_arrival, ticks_per_position
 
 
 def paper_mesh(plan: Plan) -> PaperMesh:
@@ -47,9 +51,10 @@ class Engine:
         self.plan = plan
         self.counts = Counts()
         self.mesh = paper_mesh(plan)
-        self._lifespans = Lifespans(plan.schema, plan.lifespans)
+        self._lifespans = Lifespans(plan.schema, plan.lifespans, 0 if plan.by_count else plan.lateness)
         self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
+        self._updates = CorrectedUpdates(plan.schema) if plan.lateness else Updates()
         self._on_late = on_late
         self._position = 0
         self._arrival = count()
@@ -73,20 +78,26 @@ class Engine:
         for static in static_tuples(self.plan.schema, rows):
             self.counts.static += 1
             found += self._insert(static)
-        yield from self._completed(found, snapshot=True)
+        yield from self._count(list(self._completed(found, snapshot=True)))
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
         """Process records in order of arrival. Neighbours with equal time are one instant."""
+        for reached, results in self._steps(records):
+            yield from self._told(results, reached)
+        yield from self._count(self._updates.rest())
+
+    def _steps(self, records: Iterable[Record]) -> Iterator[tuple[int, list[Result]]]:
+        """The results that each step ends or completes, with the tick that was reached before."""
         if self.plan.by_count:
             for step in arrivals(records):
-                yield from self._step(self._tick(step[0]), step[0].time, step)
+                yield self._now, list(self._step(self._tick(step[0]), step[0].time, step))
                 self._position += not step[0].delete
             return
         for time, simultaneous in groupby(records, key=_time_of):
             if time < self._now - self.plan.lateness:
                 self._drop_late(simultaneous)
             else:
-                yield from self._step(time, time, simultaneous)
+                yield self._now, list(self._step(time, time, simultaneous))
 
     @property
     def idle(self) -> bool:
@@ -121,7 +132,11 @@ class Engine:
         completed = [self._revive(prolonged, end) for prolonged, end in changes.prolonged]
         completed += [self._insert(new) for new in changes.inserted]
         yield from self._retracted(retracted)
-        yield from self._completed(chain.from_iterable(completed))
+        found = list(memory_checked(chain.from_iterable(completed)))
+        yield from self._completed(found)
+        # A late tuple may come after the record that ended it.
+        ends = ((one, min(member.end for member in one[1])) for one in found)
+        yield from self._retracted([(one, end) for one, end in ends if end < self._natural_end(one[1])])
 
     def _seen(self, records: Iterable[Record]) -> Iterator[tuple[int, Row, bool, int, int]]:
         for relation, time, row, delete in records:
@@ -150,16 +165,31 @@ class Engine:
             return []
         return self.mesh.revive(prolonged, end)
 
+    def _told(self, results: list[Result], reached: int) -> list[Result]:
+        """What is told of results and retractions; ``reached``: the tick before them."""
+        before = None if reached == ALWAYS else reached / MICROSECOND
+        retractions = sum(result.op == "-" for result in results)
+        told = self._updates.take(results, retractions, before)
+        now, horizon = self._now / MICROSECOND, (self._now - self.plan.lateness) / MICROSECOND
+        self._updates.forget(*((None, None) if self.plan.by_count else (now, horizon)))
+        return self._count(told)
+
+    def _count(self, told: list[Result]) -> list[Result]:
+        ops = Counter(result.op for result in told)
+        self.counts.results += ops["+"]
+        self.counts.retractions += ops["-"]
+        self.counts.updates += ops["~"]
+        return told
+
     def _retracted(self, retracted: list[tuple[Found, int]]) -> Iterator[Result]:
-        self.counts.retractions += len(retracted)
-        results = [self._assembled("-", found, end) for found, end in retracted]
+        results = [
+            replace(self._assembled("-", found, end), until=seconds(None, self._shown_end(found[1]))[1])
+            for found, end in retracted
+        ]
         yield from sorted(results, key=_id_of)
 
     def _completed(self, found: Iterable[Found], snapshot: bool = False) -> Iterator[Result]:
-        results = [
-            self._assembled("+", one, self._known_end(one[1]), snapshot) for one in memory_checked(found)
-        ]
-        self.counts.results += len(results)
+        results = [self._assembled("+", one, self._shown_end(one[1]), snapshot) for one in found]
         yield from sorted(results, key=_id_of)
 
     def _assembled(self, op: Op, found: Found, end: int, snapshot: bool = False) -> Result:
@@ -169,9 +199,14 @@ class Engine:
         start = max(times) if times else None
         return self._assembler.result(op, network, named, start, end, snapshot)
 
-    def _known_end(self, members: Members) -> int:
-        # Under a count window the time of the end is not known.
-        return FOREVER if self.plan.by_count else min(member.end for member in members)
+    def _natural_end(self, members: Members) -> int:
+        """The tick of the end that the window gives to a result."""
+        window = self.plan.lifespans
+        return min((window.end(member.start) for member in members if not member.static), default=FOREVER)
+
+    def _shown_end(self, members: Members) -> int:
+        """Under a count window the time of the end is not known."""
+        return FOREVER if self.plan.by_count else self._natural_end(members)
 
 
 def _time_of(record: Record) -> int:

@@ -13,7 +13,8 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
-from skws.queries.operator import SHARED, Operator, QueryKind, StreamState
+from skws.queries.keywords.updates import Begin
+from skws.queries.operator import SHARED, Begins, Operator, QueryKind, StreamState
 from skws.queries.order import Order, counting
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
@@ -140,6 +141,19 @@ class KeywordQueries(Operator):
         self._engine = engine
         self.seek()
 
+    def begins(self) -> dict[str, list[Begin]]:
+        return {} if self._engine is None else {SHARED: self._engine.begins()}
+
+    def all_begins(self) -> dict[str, list[Begin]]:
+        return {} if self._engine is None else {SHARED: self._engine.all_begins()}
+
+    def expect_begins(self, begins: Begins) -> None:
+        if self._engine is not None:
+            self._engine.expect_begins(begins.get(SHARED, ()))
+
+    def lasting_records(self) -> RecordBatch | None:
+        return None if self._engine is None else self._engine.lasting_records()
+
     def load(self) -> Load:
         return Load() if self._engine is None else self._engine.load()
 
@@ -167,9 +181,8 @@ class KeywordQueries(Operator):
             from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
 
             kind = BoundedEngine
-        engine = kind(
-            stream.schema, stream.window, lateness=stream.lateness, accepts_root=state.share.accepts_root()
-        )
+        accepts = state.share.accepts_root()
+        engine = kind(stream.schema, stream.window, lateness=stream.lateness, accepts_root=accepts)
         if state.order.final is not None:
             engine.settle(ALWAYS)
         _exhaust(engine.load_tables(state.tables))  # and those with a source of their own

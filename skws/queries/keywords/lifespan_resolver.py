@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 import orjson
@@ -17,8 +17,8 @@ from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
-from skws_purging.lifespans import ALWAYS, Front, Lifespans, StreamTuple
-from skws_schema.model import Schema
+from skws_purging.lifespans import ALWAYS, Front, GroupKey, Lifespans, StreamTuple
+from skws_schema.model import Row, Schema, Value
 from skws_windows.window import FOREVER, ArrivalWindow, ExpressionWindow, Unbounded, Window
 
 
@@ -127,12 +127,13 @@ def fronts_of(state: bytes) -> list[Front]:
 
 
 class LifespanResolver:
-    """Follows tuples of some relations; ``relations`` are their positions."""
+    """Follows tuples of some relations; ``relations`` are their positions. ``lateness`` in ticks."""
 
-    def __init__(self, schema: Schema, window: Window) -> None:
+    def __init__(self, schema: Schema, window: Window, lateness: int = 0) -> None:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
+        self._schema = schema
         self._window = window
-        self._lifespans = Lifespans(schema, window)
+        self._lifespans = Lifespans(schema, window, lateness)
 
     def __len__(self) -> int:
         return len(self._lifespans)
@@ -143,6 +144,10 @@ class LifespanResolver:
         for known in sorted(live, key=lambda t: t.start):
             self._lifespans.remember(known)
 
+    def await_late(self) -> None:
+        """Records may come in any order from now on, as far back as what is not forgotten yet."""
+        self._lifespans.await_late()
+
     def forget(self, horizon: int) -> None:
         """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
@@ -150,6 +155,41 @@ class LifespanResolver:
     def snapshot(self, horizon: int) -> bytes:
         """What a replay of the log must ``expect``; empty if nothing. Later records begin at ``horizon``."""
         return fronts_to_bytes(self._lifespans.fronts(horizon))
+
+    def leading_records(self) -> tuple[list[Record], list[StreamTuple]]:
+        """Records that lead to the lifespans of tuples that are not the only one of their identity.
+
+        And these tuples. Of equal rows of one instant those that were deleted are among the records, as the
+        others are named by their number.
+        """
+        records: list[Record] = []
+        tuples: list[StreamTuple] = []
+        for key, timeline in self._lifespans.timelines():
+            for known in islice(timeline.before, 1):
+                for _ in range(known.occurrence):
+                    records.append(Record(known.relation, known.time, known.row))
+                    records.append(Record(known.relation, known.time, known.row, True))
+            for known in timeline.before:
+                records.append(Record(known.relation, known.time, known.row))
+                tuples.append(known)
+            for mark in timeline.marks:
+                if mark.inserted is None:
+                    records.append(Record(key[0], mark.tick, self._row(key), True))
+                else:
+                    records.append(Record(key[0], mark.tick, mark.inserted.row))
+                    tuples.append(mark.inserted)
+        return records, tuples
+
+    def _row(self, key: GroupKey) -> Row:
+        """A row of an identity; only its key counts if it has one."""
+        relation, values, keyed = key
+        if not keyed:
+            return values
+        described = self._schema.relations[relation]
+        row: list[Value] = [None] * len(described.attributes)
+        for column, value in zip(described.key_columns, values, strict=True):
+            row[column] = value
+        return tuple(row)
 
     def expect(self, state: bytes) -> None:
         """Make the replay of a log lead to a state from ``snapshot``."""
@@ -161,6 +201,7 @@ class LifespanResolver:
 
     def change_schema(self, schema: Schema) -> None:
         """Go on with a changed schema, whose relations keep their positions."""
+        self._schema = schema
         self._lifespans.change_schema(schema)
         keyed = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self.relations = (self.relations | keyed) - schema.evolution.removed_relations

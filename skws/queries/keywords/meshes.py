@@ -82,6 +82,10 @@ class AnsweredQueries:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
         return self._names[name]
 
+    def text(self, name: str) -> str:
+        """The text of a query. Raises UsageError if there is none of that name."""
+        return self._plans[self.of(name)].query.text
+
     def number(self) -> int:
         """A number that no query has or will have."""
         self._next += 1

@@ -78,7 +78,7 @@ class KeywordOperator:
     """Finds results in tuples that come in order of their start; ``emitter`` forms them.
 
     ``scorer`` makes the object that scores results. ``accepts_root``: False
-    for the rows of root tuples whose results are left out. ``on_compact`` is
+    for the root tuples, by their keys or else rows, whose results are left out. ``on_compact`` is
     called when slots are renumbered. ``on_evict`` flags the slots that must
     stay when rows of tables are evicted.
     """
@@ -460,7 +460,13 @@ class KeywordOperator:
     def _root_filter(self, accepts: Callable[[Row], bool] | None) -> Callable[[Ints], Flags] | None:
         if accepts is None:
             return None
-        return lambda slots: np.array([accepts(self.known.row(s)) for s in slots.tolist()], dtype=bool)
+        return lambda slots: np.array([accepts(self._identity(slot)) for slot in slots.tolist()], dtype=bool)
+
+    def _identity(self, slot: int) -> Row:
+        """The key of a tuple, else its row."""
+        row = self.known.row(slot)
+        key = self._schema.relations[self.live.tuple_in(slot)[0]].key_of(row)
+        return row if key is None else key
 
 
 class MeshEngine(ABC):

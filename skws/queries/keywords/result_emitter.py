@@ -189,7 +189,8 @@ class ResultEmitter:
             rows = np.arange(len(results)) if order is None else order
             natural, time = (each.take(rows) for each in self._natural(results.members))
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
-            made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot)
+            asked = results.query.take(rows).tolist()
+            made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot, asked=asked)
             if len(self._scoring):
                 made = self._judged(results.taken(rows), natural, made, snapshot=snapshot)
             ticks = results.start.take(rows).tolist()
@@ -294,8 +295,15 @@ class ResultEmitter:
 
     def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their places in the output."""
-        starts = self._natural(gone.members)[1]
-        made = self._forming(gone).results("-", np.arange(len(gone)), *_lifespans(starts, times))
+        natural, starts = self._natural(gone.members)
+        until = np.full(len(gone), FOREVER) if by_position(self._window) else natural
+        made = self._forming(gone).results(
+            "-",
+            np.arange(len(gone)),
+            *_lifespans(starts, times),
+            until=_lifespans(starts, until)[1],
+            asked=gone.query.tolist(),
+        )
         if len(self._scoring):
             made = [
                 replace(result, tick=tick) if query in self._scoring else result

@@ -139,8 +139,8 @@ class History:
         return known
 
     def _shown(self, seen: _Seen, position: int, labels: list[str]) -> PatternTuple:
-        named = self._names.name(
-            seen.relation, seen.row, seen.tick, seen.occurrence, successor=seen.successor
+        named = self._names.version(
+            seen.relation, seen.row, seen.tick, seen.occurrence, follows=seen.successor
         )
         return PatternTuple(
             named.relation,

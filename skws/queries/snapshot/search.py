@@ -157,7 +157,7 @@ class SnapshotSearch:
             relation = tree.relations[node]
             row = self._keyword_rows.row(relation, number)
             occurrence = self._tables[relation].occurrence(np.array([number])).get(0, 0)
-            names.append(self._names.name(relation, row, ALWAYS, occurrence))
+            names.append(self._names.relations[relation].of(row, ALWAYS, occurrence))
             if tree.keywords[node]:
                 matches += (
                     (self._plan.keywords.index(each.keyword), each)

@@ -24,7 +24,7 @@ from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, completed, in_order
-from skws.queries.windowed.members import ClosedWindows, Contents, Holding, Members, with_successors
+from skws.queries.windowed.members import ClosedWindows, Contents, Holding, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
 from skws.ranking.corpus import NAME, Keywords, Place, reached, text_lengths
 from skws.ranking.scoring import Judged, Ranked, Scorer, TextCounts
@@ -307,7 +307,7 @@ class WindowedEngine(MeshEngine):
         members = [known.member(slot) for slot in slots]
         return {
             "tracker": self.tracker.state(),
-            "tuples": [(m.start, m.time, m.relation, m.row, m.successor) for m in members],
+            "tuples": [(m.start, m.time, m.relation, m.row) for m in members],
             "closed": self._closed.state(),
             "followed": sorted(self._members.followed),
             "counts": asdict(self.counts),
@@ -322,15 +322,15 @@ class WindowedEngine(MeshEngine):
         self.tracker.restore(state["tracker"])
         gone = self.schema.evolution.removed_relations
         tuples = [each for each in state["tuples"] if each[2] not in gone]
-        columns = tuple(map(list, zip(*tuples, strict=True))) or ([], [], [], [], [])
-        positions, times, relations, rows, successors = columns
+        columns = tuple(map(list, zip(*tuples, strict=True))) or ([], [], [], [])
+        positions, times, relations, rows = columns
         records = [Record(r, t, tuple(w), False) for r, t, w in zip(relations, times, rows, strict=True)]
         batch = RecordBatch.of(records)
         start = np.array(positions, dtype=np.int64)
         self._members.add_keys(self.tracker.keys(BatchSource(batch)))
         ends = np.full(len(start), FOREVER, dtype=np.int64)
         new = TupleBatch(batch.relation, batch.rows, start, ends, batch.time, start)
-        for results in self._operator.insert(with_successors(new, np.array(successors, dtype=bool))):
+        for results in self._operator.insert(new):
             self._waiting.add(results)
         self._members.follow(set(state["followed"]) - gone)
         self._waiting.forget(self._closed.restore(state["closed"]))

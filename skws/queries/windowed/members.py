@@ -18,7 +18,7 @@ from skws.queries.keywords.lifespan_resolver import TupleBatch
 from skws.queries.keywords.operator import KeywordOperator
 from skws_mesh.columnar.columns import Flags, Ints, TupleColumns, distinct
 from skws_mesh.columnar.store import NO_MEMBER
-from skws_purging.lifespans import ALWAYS, GroupKey, StreamTuple, identity
+from skws_purging.lifespans import ALWAYS, GroupKey, identity
 from skws_schema.model import Row, Schema
 from skws_windows.processor.spans import ANY, Closed, Spans, Tracker, keyless
 from skws_windows.window import FOREVER
@@ -26,10 +26,9 @@ from skws_windows.window import FOREVER
 
 @dataclass(slots=True)
 class Ended:
-    """Ended tuples, by position, with the ticks of their ends; and new tuples that replaced another."""
+    """Ended tuples, by position, with the ticks of their ends."""
 
     ends: dict[int, int] = field(default_factory=dict)
-    successors: set[int] = field(default_factory=set)
     unmatched: int = 0
 
 
@@ -66,8 +65,6 @@ class Deletions:
             ended.unmatched += delete and not live
             if live and (keyed or delete):
                 ended.ends[live.pop(0)] = tick
-                if not delete:
-                    ended.successors.add(tick)
             if not delete:
                 live.append(tick)
         return ended
@@ -212,24 +209,7 @@ class Members:
         self.add_keys(spans.key[kept])
         taken = inserted.taken(kept)
         start = kept + begin
-        new = TupleBatch(taken.relation, taken.rows, start, ends[kept], taken.time, start)
-        return with_successors(new, np.isin(start, np.array(sorted(ended.successors), dtype=np.int64)))
-
-
-def with_successors(new: TupleBatch, which: Flags) -> TupleBatch:
-    """Mark the tuples that replaced another of their key: their names depend on it."""
-    new.followed = {
-        place: StreamTuple(
-            int(new.relation[place]),
-            new.rows.row(place),
-            int(new.start[place]),
-            FOREVER,
-            successor=True,
-            time=int(new.times[place]),
-        )
-        for place in np.flatnonzero(which).tolist()
-    }
-    return new
+        return TupleBatch(taken.relation, taken.rows, start, ends[kept], taken.time, start)
 
 
 _WIDE = 1 << 40

@@ -312,7 +312,11 @@ def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> di
         some = parts[number] if before.keys else parts[number][:1]
         begin = position - sum(chunk.after - chunk.position for chunk in some)
         now, latest = max(chunk.now for chunk in some), max(chunk.latest for chunk in some)
-        found[number] = Chunk(number, begin, now, latest, position)
+        begins: dict[str, list[list[Any]]] = {}
+        for chunk in parts[number]:
+            for name, own in chunk.begins.items():
+                begins.setdefault(name, []).extend(own)
+        found[number] = Chunk(number, begin, now, latest, position, begins=begins)
         position = begin
     return found
 

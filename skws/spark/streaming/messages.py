@@ -81,7 +81,8 @@ class Chunk:
     """The records of one micro-batch in the log of a shard.
 
     ``position``, ``now`` and ``final``: where the stream stood before them. ``latest``: the latest time among
-    them; ``after``: the position behind them. ``size`` in bytes.
+    them; ``after``: the position behind them. ``size`` in bytes. ``begins``: of results that they updated, as
+    lists.
     """
 
     number: int
@@ -91,6 +92,7 @@ class Chunk:
     after: int
     size: int = 0
     final: int | None = None
+    begins: dict[str, list[list[Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from skws.jobs.control import Command, JobListener
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
+from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import encoded, moment
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import RECORDS, BatchHeader
@@ -61,6 +62,7 @@ class OutputMerger:
         self.full = self.ended = False
         self.delivered = 0
         self.bad = 0
+        self._updates = ShardUpdates()
         self._late_reported = False  # that some came too late
         self._unwritable_reported = False
         self.reasons: list[str] = []
@@ -80,7 +82,7 @@ class OutputMerger:
         """One batch. ``again``: of an earlier process. Raises SinkError."""
         told = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
         stats = [one for _, one in told]
-        results = self._limited(results_of(output))
+        results = self._limited(self._updates.take(results_of(output)))
         heads = [convert(one["head"], BatchHeader) for one in stats if "head" in one]
         letters = tuple(letter for head in heads for letter in head.letters)
         for one in stats:
@@ -182,7 +184,7 @@ def results_of(output: Output) -> list[LiveResult]:
     results: list[LiveResult] = list(map(encoded, lines))
     if len({shard for shard, part, _ in output.rows if 0 < part < RECORDS}) > 1:
         # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
-        results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op == "+", r.id))
+        results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op != "-", r.id))
     return results
 
 

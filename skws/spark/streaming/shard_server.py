@@ -55,6 +55,7 @@ from skws.jobs.control import Command
 from skws.jobs.intake import Intake
 from skws.jobs.standing import StandingQueries
 from skws.memory import expect_long_lived_objects, use
+from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import written
 from skws.queries.operator import LoggedBatch
 from skws.queries.order import passed_over
@@ -183,7 +184,8 @@ class Shard:
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Take in a chunk of the log once more: its results have been emitted."""
         self._live.seek(chunk.position, chunk.now, chunk.final)
-        self._live.replay(self._counting(unpacked(records), chunk.number))
+        begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
+        self._live.replay(self._counting(unpacked(records), chunk.number), begins)
         self._late.clear()
         self._log.append(chunk)
 
@@ -228,8 +230,9 @@ class Shard:
             results += live.settle(micro_batch.head.final)
         if len(batch):
             latest = int(batch.time.max())
-            size = len(micro_batch.records)
-            chunk = Chunk(micro_batch.head.number, *before, latest, live.position, size, final)
+            number, size = micro_batch.head.number, len(micro_batch.records)
+            begins = {name: list(map(list, some)) for name, some in live.begins().items()}
+            chunk = Chunk(number, *before, latest, live.position, size, final, begins)
             self._log.append(chunk)
         dropped = self._trimmed()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}

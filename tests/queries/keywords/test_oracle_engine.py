@@ -23,9 +23,9 @@ from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import QueryError
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.bitmaps import bitmap
-from tests.oracles.oracle import Oracle, steps
+from tests.oracles.oracle import Oracle, shape_of, steps
 from tests.paper_modes import SIZES, engines, net, ops
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 from tests.strategies import (
@@ -85,23 +85,51 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
     assert all(ops(results, "+") == snapshot for results in told)
     list(late.load_tables(static))
     reported = list(told[0])
-    for records, (retracted, appeared) in steps(plan.window, stream, oracle):
+    for records, expected in steps(plan.window, stream, oracle):
         told = [list(engine.process(records)) for engine in running]
-        assert (ops(told[0], "-"), ops(told[0], "+")) == (retracted, appeared)
+        updated = Counter(
+            (shape_of(each), None if each.start is None else round(each.start * MICROSECOND))
+            for each in told[0]
+            if each.op == "~"
+        )
+        assert (ops(told[0], "-"), ops(told[0], "+"), updated) == expected
         shown = [[result.to_json() for result in results] for results in told]
         assert shown == shown[:1] * len(shown)
         list(late.process(records))
         assert ops(late.add(plan), "+") == Counter(map(oracle.shape, oracle.found))
         late.remove(query.text)
         reported += told[0]
-    ids = [result.id for result in reported if result.op == "+"]
-    assert len(ids) == len(set(ids))
+    check_consumer(reported)
     assert not any("None" in each.id for result in reported for each in result.tuples), "NULL is no key"
     if isinstance(plan.window, TimeWindow) and not static:
         for engine in running:
             engine.expire(10**6)
             assert engine.idle
-    return len(ids)
+    return sum(result.op == "+" for result in reported)
+
+
+def check_consumer(reported: list[Result]) -> None:
+    """Who keeps the live results by id is never told of one that it has, or has not."""
+    live: dict[str, Result] = {}
+    for result in reported:
+        known = live.pop(result.id, None)
+        if result.op == "+":
+            assert known is None or (known.end is not None and known.end <= (result.start or 0))
+        else:
+            assert known is not None
+            assert result.start == known.start
+        if result.op == "~":
+            assert known is not None
+            changed = dict(result.changed)
+            rows = {each.id: each.row for each in known.tuples}
+            for each in result.tuples:
+                former = rows.pop(each.id)
+                assert changed.get(each.id, ()) == tuple(
+                    a for a, value in each.row.items() if former[a] != value
+                )
+            assert not rows
+        if result.op != "-":
+            live[result.id] = result
 
 
 @given(cases(), WINDOWS, st.sampled_from([1, 2, 3, 4, 4, 4]))

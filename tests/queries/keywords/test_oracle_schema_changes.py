@@ -19,7 +19,7 @@ from skws.results.model import Result
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
-from tests.oracles.oracle import Live, Network, Oracle, Shape, steps
+from tests.oracles.oracle import Difference, Live, Network, Oracle, Shape, steps
 from tests.paper_modes import SIZES, by_delta, net, ops
 from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
@@ -31,7 +31,7 @@ Make = Callable[[Plan], ColumnarEngine]
 class ChangingOracle(Oracle):
     """Brute force over a schema that changes between instants."""
 
-    def change(self, tick: int, schema: Schema, words: int) -> tuple[Counter[Shape], Counter[Shape]]:
+    def change(self, tick: int, schema: Schema, words: int) -> Difference:
         """What is retracted and what appears when the joins of another schema hold from ``tick``."""
         before, self.schema = self.schema, schema
         kept = {r.name for r in schema.relations if r in before.relations}
@@ -48,7 +48,7 @@ class ChangingOracle(Oracle):
         self.bitmap = Matcher(query, schema).bitmap
         self.found = self.networks()
         retracted = Counter(shape for n, shape in shapes.items() if n not in self.found)
-        return retracted, Counter(self.shape(n) for n in self.found if n not in shapes)
+        return Difference(retracted, Counter(self.shape(n) for n in self.found if n not in shapes), Counter())
 
     def _shapes(self, networks: set[Network], schema: Schema) -> dict[Network, Shape]:
         after, self.schema = self.schema, schema
@@ -113,19 +113,22 @@ def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: W
     """No result is told twice unless it was retracted."""
     words, ((first, _), *_) = case
     running = both(first, words, window)
-    alive: dict[str, set[str]] = {mode: set() for mode in running}
+    alive: dict[str, dict[str, Result]] = {mode: {} for mode in running}
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     by_count, time = isinstance(window, CountWindow), 0
 
-    def compare(
-        told: Callable[[ColumnarEngine], Iterable[Result]], expected: tuple[Counter[Shape], Counter[Shape]]
-    ) -> None:
+    def compare(told: Callable[[ColumnarEngine], Iterable[Result]], expected: Difference) -> None:
         for mode, engine in running.items():
             results = list(told(engine))
-            assert (mode, ops(results, "-"), ops(results, "+")) == (mode, *expected)
+            updated = Counter(shape for shape, _ in expected.updated.elements())
+            shapes = ops(results, "-"), ops(results, "+"), ops(results, "~")
+            assert (mode, *shapes) == (mode, expected.retracted, expected.appeared, updated)
             for result in results:
-                assert (result.id in alive[mode]) == (result.op == "-")
-                alive[mode] ^= {result.id}
+                known = alive[mode].pop(result.id, None)
+                expired = known is not None and known.end is not None and known.end <= (result.start or 0)
+                assert (known is not None and not expired) == (result.op != "+")
+                if result.op != "-":
+                    alive[mode][result.id] = result
 
     for number, (schema, stream) in enumerate(case[1]):
         if number:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import cycle
 from pathlib import Path
@@ -19,6 +19,8 @@ from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
 from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
+from skws.queries.keywords.updates import ShardUpdates
+from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.model import LiveResult
@@ -156,6 +158,7 @@ class Shards:
         self.job = job
         self.layout = Layout(Partitioning.ROOTS, (0,))
         self.number = 0
+        self.updates = ShardUpdates()
         self.shards = {group: KeptShard(job, share) for group, share in self.layout.shares.items()}
 
     def move(self, layout: Layout) -> None:
@@ -190,6 +193,9 @@ class Shards:
             results += worked.results
             late.append(worked.stats.get("late", 0))
         assert len({shard.shard.now for shard in self.shards.values()}) == 1
+        if len(self.shards) > 1:
+            results.sort(key=lambda r: (not r.snapshot, moment(r), r.op != "-", r.id))
+            results = self.updates.take(results)
         return results, sum(late)
 
     def _rest(self) -> Iterator[Blob]:
@@ -263,6 +269,12 @@ def commands_of(
     return one.standing.checked(wanted)[0]
 
 
+def without_begins(results: Sequence[LiveResult]) -> list[bytes]:
+    """As ``lines``, but for the begins of updated and retracted results."""
+    shown = ({**r.to_dict(), "start": r.start if r.op == "+" else None} for r in results)
+    return sorted(map(orjson.dumps, shown))
+
+
 def compare(
     job: Job,
     records: list[Record],
@@ -309,7 +321,9 @@ def compare(
         found, late = several.work(batch, commands, [] if number else tables, ended=ended)
         spreads.add(layout.spread)
         assert late == len(outcome.late), number
-        assert lines(found) == lines(outcome.results), number
+        # A query that comes when another of its text has gone may know, after a move, when that one's began.
+        shown = without_begins if schemas else lines
+        assert shown(found) == shown(outcome.results), number
         assert sum(each.shard.position for each in several.shards.values()) in (
             one.live.position,
             one.live.position * layout.shards,

@@ -59,6 +59,11 @@ class ListedResult:
             self._text = self.result.to_json().decode().casefold()
         return self._text
 
+    def update(self, result: LiveResult) -> None:
+        """Show a result as it is now."""
+        self.alike = [result if one.id == result.id else one for one in self.alike]
+        self._text = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -136,6 +141,9 @@ class ResultBuffer:
                 elif known is not None:
                     self._end(known, _why(result))
                 continue
+            if known is not None and result.op == "~":
+                self._update(known, result)
+                continue
             if known is not None:
                 self._take_out(known, result)
             new += self._add(result)
@@ -210,6 +218,14 @@ class ResultBuffer:
             return
         row.alike = [one for one in row.alike if one.id != result.id]
         del self._rows[result.query, result.id]
+        self.version += 1
+
+    def _update(self, row: ListedResult, result: LiveResult) -> None:
+        """Change a result where it is shown."""
+        self._unfold(row)
+        row.update(result)
+        if result.end is not None and result.query not in self.lasting:
+            heapq.heappush(self._ends, (result.end, row.number))
         self.version += 1
 
     def _end(self, row: ListedResult, ending: Ending) -> None:

@@ -1,0 +1,442 @@
+"""Results that stay: what one instant both retracts and finds under one id is told as one update.
+
+A tuple with a key is that key, so a result keeps its id when its rows are updated: each state of the rows is
+a *version* of the result. Meshes know versions alone. They give a retraction (``-``) for one that ended and a
+result (``+``) for one that was completed, in order of time. ``Updates`` makes of these what users are told:
+the changes of the set of live results by id, from instant to instant. A version that takes over from another
+at the instant of its end is an update (``~``), with the begin of the result as it was; nothing is told if it
+would tell nothing new.
+
+With a lateness, records change what was told of earlier instants. Then ``CorrectedUpdates`` compares what was
+last told of an id with what holds now, and tells the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from skws.results.model import Changed, LiveResult, Result, ResultTuple, instant_of, parsed
+from skws_schema.model import Schema
+
+Id: TypeAlias = tuple[int, str]
+"""The number of a query in its engine, and the id of a result."""
+
+_LEAST: Final = 1024  # entries that may have expired
+
+
+class Begin(NamedTuple):
+    """When a live result began, if its rows were updated since. ``query`` is the text of its query.
+
+    ``version`` is the begin of its present version, ``begin`` that of the result, ``end`` the end that its
+    window gives it: in seconds since the epoch, None where not known.
+    """
+
+    query: str
+    id: str
+    version: float | None
+    begin: float | None
+    end: float | None
+
+
+def updated(before: Result, after: Result, begin: float | None) -> Result | None:
+    """The update of a result from one version to the next; None if it tells nothing new."""
+    changed = changes(before.tuples, after.tuples)
+    same = before.network == after.network and before.until == after.end and not changed
+    if same and not _fades(after) and _keywords(before) == _keywords(after):
+        return None
+    return replace(after, op="~", start=begin, at=after.start, changed=changed, snapshot=False)
+
+
+def changes(before: Sequence[ResultTuple], after: Sequence[ResultTuple]) -> Changed:
+    """By tuple, in order of ``after``, the attributes whose values differ."""
+    rows = {each.id: each.row for each in before}
+    found = []
+    for each in after:
+        former = rows[each.id]
+        names = tuple(name for name, value in each.row.items() if former[name] != value)
+        if names:
+            found.append((each.id, names))
+    return tuple(found)
+
+
+def _fades(result: Result) -> bool:
+    """True if the score depends on when the present version began."""
+    return result.score is not None and result.score.half_life is not None
+
+
+def _keywords(result: Result) -> list[tuple[str, tuple[str, ...]]]:
+    return [(each.id, each.keywords) for each in result.tuples]
+
+
+class Updates:
+    """Tells the results of an engine whose records come in order."""
+
+    def __init__(self) -> None:
+        self._begins: dict[Id, Begin] = {}
+        self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
+        self._new: list[Begin] = []
+        self._held: list[Result] = []  # of an instant that may go on
+        self._limit = _LEAST
+
+    def __len__(self) -> int:
+        """Live results that were updated; some may have expired."""
+        return len(self._begins)
+
+    def take(self, results: list[Result], retractions: int, reached: float | None) -> list[Result]:
+        """The next results and retractions, in order; gives what can be told of them already.
+
+        ``retractions``: how many there are. ``reached``: the latest time before the batch that they are of.
+        """
+        del reached  # all are later
+        if not (retractions or self._held):
+            return results  # as is usual
+        return [told for one in self._instants(results) for told in self._told(one)]
+
+    def rest(self) -> list[Result]:
+        """The end of a batch: what is left to be told."""
+        held, self._held = self._held, []
+        return self._told(held)
+
+    def as_told(self, result: Result) -> Result:
+        """A live result, with the begin that it was told with."""
+        known = self._begin_of(self._begins.get(_name(result)), result)
+        return replace(result, start=known.begin) if known else result
+
+    def begins(self) -> list[Begin]:
+        """The begins of results that were updated since the last call: a log keeps them with its records."""
+        new, self._new = self._new, []
+        return new
+
+    def all_begins(self) -> list[Begin]:
+        """The begins of all live results that were updated."""
+        return [*self._expected.values(), *self._begins.values()]
+
+    def expect(self, begins: Iterable[Begin]) -> None:
+        """Take up what ``begins`` gave, after the records that it came with were processed again."""
+        self._new.clear()
+        self._expected.update(((each.query, each.id), each) for each in begins)
+
+    def forget(self, now: float | None, horizon: float | None) -> None:
+        """Forget results that have expired at ``now``, once they are many.
+
+        No record comes before ``horizon``. Both are None under a count window.
+        """
+        del horizon  # all records come later
+        if now is not None and len(self._begins) > self._limit:
+            self._begins = {name: each for name, each in self._begins.items() if _lives(each, now)}
+            self._expected = {name: each for name, each in self._expected.items() if _lives(each, now)}
+            self._limit = 2 * len(self._begins) + _LEAST
+
+    def remove(self, query: int, text: str) -> None:
+        """Forget the results of a query; one of the same text that comes later does not know their begins."""
+        gone = [each for name, each in self._begins.items() if name[0] == query]
+        gone += [each for name, each in self._expected.items() if name[0] == text]
+        self._new += [each._replace(begin=each.version) for each in gone]
+        self._begins = {name: each for name, each in self._begins.items() if name[0] != query}
+        self._expected = {name: each for name, each in self._expected.items() if name[0] != text}
+
+    def _begin_of(self, known: Begin | None, result: Result) -> Begin | None:
+        """What is known of the begin of a version, if it is not the version's own."""
+        if known is None and self._expected:
+            known = self._expected.get((result.query, result.id))
+        return known if known is not None and known.version == result.start else None
+
+    def _instants(self, results: Iterable[Result]) -> Iterator[list[Result]]:
+        """The results of each instant that is over; the last one may go on."""
+        for instant, group in groupby(results, key=instant_of):
+            if self._held and instant_of(self._held[0]) != instant:
+                yield self._held
+                self._held = []
+            self._held += group
+
+    def _told(self, results: list[Result]) -> list[Result]:
+        """What is told of an instant."""
+        told: list[Result | None] = []
+        ended: dict[Id, int] = {}  # places of retractions
+        known_before: dict[Id, Begin] = {}
+        found: dict[Id, tuple[int, Result | None]] = {}  # places of what came instead, and what was retracted
+        for result in results:
+            name = _name(result)
+            if result.op != "-":
+                before = ended.pop(name, None)
+                if before is None:
+                    found[name] = len(told), None
+                    told.append(result)
+                else:
+                    former = told[before]
+                    assert former is not None  # noqa: S101 - a retraction is told until something takes over
+                    told[before] = None
+                    found[name] = len(told), former
+                    told.append(self._update(former, result))
+                continue
+            place, former = found.pop(name, (0, None))
+            known = self._begin_of(self._begins.pop(name, None), result)
+            if former is not None:  # updated and gone in one instant
+                told[place] = None
+                result = replace(former, end=result.end)  # noqa: PLW2901 - what was told before it
+            elif known is not None:
+                result = replace(result, start=known.begin)  # noqa: PLW2901 - as it was told
+            if known is not None:
+                known_before[name] = known
+            ended[name] = len(told)
+            told.append(result)
+        # With another schema the same version may come back, and begin then.
+        self._new += [each._replace(begin=each.version) for n, each in known_before.items() if n in ended]
+        return [each for each in told if each is not None]
+
+    def _update(self, before: Result, after: Result) -> Result | None:
+        """An update, from a retraction with the begin that was told."""
+        begin = Begin(after.query, after.id, after.start, before.start, after.end)
+        self._begins[_name(after)] = begin
+        self._new.append(begin)
+        return updated(before, after, before.start)
+
+
+def _name(result: Result) -> Id:
+    return result.asked, result.id
+
+
+def _lives(begin: Begin, now: float) -> bool:
+    return begin.end is None or begin.end > now
+
+
+@dataclass(slots=True)
+class _Version:
+    """``end``: when it was retracted, None if it was not. ``result``: as it was found."""
+
+    start: float | None
+    end: float | None
+    result: Result
+
+
+@dataclass(slots=True)
+class _History:
+    """The versions of one id that records may still correct, by their begin.
+
+    ``begin``: that of the result during the first of them, if versions before it were forgotten. ``told``:
+    what was told last.
+    """
+
+    versions: list[_Version] = field(default_factory=list)
+    begin: float | None = None
+    told: Result | None = None
+
+    def apply(self, result: Result) -> None:
+        """Take in a version, or the end of one."""
+        places = [place for place, each in enumerate(self.versions) if each.start == result.start]
+        if not places:
+            version = _Version(result.start, None, result)
+            self.versions.append(version)
+            self.versions.sort(key=lambda each: _at(each.start))
+        else:
+            version = self.versions[places[0]]
+        if result.op == "-":
+            version.end = result.end
+        else:
+            version.end, version.result = None, result
+
+    def begin_at(self, place: int) -> float | None:
+        """When the result began that has a version now."""
+        while place and self.versions[place - 1].end == self.versions[place].start:
+            place -= 1
+        return self.begin if not place and self.begin is not None else self.versions[place].start
+
+    def trim(self, horizon: float) -> None:
+        """Forget versions that ended at or before a horizon, but for the last."""
+        while len(self.versions) > 1 and _at(self.versions[0].end, default=horizon + 1) <= horizon:
+            first, second = self.versions[:2]
+            self.begin = self.begin_at(0) if first.end == second.start else None
+            del self.versions[0]
+
+    def over(self, horizon: float) -> bool:
+        """True if no record can change it any more, and it has ended."""
+        last = self.versions[-1]
+        end = last.result.end if last.end is None else last.end
+        return end is not None and end <= horizon
+
+
+def _at(seconds: float | None, default: float = float("-inf")) -> float:
+    return default if seconds is None else seconds
+
+
+class CorrectedUpdates(Updates):
+    """Tells the results of an engine whose records may come late.
+
+    What records change up to the time that was reached before them is one instant: the present.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self._keyed = {relation.name for relation in schema.relations if relation.key and not relation.table}
+        self._horizon = float("-inf")
+        self._known: dict[Id, _History] = {}
+        self._reached = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def take(self, results: list[Result], retractions: int, reached: float | None) -> list[Result]:
+        del retractions  # results of earlier instants may be corrections, too
+        self._reached = _at(reached)
+        return [told for one in self._instants(results) for told in self._told(one)]
+
+    def as_told(self, result: Result) -> Result:
+        history = self._known.get(_name(result))
+        for place, version in enumerate(history.versions if history else ()):
+            if history is not None and version.start == result.start:
+                return replace(result, start=history.begin_at(place))
+        return result
+
+    def all_begins(self) -> list[Begin]:
+        return [begin for history in self._known.values() if (begin := self._begin(history))]
+
+    def expect(self, begins: Iterable[Begin]) -> None:
+        self._new.clear()
+        expected = {(each.query, each.id): each for each in begins}
+        for history in self._known.values() if expected else ():
+            last = history.versions[-1].result
+            begin = expected.get((last.query, last.id))
+            if begin is not None and _at(begin.begin) < _at(history.versions[0].start):
+                history.begin = begin.begin
+                if history.told is not None:
+                    history.told = replace(history.told, start=begin.begin)
+
+    def forget(self, now: float | None, horizon: float | None) -> None:
+        del now
+        self._horizon = _at(horizon)
+        if len(self._known) > self._limit:
+            self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
+            self._limit = 2 * len(self._known) + _LEAST
+
+    def remove(self, query: int, text: str) -> None:
+        del text  # nothing is known but by its number
+        gone = [each for name, each in self._known.items() if name[0] == query]
+        self._new += [each._replace(begin=each.version) for one in gone if (each := self._begin(one))]
+        self._known = {name: each for name, each in self._known.items() if name[0] != query}
+
+    def _instants(self, results: Iterable[Result]) -> Iterator[list[Result]]:
+        for _, group in groupby(results, key=self._instant):
+            some = list(group)
+            if self._held and self._instant(self._held[0]) != self._instant(some[0]):
+                yield self._held
+                self._held = []
+            self._held += some
+
+    def _instant(self, result: Result) -> float:
+        return max(_at(instant_of(result)), self._reached)
+
+    def _told(self, results: list[Result]) -> list[Result]:
+        told: list[Result] = []
+        touched: dict[Id, None] = {}
+        for result in results:
+            if not any(each.relation in self._keyed for each in result.tuples):
+                told.append(result)
+                continue
+            name = _name(result)
+            self._known.setdefault(name, _History()).apply(result)
+            touched[name] = None
+        for name in touched:
+            told += self._difference(self._known[name])
+        return sorted(told, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
+
+    def _difference(self, history: _History) -> Iterator[Result]:
+        """What is to be told, so that the last one told holds now."""
+        history.trim(self._horizon)
+        before, last = history.told, history.versions[-1]
+        begin = history.begin_at(len(history.versions) - 1)
+        now = replace(last.result, op="+", start=begin)
+        if (
+            before is not None
+            and before.op != "-"
+            and before.end is not None
+            and before.end <= _at(last.start)
+        ):
+            before = None  # it had expired
+        if last.end is None:
+            if before is None or before.op == "-":
+                history.told = now
+                yield now
+            else:
+                history.told = now
+                yield from self._updated(before, last, begin)
+            if (noted := self._begin(history)) is not None:
+                self._new.append(noted)
+            return
+        gone = replace(last.result, op="-", start=begin, end=last.end, snapshot=False)
+        if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):
+            return
+        if before is None or (before.op == "-" and _at(before.end) < _at(gone.end)):
+            yield now
+        history.told = gone
+        yield gone
+
+    def _updated(self, before: Result, last: _Version, begin: float | None) -> Iterator[Result]:
+        told = updated(replace(before, until=before.end), last.result, begin)
+        if told is None and before.start != begin:
+            told = replace(last.result, op="~", start=begin, at=last.start, snapshot=False)
+        if told is not None:
+            yield told
+
+    def _begin(self, history: _History) -> Begin | None:
+        last, begin = history.versions[-1], history.begin_at(len(history.versions) - 1)
+        if begin == last.start:
+            return None
+        return Begin(last.result.query, last.result.id, last.start, begin, last.result.end)
+
+
+class ShardUpdates:
+    """Tells updates of which one shard has retracted a version, and another has found the next one.
+
+    Shards have the results of certain root tuples, and keywords that move from one tuple to another may make
+    another one the root. The begins of such results are known here alone.
+    """
+
+    def __init__(self) -> None:
+        self._begins: dict[
+            tuple[str, str, float | None], float | None
+        ] = {}  # by query, id, and the begin that its shard knows
+
+    def take(self, results: Sequence[LiveResult]) -> list[LiveResult]:
+        """The results of all shards in order of time, retractions first, as one engine tells them."""
+        if not (self._begins or any(result.op == "-" for result in results)):
+            return list(results)
+        told: list[LiveResult | None] = []
+        ended: dict[tuple[str, str], int] = {}  # places of retractions
+        for given in results:
+            result = parsed(given)
+            if not isinstance(result, Result) or result.place is not None or result.snapshot:
+                if isinstance(result, Result):  # a query that begins knows present versions alone
+                    self._begins.pop((result.query, result.id, result.start), None)
+                told.append(given)
+                continue
+            name = result.query, result.id
+            result = self._as_told(result)
+            if result.op == "-":
+                ended[name] = len(told)
+            elif result.op == "+" and name in ended:
+                place = ended.pop(name)
+                before = told[place]
+                if isinstance(before, Result) and before.start != before.end == result.start:
+                    told[place] = None
+                    self._begins[*name, result.start] = before.start
+                    told.append(updated(before, result, before.start))
+                    continue
+            told.append(result)
+        return [each for each in told if each is not None]
+
+    def _as_told(self, result: Result) -> Result:
+        """A later result of an id, with the begin that is known here."""
+        if result.op == "+":
+            return result
+        known = result.query, result.id, result.start
+        if known not in self._begins:
+            return result
+        begin = self._begins[known]
+        if result.op == "-":
+            del self._begins[known]
+        return replace(result, start=begin)

@@ -62,6 +62,12 @@ def serve() -> None:
         print(done, flush=True)
 
 
+def address(broker: str, *topics: str, **parameters: str) -> str:
+    """The address of topics, as a source or a sink."""
+    query = "&".join(f"{name}={value}" for name, value in parameters.items()).replace("from_=", "from=")
+    return f"kafka://{broker}/{','.join(topics)}" + (f"?{query}" if query else "")
+
+
 class MockBroker:
     """The broker as tests use it."""
 
@@ -82,8 +88,7 @@ class MockBroker:
         )
 
     def uri(self, *topics: str, **parameters: str) -> str:
-        query = "&".join(f"{name}={value}" for name, value in parameters.items()).replace("from_=", "from=")
-        return f"kafka://{self.address}/{','.join(topics)}" + (f"?{query}" if query else "")
+        return address(self.address, *topics, **parameters)
 
     def create(self, topic: str, partitions: int = 1) -> None:
         self._tell(f"create {topic} {partitions}")

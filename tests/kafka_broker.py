@@ -12,16 +12,17 @@ import signal
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import orjson
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.kafka import address
 from tests.tui.ui import free_port
 from tests.waiting import until
 
@@ -63,12 +64,23 @@ class Broker:
         )
         until(self._there)
 
-    def uri(self, topic: str) -> str:
-        return f"kafka://{self.address}/{topic}"
+    def uri(self, *topics: str, **parameters: str) -> str:
+        return address(self.address, *topics, **parameters)
 
     def create(self, topic: str, partitions: int = 1) -> None:
         admin = self._admin()
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+
+    def delete(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(20)
+
+    def send(self, topic: str, values: Iterable[Any]) -> None:
+        """Values as JSON, outside of transactions."""
+        producer = Producer({"bootstrap.servers": self.address}, logger=_SILENT)
+        for value in values:
+            producer.produce(topic, orjson.dumps(value))
+        assert producer.flush(20) == 0
 
     def log(self, topic: str, partition: int = 0) -> Log:
         """All of a partition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -160,6 +160,10 @@ class SimClient:
         for topic, _ in self._cluster.logs:
             found[topic] = found.get(topic, 0) + 1
         return found
+
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        self._ask()
+        return {topic: f"the id of {topic}" for topic in topics}
 
     def partitions(self, topic: str) -> list[Partition]:
         self._ask()

@@ -19,6 +19,7 @@ from skws.sources.retry import GIVE_UP
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.kafka import MockBroker
+from tests.kafka_broker import Broker
 from tests.sources.following import SCHEMA, shown
 from tests.strategies import seeds
 from tests.waiting import PATIENCE, until
@@ -44,7 +45,9 @@ def film(number: int) -> dict[str, Any]:
     return {"mid": number, "title": f"film {number}", "gid": 1}
 
 
-def opened(kafka: MockBroker, *topics: str, clock: HandClock | None = None, **parameters: str) -> Feed:
+def opened(
+    kafka: MockBroker | Broker, *topics: str, clock: HandClock | None = None, **parameters: str
+) -> Feed:
     return parse_source(kafka.uri(*topics, **parameters), clock=clock).open(SCHEMA)
 
 
@@ -272,6 +275,88 @@ def test_a_topic_that_was_made_anew_is_told(kafka: MockBroker, topic: str) -> No
     with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic created"):
         follow(feed, offset, 1)
     feed.close()
+
+
+@pytest.fixture(scope="module")
+def tansu() -> Iterator[Broker]:
+    """A broker with ids of topics."""
+    with closing(Broker()) as running:
+        yield running
+
+
+def test_a_topic_that_was_made_anew_with_more_messages_is_told(tansu: Broker) -> None:
+    """Its offsets exist again, and only its id tells that they are others."""
+    name = f"again{next(_names)}.movie"
+    tansu.create(name)
+    tansu.send(name, map(film, range(3)))
+    feed = opened(tansu, name)
+    begin = feed.start()
+    _, offset, _ = follow(feed, begin, 3)
+    feed.close()
+    tansu.delete(name)
+    tansu.create(name)
+    tansu.send(name, map(film, range(10, 15)))
+    feed = opened(tansu, name)
+    again = rf"topic {name} was deleted and created again since the offset was saved \(start a new run, or"
+    with pytest.raises(SourceError, match=again):
+        feed.poll(offset, 10)
+    with pytest.raises(SourceError, match=again):
+        feed.replay(begin, offset)
+    feed.close()
+    feed = opened(tansu, name, lost="skip")
+    items, end, notices = follow(feed, offset, 5)
+    assert numbers(items) == list(range(10, 15))
+    assert notices[0].endswith("since the offset was saved; its messages that were not read are lost")
+    assert notices[1] == f"{name}[0] is new: it is read from its beginning"
+    assert list(feed.replay(offset, end)) == items
+    feed.close()
+
+
+def test_one_of_several_topics_that_was_deleted_is_told(fragile: MockBroker) -> None:
+    fragile.create("sighting")
+    feed = opened(fragile)
+    offset = feed.poll(feed.start(), 1).end
+    feed.close()
+    fragile.delete("sighting")
+    fragile.send("movie", [film(1)])
+    feed = opened(fragile)
+    with pytest.raises(SourceError, match="topic sighting was deleted since the offset was saved"):
+        feed.poll(offset, 1)
+    feed.close()
+    feed = opened(fragile, lost="skip")
+    items, offset, notices = follow(feed, offset, 1)
+    assert numbers(items) == [1]
+    assert any("topic sighting was deleted" in line for line in notices)
+    assert "there is no topic sighting yet; waiting for it" in notices
+    assert list(offset["next"]) == ["movie"]
+    feed.close()
+
+
+def test_a_topic_that_is_deleted_during_a_run_is_told(fragile: MockBroker) -> None:
+    clock = HandClock()
+    fragile.create("sighting")
+    feed = opened(fragile, clock=clock)
+    offset = feed.poll(feed.start(), 1).end
+    fragile.delete("sighting")
+    clock.micros += 31_000_000
+    with pytest.raises(SourceError, match="topic sighting was deleted"):
+        feed.poll(offset, 1)
+    feed.close()
+
+
+def test_without_any_topic_it_waits_for_one() -> None:
+    clock = HandClock()
+    with closing(MockBroker()) as kafka:
+        feed = opened(kafka, clock=clock)
+        offset = feed.start()
+        batch = feed.poll(offset, 1)
+        assert not batch.read
+        assert "there is no topic movie yet; waiting for it" in batch.notices
+        kafka.create("movie")
+        kafka.send("movie", [film(1)])
+        clock.micros += 31_000_000
+        assert numbers(follow(feed, batch.end, 1)[0]) == [1]
+        feed.close()
 
 
 def test_offsets_of_others_are_refused(kafka: MockBroker, topic: str) -> None:

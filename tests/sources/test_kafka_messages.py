@@ -13,6 +13,7 @@ from skws.formats.dead_letters import place
 from skws.sources.kafka.address import Form
 from skws.sources.kafka.reader import TopicReader
 from skws_schema.errors import SourceError
+from skws_schema.model import AttributeType
 from tests.sources.following import SCHEMA
 
 NOW = 5_000_000
@@ -112,3 +113,45 @@ def test_bad_messages_say_where_they_stand() -> None:
 
 def test_json_behind_the_number_of_a_schema() -> None:
     assert read(b"\0\0\0\0\x07" + orjson.dumps(FILM)) == [Record(1, NOW, ROW)]
+
+
+@pytest.mark.parametrize("micros", [1_790_000_000_000_000_000, 1_790_000_000_000_000_000_000])
+def test_the_time_of_a_message_in_another_unit_is_said(micros: int) -> None:
+    """Milliseconds that are microseconds or nanoseconds in truth."""
+    assert reason(read(FILM, time=micros)) == (
+        f"the message's time {micros // 1000} is after the year 9999: expected milliseconds since the epoch"
+        " (microseconds or nanoseconds?)"
+    )
+    assert "after the year 9999" in reason(read(None, form=Form.ROWS, key=1, time=micros))
+    assert read(ENVELOPE, time=micros) == [Record(1, 3_000_000, ROW)]
+
+
+@pytest.mark.parametrize("time", [None, 1_790_000_000_000_000_000])
+def test_rows_of_static_tables_need_no_time(time: int | None) -> None:
+    reader = TopicReader("movie", SCHEMA, Form.AUTO, timeless=True)
+    assert reader.items(0, 0, None, orjson.dumps(FILM), time) == [Record(1, 0, ROW)]
+
+
+@pytest.mark.parametrize("key", ["12e4", "1.10", "true", "null", "007", "[1]", "1e999", '"x"', "x"])
+@pytest.mark.parametrize("kind", [AttributeType.TEXT, AttributeType.STRING])
+def test_a_text_key_is_the_text_of_the_message(key: str, kind: AttributeType) -> None:
+    movie = SCHEMA.relations[1]
+    attributes = (replace(movie.attributes[0], type=kind), *movie.attributes[1:])
+    schema = replace(
+        SCHEMA,
+        relations=(SCHEMA.relations[0], replace(movie, attributes=attributes), SCHEMA.relations[2]),
+        joins=tuple(join for join in SCHEMA.joins if all("mid" not in pair for pair in join.on)),
+    )
+    reader = TopicReader("movie", schema, Form.ROWS)
+    expected = "x" if key == '"x"' else key
+    assert reader.items(0, 0, key.encode(), None, NOW) == [Record(1, NOW, (expected, None, None), True)]
+
+
+@pytest.mark.parametrize("key", ["12e4", "1.10", "true", "x"])
+def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
+    reader = TopicReader("movie", SCHEMA, Form.ROWS)
+    items = reader.items(0, 0, key.encode(), None, NOW)
+    if key == "12e4":
+        assert items == [Record(1, NOW, (120_000, None, None), True)]
+    else:
+        assert "movie.mid" in reason(items)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from skws.sources.kafka.address import Address, Settings
 from skws_schema.errors import NotYetError, SchemaError, SourceError
@@ -27,6 +28,16 @@ _TRANSIENT: Final = frozenset(
     }
 )
 _FINAL: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL})
+_GONE: Final = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+# The id that stands for none, as brokers before 2.8 give it.
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 # Details of no use to users.
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
@@ -35,6 +46,11 @@ SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
 def transient(error: KafkaError) -> bool:
     """Whether it is worth trying again."""
     return error.code() in _TRANSIENT or error.retriable()
+
+
+def gone(error: object) -> bool:
+    """Whether an error says that there is no such topic or partition."""
+    return isinstance(error, KafkaError) and error.code() in _GONE
 
 
 class Client:
@@ -70,6 +86,24 @@ class Client:
         """All topics, with the number of their partitions."""
         found = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
+
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of topics, if the brokers have any: a topic that is created again has another."""
+        cluster = self._consumer.list_topics(timeout=_ANSWER_SECONDS)
+        # The controller answers; where there is none, the request would only time out.
+        if not topics or cluster.controller_id not in cluster.brokers:
+            return {}
+        admin = AdminClient(dict(self._settings.values), logger=SILENT)
+        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
+        found: dict[str, str] = {}
+        for topic, answer in asked.items():
+            try:
+                found[topic] = str(answer.result().topic_id)
+            except KafkaException as error:
+                # Brokers that cannot tell ids, or may not, are no reason to read nothing.
+                if transient(error.args[0]):
+                    raise
+        return {topic: name for topic, name in found.items() if name != _NO_ID}
 
     def partitions(self, topic: str) -> list[Partition]:
         """The partitions of a topic; none if there is no such topic."""

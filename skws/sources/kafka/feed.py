@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from skws.data.batch import Chunk, Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
-from skws.sources.kafka.client import Client, Partition
+from skws.sources.kafka.client import Client, Partition, gone
 from skws.sources.kafka.reader import (
     GapError,
     Message,
@@ -87,7 +87,8 @@ class KafkaFeed(Feed):
             reach = {one: self._client.reach(one) for one in self._topics.partitions}
         except KafkaException as error:
             raise self._client.failure(error) from None
-        return Position(self._cluster, {one: ends[latest] for one, ends in reach.items()}).offset()
+        begins = {one: ends[latest] for one, ends in reach.items()}
+        return Position(self._cluster, begins, ids=dict(self._topics.ids)).offset()
 
     def tables(self) -> Iterator[Item]:
         """The present rows of the topics named after static tables."""
@@ -114,7 +115,12 @@ class KafkaFeed(Feed):
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same messages; waits for the brokers if they are away."""
         first, last = self._checked(start), self._checked(end)
-        begins = {one: first.next.get(one, last.first.get(one, 0)) for one in last.next}
+        last = self._present(last)
+        again = {topic for topic, name in last.ids.items() if first.ids.get(topic, name) != name}
+        begins = {
+            one: last.first.get(one, 0) if one[0] in again else first.next.get(one, last.first.get(one, 0))
+            for one in last.next
+        }
         ends = {one: at for one, at in last.next.items() if begins[one] != at}
         self._reading = None
         return self._streamed(self._between({one: begins[one] for one in ends}, ends))
@@ -163,6 +169,7 @@ class KafkaFeed(Feed):
         if self._reading is None or self._reading.offsets() != position.next:
             self._reading = None
             self._active_at = self._clock.now()
+            position = self._present(position)
         position = self._with_new(position)
         if self._reading is None:
             self._reading = PartitionReader(self._client, self._topic_reader, position.next)
@@ -174,14 +181,46 @@ class KafkaFeed(Feed):
         if now - self._discovered_at >= _DISCOVER_EVERY:
             self._topics = find_topics(self._address, self._schema, self._client)
             self._discovered_at = now
+            position = self._present(position)
         for one in [one for one in self._topics.partitions if one not in position.next]:
             begin, _ = self._client.reach(one)
             first = position.first | ({one: begin} if begin else {})
-            position = replace(position, next=position.next | {one: begin}, first=first)
+            ids = position.ids | {t: name for t, name in self._topics.ids.items() if t == one[0]}
+            position = replace(position, next=position.next | {one: begin}, first=first, ids=ids)
             self._notices.append(f"{one[0]}[{one[1]}] is new: it is read from its beginning")
             if self._reading is not None:
                 self._reading.add(one, begin)
         return position
+
+    def _present(self, position: Position) -> Position:
+        """``position`` without topics that were deleted, or created again, since.
+
+        Offsets say nothing of the messages of another topic with the same name. Raises SourceError unless the
+        address allows lost messages.
+        """
+        for topic in sorted({topic for topic, _ in position.next}):
+            reason = self._loss(topic, position)
+            if not reason:
+                continue
+            lost = f"{self._address.shown}: {reason} since the offset was saved"
+            if self._address.lost is Lost.FAIL:
+                raise SourceError(
+                    f"{lost} (start a new run, or go on with its new messages by ?lost=skip in the address)"
+                )
+            self._notices.append(f"{lost}; its messages that were not read are lost")
+            position, self._reading = position.without(topic), None
+        told = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
+        return replace(position, ids=told | position.ids)
+
+    def _loss(self, topic: str, position: Position) -> str:
+        size = self._topics.sizes.get(topic, 0)
+        if not size:
+            return f"topic {topic} was deleted"
+        had = 1 + max(number for name, number in position.next if name == topic)
+        now = self._topics.ids.get(topic)
+        if had > size or (now is not None and position.ids.get(topic, now) != now):
+            return f"topic {topic} was deleted and created again"
+        return ""
 
     def _take(self, reader: PartitionReader, limit: int) -> list[Message]:
         taken: list[Message] = []
@@ -215,6 +254,7 @@ class KafkaFeed(Feed):
         elif now - self._active_at > _SILENCE and not self._retry.away:
             topic, number = dry[0]
             self._retry.failed(SourceError(f"{self._address.shown}: no answer for {topic}[{number}]"))
+            self._discovered_at = now - _DISCOVER_EVERY
 
     def _answering(self) -> bool:
         """Whether the brokers answer; while they are away, they are asked only now and then."""
@@ -230,7 +270,10 @@ class KafkaFeed(Feed):
 
     def _failed(self, error: KafkaException) -> None:
         failure = self._client.failure(error)
-        if not isinstance(failure, NotYetError):
+        if gone(error.args[0]):
+            # The next poll finds out whether the topic was deleted.
+            self._discovered_at = self._clock.now() - _DISCOVER_EVERY
+        elif not isinstance(failure, NotYetError):
             raise failure
         self._retry.failed(failure)
 
@@ -308,11 +351,12 @@ _Nested = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """``first``: where partitions began that were found later, unless at 0."""
+    """``first``: where partitions began that were found later, unless at 0. ``ids``: those of topics."""
 
     cluster: str
     next: dict[Partition, int]
     first: dict[Partition, int] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, offset: Offset) -> Position:
@@ -320,12 +364,26 @@ class Position:
         return parse_offset(
             offset,
             "Kafka topics",
-            lambda: cls(str(offset["cluster"]), _flat(offset["next"]), _flat(offset.get("first", {}))),
+            lambda: cls(
+                str(offset["cluster"]),
+                _flat(offset["next"]),
+                _flat(offset.get("first", {})),
+                {topic: str(name) for topic, name in offset.get("ids", {}).items()},
+            ),
         )
 
     def offset(self) -> Offset:
         found: Offset = {"cluster": self.cluster, "next": _nested(self.next)}
-        return found | ({"first": _nested(self.first)} if self.first else {})
+        found |= {"first": _nested(self.first)} if self.first else {}
+        return found | ({"ids": dict(sorted(self.ids.items()))} if self.ids else {})
+
+    def without(self, topic: str) -> Position:
+        return Position(
+            self.cluster,
+            {one: at for one, at in self.next.items() if one[0] != topic},
+            {one: at for one, at in self.first.items() if one[0] != topic},
+            {name: given for name, given in self.ids.items() if name != topic},
+        )
 
 
 def _flat(nested: _Nested) -> dict[Partition, int]:

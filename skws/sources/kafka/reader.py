@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
 from skws.data.batch import BadRecord, Item, Record
-from skws.data.values import EARLIEST, MalformedError, shown
+from skws.data.values import EARLIEST, LATEST, MalformedError, shown
 from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.files import not_json
 from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
@@ -33,7 +33,7 @@ from skws.sources.kafka.address import Address, Form
 from skws.sources.kafka.client import Client, Partition
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
-from skws_schema.model import Relation, Row, Schema
+from skws_schema.model import AttributeType, Relation, Row, Schema
 
 # The length of the prefix by serializers of schema registries: a zero and the number of a schema.
 _REGISTRY: Final = 5
@@ -48,15 +48,19 @@ def relation_of(topic: str, schema: Schema) -> int | None:
 
 
 class TopicReader:
-    """Reads the messages of one topic. Raises SourceError if the topic cannot have this form."""
+    """Reads the messages of one topic. Raises SourceError if the topic cannot have this form.
 
-    def __init__(self, topic: str, schema: Schema, form: Form) -> None:
+    ``timeless``: the times of messages do not matter, as in topics of static tables.
+    """
+
+    def __init__(self, topic: str, schema: Schema, form: Form, *, timeless: bool = False) -> None:
         relation = relation_of(topic, schema)
         if form is Form.ROWS and relation is None:
             names = ", ".join(schema.index)
             raise SourceError(f"topic {topic}: format=rows needs a topic named after a relation: {names}")
         bare = relation is not None and form in (Form.AUTO, Form.ROWS)
         self._topic = topic
+        self._timeless = timeless
         self._form = form
         self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
         self._row = RowReader(schema, relation) if bare and relation is not None else None
@@ -82,10 +86,16 @@ class TopicReader:
 
         ``arrived``: the message's time in microseconds, if it has one.
         """
+        in_calendar = arrived is None or EARLIEST <= arrived <= LATEST
+        if self._timeless and (arrived is None or not in_calendar):
+            arrived, in_calendar = 0, True
         try:
-            if value is None:
-                return self._tombstone(key, arrived)
-            return [*self._read(_parsed(value), key, arrived), *self._notes()]
+            read = (
+                self._tombstone(key, arrived) if value is None else self._read(_parsed(value), key, arrived)
+            )
+            if not in_calendar:
+                _refuse_time(read)
+            return [*read, *self._notes()]
         except MalformedError as error:
             raw = key if value is None and key is not None else value or b""
             source = f"{self._topic}[{partition}]"
@@ -134,22 +144,47 @@ class TopicReader:
             self._passed_over = True
             return []
         refuse_deletion(self._row)
-        row = self._row.deletion(_named(_key(key), self._row.relation))
+        row = self._row.deletion(_named(key, self._row.relation))
         return [self._row.record(row, arrived, delete=True)]
 
 
-def _named(key: Any, relation: Relation) -> dict[str, Any]:
-    """The key's attributes, from an object or a single value."""
+def _refuse_time(items: list[Item]) -> None:
+    """Raises MalformedError if an item has the time of its message, which is none of the calendar."""
+    for item in items:
+        if isinstance(item, Record) and not EARLIEST <= item.time <= LATEST:
+            raise MalformedError(
+                f"the message's time {item.time // 1000} is after the year 9999: expected milliseconds since"
+                " the epoch (microseconds or nanoseconds?)"
+            )
+
+
+def _named(raw: bytes | None, relation: Relation) -> dict[str, Any]:
+    """The key's attributes, from an object or a single value.
+
+    A single value of a text attribute is text, as most serializers write it: ``1.10`` is not ``1.1``.
+    """
+    key = _key(raw)
     if type(key) is dict and "payload" in key:
         key = key["payload"]
     names = relation.key
-    if names:
-        if type(key) is dict and all(key.get(name, 0) is not None for name in names):
-            return {name: value for name, value in key.items() if name in names}
-        if len(names) == 1 and type(key) in (str, int, float):
+    if names and type(key) is dict and all(key.get(name, 0) is not None for name in names):
+        return {name: value for name, value in key.items() if name in names}
+    if len(names) == 1 and raw is not None:
+        kind = relation.attributes[relation.columns[names[0]]].type
+        if kind in _TEXTUAL and type(key) not in (str, dict):
+            key = _text(raw)
+        if type(key) in (str, int, float, bool):
             return {names[0]: key}
     reason = f"the message's key {shown(key)} does not say which" if names else f"{relation.name} has no key"
     raise MalformedError(f"a null value deletes a row, and {reason}")
+
+
+_TEXTUAL: Final = frozenset({AttributeType.TEXT, AttributeType.STRING})
+
+
+def _text(raw: bytes) -> str:
+    """The text of a key, without the number of a schema before it."""
+    return (raw[_REGISTRY:] if raw[:1] == b"\0" else raw).decode(errors="replace")
 
 
 def _parsed(value: bytes) -> Any:
@@ -173,36 +208,40 @@ def _key(key: bytes | None) -> Any:
     try:
         return _parsed(key)
     except MalformedError:
-        return key.decode(errors="replace")
+        return _text(key)
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """``streams`` are followed; ``tables`` hold the rows of static tables."""
+    """``streams`` are followed; ``tables`` hold the rows of static tables.
+
+    ``sizes``: how many partitions each topic of the cluster has. ``ids``: those of the streams, where brokers
+    have ids.
+    """
 
     partitions: tuple[Partition, ...]
     streams: tuple[str, ...]
     tables: dict[str, tuple[Partition, ...]]
+    sizes: Mapping[str, int]
+    ids: Mapping[str, str]
     notices: tuple[str, ...] = ()
 
 
 def find_topics(address: Address, schema: Schema, client: Client) -> Topics:
-    """Raises SourceError if a topic of the address, or every topic, is missing; KafkaException."""
+    """Raises SourceError if a topic of the address is missing; KafkaException."""
     known = client.topics()
     gone = schema.evolution.removed_relations
     here = {r.name for n, r in enumerate(schema.relations) if n not in gone and r.source is None}
     wanted = address.topics or tuple(name for name in schema.index if name in here)
     missing = [topic for topic in wanted if topic not in known]
-    if missing and (address.topics or len(missing) == len(wanted)):
-        raise SourceError(
-            f"{address.shown}: there is no topic {missing[0]}{nearest(missing[0], known)}"
-            + ("" if address.topics else " (without topics in the address, they are named as the relations)")
-        )
+    if missing and address.topics:
+        raise SourceError(f"{address.shown}: there is no topic {missing[0]}{nearest(missing[0], known)}")
     there = {topic: client.partitions(topic) for topic in wanted if topic in known}
     tables = {topic: tuple(there[topic]) for topic in there if _is_table(topic, schema)}
     streams = tuple(topic for topic in there if topic not in tables)
     notices = tuple(f"there is no topic {topic} yet; waiting for it" for topic in missing)
-    return Topics(tuple(one for topic in streams for one in there[topic]), streams, tables, notices)
+    partitions = tuple(one for topic in streams for one in there[topic])
+    return Topics(partitions, streams, tables, known, client.ids(streams), notices)
 
 
 def _is_table(topic: str, schema: Schema) -> bool:
@@ -397,8 +436,10 @@ class PartitionReader:
             queue.exhausted(queue.end)
             return
         kind, millis = message.timestamp()
+        # Producers that know no time write -1, whatever the kind.
+        arrived = millis * 1000 if kind and millis >= 0 else None
         items = self._reader(queue.partition[0]).items(
-            queue.partition[1], offset, message.key(), message.value(), millis * 1000 if kind else None
+            queue.partition[1], offset, message.key(), message.value(), arrived
         )
         queue.waiting.append(Message(queue.partition, offset + 1, items))
 
@@ -427,7 +468,7 @@ def table_rows(
         schema, relations=tuple(replace(one, table=False, time=None) for one in schema.relations)
     )
     for topic, partitions in topics.items():
-        reader = TopicReader(topic, moving, address.form)
+        reader = TopicReader(topic, moving, address.form, timeless=True)
         yield from final_rows(in_order(_all(client, reader, partitions)), moving)
 
 

@@ -237,8 +237,13 @@ def encoded_each(
             raise
         except Exception as error:
             reason = f"cannot be written: {type(error).__name__}: {error}"
-            bad.append(BadRecord("result", 0, 0, _named(result), reason, where=f"of {result.query!r}"))
+            bad.append(unwritable(result, reason))
     return made, bad
+
+
+def unwritable(result: LiveResult, reason: str) -> BadRecord:
+    """A result that cannot be written, as a bad record."""
+    return BadRecord("result", 0, 0, _named(result), reason, where=f"of {result.query!r}")
 
 
 def unwritable_notice(bad: BadRecord) -> str:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from skws.data.batch import BadRecord
+from skws.formats.dead_letters import dead_letter, unwritable_notice
 from skws.jobs.alerts import Alert, Limiter
 from skws.results.model import LiveResult
 from skws.sinks.addresses import parse_sink
@@ -25,6 +27,7 @@ class SinkFanout:
         self._sinks = [WholeSink(sink) for sink in sinks]
         self._letters: BatchFile | None = None
         self._batch = 0
+        self._told = False
         self._run = run
         for sink in self._sinks:
             sink.open(run)
@@ -36,16 +39,26 @@ class SinkFanout:
         """Seconds between flushes, the most that any sink asks for."""
         return max((sink.every for sink in self._sinks), default=1.0)
 
-    def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> None:
-        """Write one batch; ``letters``: lines without line end."""
+    def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> list[BadRecord]:
+        """Write one batch; ``letters``: lines without line end.
+
+        Gives the results that sinks refuse; they are told, and are in the dead letters.
+        """
         self._batch = batch
         if self._run.repeating and self._run.then:
             self._run.repeats += [result.to_json() + b"\n" for result in results]
         for sink in self._sinks:
             sink.write(batch, results)
-        lines = "".join(f"{letter}\n" for letter in letters)
+        refused, self._run.refused = self._run.refused, []
+        if refused and not self._told:
+            self._told = True
+            self._run.tell(unwritable_notice(refused[0]))
+        lines = "".join(f"{letter}\n" for letter in letters) + "".join(
+            dead_letter(one).decode() for one in refused
+        )
         if self._letters is not None and lines and not self._letters.has(batch):
             self._letters.write(lines.encode())
+        return refused
 
     def flush(self) -> None:
         for sink in self._sinks:

@@ -377,7 +377,8 @@ class LocalWatch:
             standing = self.worker.standing.shown if before is None else lambda: before
             self._listener.take(entry.number, entry.commands, results, standing)
         began = perf_counter()
-        self._writing.write(entry.number, results, letters)
+        for refused in self._writing.write(entry.number, results, letters):
+            self.intake.bad.note(refused)
         self.gauges.spent("sinks", perf_counter() - began)
         self._written = entry.number
         self.gauges.delivered(entry.records, results, [one.record for one in outcome.late])

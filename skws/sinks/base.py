@@ -24,6 +24,7 @@ from typing import IO, Any, Final, Generic, Protocol, TypeVar
 
 import orjson
 
+from skws.data.batch import BadRecord
 from skws.durable import explained, keep, kept, missing, outdated
 from skws.results.model import LiveResult
 from skws.sinks.text import DEFAULT_WIDTH, escaped
@@ -84,7 +85,7 @@ class Run:
     the last batch that some sink has written. ``repeating``: the batches of this
     time may be in sinks already, written by an earlier process. ``repeats``: their
     results as lines, whichever sink has them now; ``then``: what sinks do when that
-    is over.
+    is over. ``refused``: results that a sink leaves out of the batch at hand, as bad records.
     """
 
     id: str
@@ -98,6 +99,7 @@ class Run:
     repeating: bool = False
     repeats: list[bytes] = field(default_factory=list)
     then: list[Callable[[], None]] = field(default_factory=list)
+    refused: list[BadRecord] = field(default_factory=list)
 
     def hold(self, batch: int) -> None:
         """Note that a sink has written a batch already."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from skws.formats.dead_letters import unwritable
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, Marks, Run, persistently
 from skws.sources.kafka.address import Address, Settings
@@ -42,6 +43,8 @@ _AGAIN: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_P
 """A topic that is being made; a producer that the brokers have forgotten, as it was idle for days."""
 _ANSWER_SECONDS: Final = 10.0
 _FULL_SECONDS: Final = 0.1
+_MOST_BYTES: Final = 1_000_000
+"""Of a message, by default: less than brokers take by default."""
 
 
 class KafkaSink(BatchSink):
@@ -62,11 +65,32 @@ class KafkaSink(BatchSink):
         self._address = address
         self._topic = address.topics[0]
         self._settings = Settings.of(address, defaults=_DEFAULTS, own=_OWN)
+        self._most = self._limit()
         self._producer: Producer | None = None
+
+    def _limit(self) -> int:
+        given = self._settings.values.get("message.max.bytes", "")
+        return int(given) if given.isdecimal() else _MOST_BYTES  # the client refuses anything else
 
     @property
     def name(self) -> str:
         return self._address.shown
+
+    def write(self, batch: int, results: Sequence[LiveResult]) -> None:
+        # Also of batches that are committed: their dead letters may not be.
+        super().write(batch, [result for result in results if self._fits(result)])
+
+    def _fits(self, result: LiveResult) -> bool:
+        """Whether a message can hold a result, as the client counts; if not, it is refused."""
+        size = len(result.to_json()) + len(result.id)
+        if size <= self._most:
+            return True
+        reason = (
+            f"cannot be written to {self.name}: {size:,} bytes, and message.max.bytes is {self._most:,}"
+            " (set it in ?config=FILE, and max.message.bytes of the topic)"
+        )
+        self._run.refused.append(unwritable(result, reason))
+        return False
 
     def _opened(self, run: Run) -> int:
         self._marks = Marks(run, self.name)
@@ -149,6 +173,12 @@ class KafkaSink(BatchSink):
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return SourceError(
                 f"{self.name}: topic {self._topic} does not exist, and the brokers do not create topics"
+            )
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return SourceError(
+                f"{reason}: topic {self._topic} takes no message of {self._most:,} bytes: raise its"
+                " max.message.bytes, or set message.max.bytes to it in ?config=FILE, so that larger results"
+                " are left out"
             )
         again = transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
         return NotYetError(reason) if again and error.code() not in _REFUSED else SourceError(reason)

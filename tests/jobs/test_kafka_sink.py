@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -17,6 +18,7 @@ import orjson
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from skws.jobs.fanout import SinkFanout
 from skws.results.model import Result
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError
@@ -166,10 +168,24 @@ def test_settings_that_would_break_the_promise(tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, tmp_path: Path) -> None:
-    sink = opened(brokers.uri(topic), tmp_path)
-    with pytest.raises(SinkError, match="size"):
-        sink.write(0, [result(1, name="x" * 2_000_000)])
-    assert brokers.log(topic).committed == []
+    """It costs itself, not the run; also where its batch was committed and its dead letter was not."""
+    small, large = result(1), result(2, name="x" * 2_000_000)
+    notes: list[str] = []
+    file = tmp_path / "letters.jsonl"
+    for letters in (None, file):
+        kept = replace(run(tmp_path / "sinks"), tell=notes.append)
+        out = SinkFanout([parse_sink(brokers.uri(topic))], letters, kept)
+        (refused,) = out.write(0, [small, large], ())
+        out.close(failed=False)
+        assert "max.message.bytes of the topic" in refused.reason
+    assert brokers.log(topic).committed == [orjson.loads(small.to_json())]
+    (letter,) = map(orjson.loads, file.read_text().splitlines())
+    assert orjson.loads(letter["raw"])["id"] == large.id
+    size = len(large.to_json()) + len(large.id)
+    assert notes[0].startswith(
+        f"result of 'ada': cannot be written to {brokers.uri(topic)}: {size:,} bytes,"
+        " and message.max.bytes is 1,000,000 ("
+    )
 
 
 @some("kills", [2], [20])

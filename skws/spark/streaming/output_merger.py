@@ -20,6 +20,7 @@ from msgspec import convert
 from skws.data.batch import NO_RECORDS, RecordBatch
 from skws.data.packing import expanded, rejoined, unpacked
 from skws.durable import damaged
+from skws.formats.dead_letters import place
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Command, JobListener
 from skws.jobs.fanout import SinkFanout
@@ -94,7 +95,9 @@ class OutputMerger:
         if self.table_letters and not again:
             letters, self.table_letters = (*self.table_letters, *letters), ()
         began = time.perf_counter()
-        self.delivery.write(output.number, results, letters)
+        refused = self.delivery.write(output.number, results, letters)
+        self.bad += len(refused)
+        self.reasons = [*self.reasons, *(f"{place(one)}: {one.reason}" for one in refused)][:_KEPT_REASONS]
         sinks = time.perf_counter() - began
         self.delivered = output.number
         self._count(told, results)

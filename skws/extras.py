@@ -21,7 +21,7 @@ _EXTRAS: Final = {
     "textual": ("the terminal UI", "tui", ""),
     "textual_serve": ("the terminal UI in a browser", "tui", ""),
     "z3": ("the check of window expressions", "windows", ""),
-    "networkx": ("the check of window expressions", "windows", ""),
+    "networkx": ("a graph, as for the check of window expressions,", "windows", ""),
     "psycopg2": ("PostgreSQL", "postgres", ""),
     "fastapi": ("skws serve", "serve", ""),
     "starlette": ("skws serve", "serve", ""),

@@ -23,7 +23,7 @@ import yaml
 from msgspec import Struct, structs
 
 from skws.data.batch import NO_RECORDS, Record, RecordBatch, together
-from skws.extras import missing_extra
+from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.sampling import sample
 from skws.keywords.match import highlight
@@ -39,7 +39,7 @@ from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import infer
-from skws_schema.model import Schema, sourced
+from skws_schema.model import AttributeType, Schema, sourced
 from skws_schema.yaml.document import as_name
 from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Unbounded, Window, parse_duration, parse_window
@@ -104,12 +104,29 @@ class Results(Sequence[LiveResult]):
         return result_table(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All results as a data frame of pandas. Raises SourceError if pandas is not installed."""
-        try:
-            import pandas  # noqa: F401, PLC0415 - Arrow would say less
-        except ModuleNotFoundError as error:
-            raise missing_extra(error) or error from None
+        """All results as a data frame of pandas, with the columns of ``to_arrow``.
+
+        Values of rows keep their types, and timestamps are those of pandas. Raises SourceError if pandas is
+        not installed.
+        """
+        with installed():
+            import pandas as pd  # noqa: PLC0415 - Arrow would say less
+
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
+        moments = {
+            (relation.name, attribute.name)
+            for relation in self.schema.relations
+            for attribute in relation.attributes
+            if attribute.type is AttributeType.TIMESTAMP
+        }
+
+        def native(relation: str, name: str, value: Any) -> Any:
+            moment = isinstance(value, str) and (relation, name) in moments
+            return pd.Timestamp(value) if moment else value
+
+        for shown, result in zip(frame["tuples"], self, strict=True):
+            for one, given in zip(shown, result.tuples, strict=True):
+                one["row"] = {name: native(given.relation, name, value) for name, value in given.row.items()}
         return frame
 
     def to_dicts(self) -> list[dict[str, Any]]:

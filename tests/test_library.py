@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -48,6 +49,7 @@ COMPLAINTS = [
 ]
 DATA = {"customer": CUSTOMERS, "purchase": PURCHASES, "complaint": COMPLAINTS}
 MOVIES = ROOT / "examples" / "movies"
+MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 NETWORK = "customer{byron} - purchase{} - complaint{leaks}"
 
 
@@ -142,6 +144,39 @@ def test_results_as_tables() -> None:
     assert skws.search("nothing", DATA, schema=SHOP).to_arrow().schema == COLUMNS
 
 
+def test_values_keep_their_types_in_pandas() -> None:
+    rows = [{"id": 7, "name": "byron", "price": 1.5, "paid": True, "seen": MOMENT, "gone": None}]
+    (shown,) = skws.search("byron", {"thing": rows}).to_pandas()["tuples"]
+    assert shown[0]["row"] == {**rows[0], "seen": pd.Timestamp(MOMENT)}
+    assert shown[0]["relation"] == "thing"
+
+
+def test_graphs_of_networkx() -> None:
+    results = skws.search("byron leaks", DATA, schema=SHOP)
+    graph = results[0].to_networkx()
+    assert [graph.nodes[n]["relation"] for n in graph] == ["customer", "purchase", "complaint"]
+    assert graph.nodes[0]["row"] == CUSTOMERS[0]
+    assert sorted(joined["name"] for _, _, joined in graph.edges(data=True)) == [
+        "complaint.purchase_id = purchase.id",
+        "purchase.customer_id = customer.id",
+    ]
+    schema = results.schema.to_networkx()
+    assert list(schema) == ["customer", "purchase", "complaint"]
+    assert schema.nodes["customer"]["attributes"] == {"id": "integer", "name": "text"}
+    assert sorted(schema.edges(keys=True)) == [
+        ("customer", "purchase", "purchase.customer_id = customer.id"),
+        ("purchase", "complaint", "complaint.purchase_id = purchase.id"),
+    ]
+
+
+def test_a_notebook_keeps_a_join_and_the_first_attribute_apart() -> None:
+    shown = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
+    text = re.sub(r"<[^>]+>", "", shown).replace("&nbsp;", " ")
+    assert "purchase (purchase.customer_id = customer.id): id 10, " in text
+    assert "added" not in text, "rows of tables are there for good"
+    assert "added" in skws.search("ada", {"thing": [{"name": "ada", "time": MOMENT}]})._repr_html_()
+
+
 def test_a_notebook_draws_trees_with_keywords_marked() -> None:
     shown = skws.search("byron leaks", DATA, schema=SHOP)._repr_html_()
     assert shown.index("customer") < shown.index("purchase") < shown.index("complaint")
@@ -200,9 +235,6 @@ def test_rows_that_do_not_fit_the_schema() -> None:
 
 class Fruit(Enum):
     APPLE = "apple"
-
-
-MOMENT = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    import networkx
 
 
 class Op(StrEnum):
@@ -286,6 +289,26 @@ class Schema:
 
     def relation(self, name: str) -> Relation:
         return self.relations[self.index[name]]
+
+    def to_networkx(self) -> networkx.MultiGraph[str]:
+        """Relations and joins as a graph of networkx, without those that were removed.
+
+        A node for each relation, with ``attributes`` (types by name), ``key``, ``search`` and ``table``; an
+        edge for each join, by its name, with ``left``, ``right`` and ``on``. Raises ModuleNotFoundError
+        without the package.
+        """
+        import networkx  # noqa: PLC0415 - loads when it is asked for
+
+        graph: networkx.MultiGraph[str] = networkx.MultiGraph(name=self.name)
+        for at, one in enumerate(self.relations):
+            if at not in self.evolution.removed_relations:
+                types = {a.name: str(a.type) for a in one.attributes}
+                graph.add_node(one.name, attributes=types, key=one.key, search=one.search, table=one.table)
+        for at, join in enumerate(self.joins):
+            if at not in self.evolution.removed_joins:
+                described = {"left": join.left, "right": join.right, "on": join.on}
+                graph.add_edge(join.left, join.right, key=join.name, **described)
+        return graph
 
 
 def sourced(schema: Schema) -> list[int]:

@@ -114,10 +114,11 @@ def results_html(results: Sequence[LiveResult], marks: Marks, *, more: bool) -> 
 
 def _result(result: LiveResult, marks: Marks) -> str:
     score = getattr(result, "score", None)
+    # A result over rows that are there for good was never added, and does not end.
+    live = result.start is not None or result.end is not None or result.op != "+"
     parts = [
-        _OPS[result.op],
-        _lifespan(result),
         *([] if score is None else [f"score {score.value:.3g}"]),
+        *([_OPS[result.op], _lifespan(result)] if live else []),
     ]
     head = f'<b>{escape(result.query)}</b> <span style="{_DIM}">{escape(" · ".join(parts))}</span>'
     joins: Iterable[tuple[int, int, str]] = getattr(result, "joins", ())
@@ -133,10 +134,10 @@ def _branch(
     result: LiveResult, node: int, join: str, below: dict[int, list[tuple[int, str]]], marks: Marks
 ) -> str:
     shown = result.tuples[node]
-    via = f' <span style="{_DIM}">{escape(join)}</span>' if join else ""
+    via = f' <span style="{_DIM}" title="joined by">({escape(join)})</span>' if join else ""
     children = "".join(_branch(result, child, name, below, marks) for child, name in below.get(node, ()))
     nested = f'<ul style="{_LIST}">{children}</ul>' if children else ""
-    return f"<li><b>{escape(_name(shown))}</b>{via} {_attributes(result, shown, marks)}{nested}</li>"
+    return f"<li><b>{escape(_name(shown))}</b>{via}: {_attributes(result, shown, marks)}{nested}</li>"
 
 
 def _name(shown: TupleShown) -> str:
@@ -147,7 +148,8 @@ def _name(shown: TupleShown) -> str:
 def _attributes(result: LiveResult, shown: TupleShown, marks: Marks) -> str:
     pairs = ((name, value) for name, value in shown.row.items() if value is not None)
     return ", ".join(
-        f'<span style="{_DIM}">{escape(name)}</span> {_value(result, shown.relation, name, value, marks)}'
+        f'<span style="{_DIM}">{escape(name)}</span>&nbsp;'
+        f"{_value(result, shown.relation, name, value, marks)}"
         for name, value in pairs
     )
 

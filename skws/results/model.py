@@ -8,11 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, log2, prod
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import orjson
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
+
+from skws.extras import installed
+
+if TYPE_CHECKING:
+    import networkx
 
 FRESHNESS: Final = "freshness"
 """The part that fades: it halves with every half-life that passes."""
@@ -350,6 +355,21 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         pairs = zip(self.__struct_fields__, self._values(), strict=False)
         shown = (f"{name.removeprefix('_')}={value!r}" for name, value in pairs)
         return f"Result({', '.join(shown)})"
+
+    def to_networkx(self) -> networkx.Graph[int]:
+        """The tree as a graph of networkx. Raises SourceError without the package.
+
+        A node for each tuple, by its position, with ``relation``, ``id``, ``keywords`` and ``row``; an edge
+        for each join, with its ``name``.
+        """
+        with installed():
+            import networkx  # noqa: PLC0415 - loads when it is asked for
+
+        graph: networkx.Graph[int] = networkx.Graph(query=self.query, id=self.id)
+        for at, one in enumerate(self.tuples):
+            graph.add_node(at, relation=one.relation, id=one.id, keywords=one.keywords, row=dict(one.row))
+        graph.add_edges_from((left, right, {"name": name}) for left, right, name in self.joins)
+        return graph
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""

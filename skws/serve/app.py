@@ -6,7 +6,7 @@ Work that waits for the job runs in threads; the loop of the server never waits 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -143,12 +143,58 @@ def make_app(served: Served) -> FastAPI:
     return app
 
 
+def _answers_like(example: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
+    """The description of an answer, by an example."""
+    return {200: {"content": {"application/json": {"example": example}}}}
+
+
+_TUPLES: Final = [
+    {"relation": "customer", "id": "customer:1", "keywords": ["ada"], "row": {"cid": 1, "name": "Ada"}},
+    {"relation": "purchase", "id": "purchase:7", "keywords": ["lamp"], "row": {"cid": 1, "item": "lamp"}},
+]
+_FOUND: Final = {
+    "query": "ada lamp",
+    "results": [
+        {
+            "op": "+",
+            "id": "671daf882e492b515dd691dd",
+            "start": 1772355600.0,
+            "end": None,
+            "network": "customer{ada} - purchase{lamp}",
+            "tuples": _TUPLES,
+            "joins": [[1, 0, "purchase.cid = customer.cid"]],
+            "rank": 1,
+            "score": 2.06,
+        }
+    ],
+    "found": 1,
+    "complete": True,
+    "max_size": 5,
+    "notes": [],
+    "meant": "",
+    "seconds": 0.003,
+}
+_SAVED: Final = {
+    "name": "lamps",
+    "owner": "ann",
+    "metadata": {},
+    "query": "ada lamp",
+    "kind": "keywords",
+    "max_size": None,
+    "options": {},
+}
+
+
 def _add_search(app: FastAPI, served: Served) -> None:
-    @app.post("/search", summary="Search the live tuples, best results first")
+    @app.post("/search", summary="Search the live rows, best results first", responses=_answers_like(_FOUND))
     async def search(body: SearchBody) -> Response:
         return Json(await served.searches.answer(partial(_searched, served, body)))
 
-    @app.post("/complete", summary="Complete the last word of a query that is typed")
+    @app.post(
+        "/complete",
+        summary="Complete the last word of a query that is typed",
+        responses=_answers_like({"completions": [{"text": "lamp", "query": "ada lamp", "count": 2}]}),
+    )
     async def complete(body: CompleteBody) -> Response:
         found = await served.completions.answer(
             partial(served.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
@@ -207,7 +253,7 @@ def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]
 def _add_saved(app: FastAPI, served: Served) -> None:
     job = served.job
 
-    @app.get("/queries", summary="Saved searches")
+    @app.get("/queries", summary="Saved searches", responses=_answers_like({"queries": [_SAVED], "count": 1}))
     async def listed(
         owner: str | None = None,
         offset: int = Parameter(0, ge=0),
@@ -239,7 +285,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
             return Json(answer)
         return Json({"error": f"none could be saved: {next(iter(refused.values()))}", **answer}, 400)
 
-    @app.get("/queries/{name:any}", summary="A saved search")
+    @app.get("/queries/{name:any}", summary="A saved search", responses=_answers_like(_SAVED))
     async def shown(name: str) -> Response:
         if not name:
             return RedirectResponse("/queries")
@@ -248,7 +294,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     @app.put(
         "/queries/{name:any}",
         summary="Save a search under a name, or replace it",
-        responses={201: {"description": "It is new."}},
+        responses={201: {"description": "It is new."}, **_answers_like({**_SAVED, "notes": []})},
     )
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()

@@ -241,10 +241,12 @@ Texts: TypeAlias = Annotated[str | list[str], BeforeValidator(_text_or_texts)]
 
 def _described_saved(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [{"required": [name]} for name in ("query", "pattern", "sql")]
+    schema["example"] = {"query": "ada lamp", "owner": "ann", "every": "1 day"}
 
 
 def _described_many(schema: dict[str, Any]) -> None:
     schema["properties"]["queries"]["propertyNames"] = _NAME
+    schema["example"] = {"queries": {"lamps": {"query": "ada lamp"}, "oil": {"query": "oil lamp", "top": 3}}}
 
 
 class _Body(BaseModel):
@@ -267,10 +269,15 @@ class _Body(BaseModel):
 class SearchBody(_Body):
     """A search among what is alive now."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"query": "ada lamp", "limit": 3}})
     query: str = Field(min_length=1, max_length=MOST_TEXT, description="Keywords, as in skws search.")
     limit: Limit = Field(20, description="The most results.")
     max_size: Size | None = Field(None, description="Most tuples of a result (T_max).")
-    rank: str = Field("relevance", max_length=MOST_NAME, description="The ranking.")
+    rank: str = Field(
+        "relevance",
+        max_length=MOST_NAME,
+        description="How results are scored: relevance, keywords, compact or recency.",
+    )
     half_life: str | None = Field(None, max_length=MOST_NAME, description="Time in which freshness halves.")
     explain_score: bool = Field(False, description="Show the parts of each score.")
     time_limit: float = Field(5.0, gt=0, le=MOST_SECONDS, description="Seconds.")
@@ -280,6 +287,7 @@ class SearchBody(_Body):
 class CompleteBody(_Body):
     """A query as it is typed, up to the cursor."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"query": "ada lam"}})
     query: str = Field(max_length=MOST_TEXT, description="Its last word is completed.")
     limit: Completions = Field(8, description="The most completions.")
 

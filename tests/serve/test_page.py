@@ -31,7 +31,10 @@ PICTURES = os.environ.get("SKWS_PICTURES")
 @asynccontextmanager
 async def page(served: Serving, port: int) -> AsyncIterator[Browser]:
     async with browser(served.url, port) as opened:
-        await opened.until("document.getElementById('health')?.dataset.state === 'good'")
+        await opened.until(
+            "document.getElementById('health')?.dataset.state === 'good'"
+            " || document.getElementById('token-form')?.hidden === false"
+        )
         yield opened
         faults = [one for one in opened.told if one["method"] == "Runtime.exceptionThrown"]
         assert not faults
@@ -224,6 +227,61 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
 
 
 @scenario
+async def test_the_address_has_what_is_shown(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (served, opened):
+        await opened.until("!document.getElementById('start').hidden")
+        assert "customer (name)" in await opened.run("document.getElementById('relations').textContent")
+        await picture(opened, "start")
+        await opened.enter("ada lamp")
+        await opened.until(f"{ITEMS} === 2")
+        assert await opened.run("location.search") == "?q=ada+lamp&limit=20"
+        await opened.run(f"{FIELD}.value = 'byron'")
+        await opened.run("document.getElementById('search-form').requestSubmit()")
+        await opened.until(f"{ITEMS} === 1")
+        await opened.run("history.back()")
+        await opened.until(f"{ITEMS} === 2")
+        assert await opened.run(f"{FIELD}.value") == "ada lamp"
+        await opened.ask("Page.reload")
+        await opened.until(f"document.getElementById('start') && {ITEMS} === 2")
+        with served.client() as client:
+            client.put("/queries/lamps", json={"query": "ada lamp"})
+        await opened.ask("Page.navigate", url=f"{served.url}?follow=lamps")
+        await opened.until("document.getElementById('results-title')?.textContent === 'Following lamps'")
+        await opened.until("document.querySelector('#saved button')?.textContent === 'Stop'")
+        assert await opened.run(f"{FIELD}.value") == ""
+        await opened.run("document.querySelector('#saved button').click()")
+        await opened.until("document.querySelector('#saved button').textContent === 'Follow'")
+
+
+@scenario
+async def test_a_removal_is_undone_and_a_name_is_typed_over(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (served, opened):
+        await opened.type("ada lamp")
+        await opened.run("document.getElementById('save-this').click()")
+        await opened.type("mine")
+        await opened.enter()
+        await opened.until(f"{NAMES}.length === 1")
+        assert await opened.run(NAMES) == ["mine"], "the name that was offered is typed over"
+        with served.client() as client:
+            saved = client.get("/queries/mine").json()
+            await opened.run("document.querySelectorAll('#saved button')[1].click()")
+            await opened.until(f"{NAMES}.length === 0")
+            assert client.get("/queries/mine").status_code == 404
+            await opened.run("document.querySelector('#undo button').click()")
+            await opened.until(f"{NAMES}.length === 1")
+            assert client.get("/queries/mine").json() == saved
+
+
+@scenario
+async def test_a_result_says_why_it_is_one(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (_, opened):
+        await opened.enter("ada lamp")
+        await opened.until(f"{ITEMS} === 2")
+        await opened.run("document.querySelector('.why summary').click()")
+        assert "ada in name" in await opened.run("document.querySelector('.why ul').innerText")
+
+
+@scenario
 async def test_a_search_is_kept_up_to_date(shopping: tuple[Path, Path], port: int) -> None:
     _, stream = shopping
     async with opened_on(shopping, port) as (_, opened):
@@ -270,7 +328,10 @@ async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: in
     async with opened_on(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, opened):
         await opened.until("!document.getElementById('token-form').hidden")
         await opened.enter("wrong")
-        await opened.until("document.getElementById('token-fault').textContent !== ''")
+        await opened.until(
+            "document.getElementById('token-fault').textContent === 'This token is not right.'"
+        )
+        assert await opened.run("document.getElementById('health').dataset.state") == "wait"
         await opened.enter(token)
         await opened.until("document.getElementById('token-form').hidden")
         assert token not in await opened.run("document.body.innerHTML + location.href + document.cookie")
@@ -308,6 +369,11 @@ def test_pictures_in_both_schemes(shopping: tuple[Path, Path], port: int, scheme
                 await opened.ask("Page.navigate", url=f"{served.url}docs")
                 await opened.until("document.querySelectorAll('#requests section').length > 8")
                 await picture(opened, f"docs-{scheme}")
+                assert await opened.run("document.documentElement.scrollWidth <= 390"), "nothing is cut off"
+                text = await opened.run("document.querySelector('#requests section').innerText")
+                assert "(at least 1, at most 1000, default 20)" in text
+                assert '"limit": 3' in text
+                assert '"found": 1' in text
 
     drawn()
 

@@ -5,19 +5,40 @@ import { element } from "./tree.js";
 
 const place = document.getElementById("requests");
 
-function fields(schema, parts) {
+function known(schema, parts) {
   const name = schema?.$ref?.split("/").pop();
-  const known = name ? parts[name] : schema;
-  const rows = Object.entries(known?.properties ?? {}).map(([field, one]) =>
+  return name ? parts[name] : schema;
+}
+
+function fields(schema, parts) {
+  const rows = Object.entries(known(schema, parts)?.properties ?? {}).map(([field, one]) =>
     element(
       "tr",
       {},
       element("td", {}, element("code", {}, field)),
       element("td", {}, one.type ?? (one.anyOf ?? []).map((each) => each.type ?? "").join(" or ")),
-      element("td", {}, one.description ?? ""),
+      element("td", {}, described(one)),
     ),
   );
   return rows.length ? element("table", {}, element("tbody", {}, ...rows)) : "";
+}
+
+// What a field is, its limits and its default.
+function described(one) {
+  const limits = (one.anyOf ?? [one]).flatMap((each) => [
+    each.minimum === undefined ? "" : `at least ${each.minimum}`,
+    each.exclusiveMinimum === undefined ? "" : `more than ${each.exclusiveMinimum}`,
+    each.maximum === undefined ? "" : `at most ${each.maximum}`,
+    each.maxLength === undefined ? "" : `at most ${each.maxLength} characters`,
+  ]);
+  const facts = limits.filter(Boolean);
+  if (one.default !== undefined && one.default !== null && one.default !== "") facts.push(`default ${JSON.stringify(one.default)}`);
+  return [one.description ?? "", facts.length ? `(${facts.join(", ")})` : ""].filter(Boolean).join(" ");
+}
+
+function example(title, body) {
+  if (body === undefined) return "";
+  return element("div", {}, element("h3", {}, title), element("pre", {}, element("code", {}, JSON.stringify(body, null, 1))));
 }
 
 function request(method, path, one, parts) {
@@ -25,7 +46,10 @@ function request(method, path, one, parts) {
   section.append(element("h2", {}, element("code", {}, `${method.toUpperCase()} ${path}`)), element("p", {}, one.summary ?? ""));
   const given = (one.parameters ?? []).map((each) => `${each.name} (${each.in})`).join(", ");
   if (given) section.append(element("p", { class: "dim" }, given));
-  section.append(fields(one.requestBody?.content?.["application/json"]?.schema, parts));
+  const asked = one.requestBody?.content?.["application/json"];
+  section.append(fields(asked?.schema, parts), example("Example", known(asked?.schema, parts)?.example));
+  const answer = one.responses?.["200"]?.content?.["application/json"];
+  section.append(example("Answer", answer?.example));
   return section;
 }
 

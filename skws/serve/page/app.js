@@ -28,6 +28,7 @@ function askForToken(error) {
   form.hidden = false;
   at("layout").hidden = true;
   at("token").focus();
+  health();
 }
 
 // Results
@@ -42,10 +43,11 @@ function show(items, { keep = false } = {}) {
   });
   list.replaceChildren(...made);
   at("empty").hidden = made.length > 0;
+  at("start").hidden = true;
   return made.filter((item) => item.classList.contains("new")).length;
 }
 
-async function search({ again = false } = {}) {
+async function search({ again = false, fromAddress = false } = {}) {
   const query = at("query").value.trim();
   if (!query) return;
   const mine = ++number;
@@ -53,9 +55,10 @@ async function search({ again = false } = {}) {
     stopFollowing();
     at("search-fault").textContent = "";
     say("searching…");
+    if (!fromAddress) keepInAddress({ q: query, limit: at("limit").value });
   }
   try {
-    const found = await ask("POST", "search", { query, limit: Number(at("limit").value), marks: true });
+    const found = await ask("POST", "search", { query, limit: Number(at("limit").value), marks: true, explain_score: true });
     if (mine !== number || following) return;
     const fresh = show(found.results, { keep: again && query === asked });
     asked = query;
@@ -91,6 +94,72 @@ function suggestion(meant) {
   return ["Did you mean ", element("button", { class: "plain", type: "button", onclick: take }, meant), "?"];
 }
 
+// The address has what is shown, so that it can be loaded again, gone back to and sent to others.
+
+function keepInAddress(shown) {
+  const address = new URL(location.href);
+  address.search = new URLSearchParams(shown).toString();
+  if (address.href !== location.href) history.pushState(null, "", address);
+}
+
+async function showAddress({ back = false } = {}) {
+  const shown = new URLSearchParams(location.search);
+  const [query, name, limit] = [shown.get("q") ?? "", shown.get("follow"), shown.get("limit")];
+  if ([...at("limit").options].some((one) => one.value === limit)) at("limit").value = limit;
+  if (name !== null) {
+    try {
+      start(await ask("GET", `queries/${encodeURIComponent(name)}`), { fromAddress: true });
+    } catch (error) {
+      fault("search-fault", error);
+    }
+    return;
+  }
+  stopFollowing();
+  if (back || query) at("query").value = query; // what is typed while the page loads stays
+  if (query) await search({ fromAddress: true });
+  else if (back || number === 0) await welcome();
+}
+
+// An empty page: what is searched, and words that occur.
+async function welcome() {
+  const mine = ++number;
+  asked = "";
+  show([]);
+  say("");
+  at("results-title").textContent = "Results";
+  at("empty").textContent = "Type keywords: each result is a tree of joined rows that together contain all of them.";
+  const words = (await Promise.all(["a", "c", "m", "s"].map((text) => ask("POST", "complete", { query: text, limit: 2 }).catch(() => null))))
+    .flatMap((told) => told?.completions ?? [])
+    .filter((one) => one.count)
+    .map((one) => one.text);
+  if (mine !== number) return; // something else is shown by now
+  const take = (word) => () => {
+    at("query").value = word;
+    search();
+  };
+  at("samples").replaceChildren(
+    ...(words.length ? ["Words that occur: "] : ["No word occurs yet."]),
+    ...words.flatMap((word) => [element("button", { class: "plain", type: "button", onclick: take(word) }, word), " "]),
+  );
+  at("relations").textContent = relationsText;
+  at("start").hidden = false;
+}
+
+let relationsText = "";
+
+function describe(schema) {
+  const searched = schema.relations.filter((one) => one.search.length);
+  const names = searched.map((one) => `${one.name} (${one.search.join(", ")})`);
+  relationsText = `${counted(schema.relations.length, "relation")}, ${counted(schema.joins.length, "join")}. Searched: ${names.join(", ")}.`;
+}
+
+// Of the address of a database its host and name; of a path its end.
+function shortened(source) {
+  const address = /^[a-z]+:\/\/(?:[^@/]*@)?([^/?:]*)[^/?]*(\/[^?]*)?/.exec(source);
+  if (address) return `${address[1]}${address[2] ?? ""}`;
+  return source.split("/").slice(-2).join("/");
+}
+
 function refresh() {
   clearInterval(timer);
   if (at("live").checked) {
@@ -117,7 +186,7 @@ function savedItem(one) {
   const followButton = element(
     "button",
     { type: "button", "aria-pressed": String(isFollowed), "aria-label": `Follow ${one.name}`, onclick: () => toggle(one) },
-    "Follow",
+    isFollowed ? "Stop" : "Follow",
   );
   const removeButton = element(
     "button",
@@ -153,13 +222,39 @@ async function save(event) {
   }
 }
 
+// What saves it again; null for options that only programs set.
+function bodyOf(one) {
+  const field = { keywords: "query", pattern: "pattern", sql: "sql" }[one.kind];
+  if (!field || Object.keys(one.options).length) return null;
+  const body = { [field]: one.query, owner: one.owner, metadata: one.metadata, every: one.every ?? "" };
+  return one.max_size === null ? body : { ...body, max_size: one.max_size };
+}
+
+function offerUndo(one, body) {
+  const undo = async () => {
+    at("undo").hidden = true;
+    try {
+      await ask("PUT", `queries/${encodeURIComponent(one.name)}`, body);
+      await list();
+      say(`${one.name} is saved again`);
+    } catch (error) {
+      fault("save-fault", error);
+    }
+  };
+  at("undo").replaceChildren(`Removed ${one.name}. `, element("button", { class: "plain", type: "button", onclick: undo }, "Undo"));
+  at("undo").hidden = false;
+}
+
 async function remove(one) {
+  const body = bodyOf(one);
+  if (!body && !confirm(`Remove ${one.name} for everyone? A program saved it, so it cannot be undone here.`)) return;
   try {
     if (following?.name === one.name) stopFollowing();
     await ask("DELETE", `queries/${encodeURIComponent(one.name)}`);
     await list();
     at("saved-title").focus();
-    say(`removed ${one.name}`);
+    if (body) offerUndo(one, body);
+    else say(`removed ${one.name}`);
   } catch (error) {
     fault("save-fault", error);
   }
@@ -169,14 +264,20 @@ async function remove(one) {
 
 function toggle(one) {
   const same = following?.name === one.name;
+  if (!same) return start(one);
   stopFollowing();
-  if (!same) start(one);
+  say(`${one.name} is no longer followed`);
 }
 
-function start(one) {
+function start(one, { fromAddress = false } = {}) {
   let ready = false;
   let alive = 0;
+  stopFollowing();
   number += 1;
+  at("query").value = asked = "";
+  at("live").checked = false;
+  refresh();
+  if (!fromAddress) keepInAddress({ follow: one.name });
   show([]);
   at("results-title").textContent = `Following ${one.name}`;
   at("empty").textContent = one.every ? `Results come together, every ${one.every}.` : "Results appear here as they come.";
@@ -237,7 +338,10 @@ function stopFollowing() {
 
 function pressed() {
   for (const item of at("saved").children) {
-    item.querySelector("button").setAttribute("aria-pressed", String(item.dataset.name === following?.name));
+    const on = item.dataset.name === following?.name;
+    const button = item.querySelector("button");
+    button.setAttribute("aria-pressed", String(on));
+    button.textContent = on ? "Stop" : "Follow";
   }
 }
 
@@ -249,6 +353,7 @@ async function health() {
   try {
     const answer = await fetch("healthz", { cache: "no-store" });
     [state, text] = answer.ok ? ["good", "live"] : ["wait", "starting"];
+    if (answer.ok && !at("token-form").hidden) [state, text] = ["wait", "waiting for the token"];
   } catch {
     // as it is said above
   }
@@ -260,10 +365,13 @@ async function begin() {
   try {
     const schema = await ask("GET", "schema");
     document.title = `${schema.name} · skws`;
-    at("source").textContent = `${schema.name} · ${schema.source}`;
+    at("source").textContent = `${schema.name} · ${shortened(schema.source)}`;
+    at("source").title = schema.source;
     at("token-form").hidden = true;
     at("layout").hidden = false;
-    await list();
+    health();
+    describe(schema);
+    await Promise.all([list(), showAddress()]);
   } catch (error) {
     fault("search-fault", error);
   }
@@ -283,6 +391,7 @@ at("save-this").addEventListener("click", () => {
   at("text").value = at("query").value;
   if (!at("name").value) at("name").value = at("query").value.slice(0, 200).replaceAll("/", " ");
   at("name").focus();
+  at("name").select();
 });
 at("save-form").addEventListener("submit", save);
 at("token-form").addEventListener("submit", (event) => {
@@ -293,6 +402,7 @@ at("token-form").addEventListener("submit", (event) => {
 });
 completing(at("query"));
 completing(at("text"));
+addEventListener("popstate", () => showAddress({ back: true }));
 setInterval(health, 5000);
 health();
 begin();

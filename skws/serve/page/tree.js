@@ -25,7 +25,19 @@ export function resultItem(result) {
   const until = moment(result.end);
   if (until) facts.push(`until ${until}`);
   item.append(element("p", { class: "facts dim" }, ...facts.map((fact) => element("span", {}, fact))), tree(result));
+  if (result.explanation) item.append(why(result));
   return item;
+}
+
+// The parts of the score, the largest first, each with what it was given for.
+function why(result) {
+  const parts = result.explanation.map((one) => {
+    const words = (one.why ?? []).filter((each) => each.keyword).map((each) => `${each.keyword} in ${each.attribute}`);
+    const about = [one.part, Number(one.value.toPrecision(3)), ...(words.length ? [`(${words.join(", ")})`] : [])];
+    return element("li", {}, about.join(" "));
+  });
+  const made = element("details", { class: "why" }, element("summary", {}, "Why this result"), element("ul", {}, ...parts));
+  return made;
 }
 
 export function counted(count, noun) {

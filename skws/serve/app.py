@@ -174,7 +174,7 @@ _FOUND: Final = {
     "meant": "",
     "seconds": 0.003,
 }
-_SAVED: Final = {
+_SAVED: Final[dict[str, Any]] = {
     "name": "lamps",
     "owner": "ann",
     "metadata": {},

@@ -12,16 +12,25 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import WindowSpan, timeline
+from skws_schema.yaml.load import parse_schema
 from skws_windows.automata.regular import Limits
-from skws_windows.guards.letters import Ints
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.guards.letters import Ints, RowSource
 from skws_windows.processor.run import Key
-from skws_windows.processor.spans import ANY, Code, Leaving, Trail
+from skws_windows.processor.spans import ANY, Code, Leaving, Tracker, Trail
 from skws_windows.window import FOREVER, ExpressionWindow
 from tests.jobs.watching import SCHEMA
 
 BEGIN: Final = 4
 END: Final = 12
+
+PATIENTS: Final = parse_schema("""\
+window: 1 hour
+relations:
+  vital: {attributes: {p: integer, temp: integer}}
+""")
 
 Changes = list[tuple[int, int | None]]
 """Positions with the oldest live start after each, None for none; the first is that before the batch."""
@@ -128,3 +137,32 @@ def test_an_engine_tells_its_windows() -> None:
         )
     )
     assert engine.window_spans() == [WindowSpan((1,), S, 3 * S), WindowSpan((2,), 2 * S, None)]
+
+
+def test_keys_whose_windows_have_ended_are_forgotten() -> None:
+    """Nothing of them is in the state; those of open windows go on, also from a state."""
+    plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
+    tracker = Tracker(plan.compiled(), plan.alphabet)
+    for p in range(300):
+        tracker.feed(RowSource.of([StreamRecord(0, p, (p, temp)) for temp in (37, 39, 37)]))
+        tracker.keep([])
+    tracker.feed(RowSource.of([StreamRecord(0, 300, (7, 39))]))
+    state = tracker.state()
+    assert [key for key, _ in state["processor"]["runs"]] == [key for key, _ in state["places"]] == [(7,)]
+    resumed = Tracker(plan.compiled(), plan.alphabet)
+    resumed.restore(state)
+    for each in (tracker, resumed):
+        closed = each.feed(RowSource.of([StreamRecord(0, 301, (7, 36))])).closed
+        assert (closed.first.tolist(), closed.last.tolist()) == ([900], [901])
+        assert each.values(closed.key) == [[7]]
+
+
+def test_positions_in_a_key_go_on_after_its_windows_have_ended() -> None:
+    plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
+    processor = plan.processor()
+    found = [
+        (window.key, window.first, window.last)
+        for time in range(3)
+        for window in processor.process([StreamRecord(0, time, (1, temp)) for temp in (39, 40, 37)])
+    ]
+    assert found == [((1,), 3 * time, 3 * time + 2) for time in range(3)]

@@ -354,6 +354,9 @@ class WindowedEngine(MeshEngine):
         events = list(self._waiting.due(spans.closed, inserted.time, begin))
         self._closed.add(spans.closed)
         self._operator.purge(self.tracker.position)
+        self._members.forget()
+        if self.tracker.crowded:
+            self.tracker.keep([self._members.keys, *self._closed.keys()])
         return events
 
     def _scorer(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> WindowScoring:

@@ -7,9 +7,9 @@ the oldest that a window may still hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from skws_purging.lifespans import ALWAYS, GroupKey, identity
 from skws_schema.model import Row, Schema
 from skws_windows.processor.spans import ANY, Closed, Spans, Tracker, keyless
 from skws_windows.window import FOREVER
+
+_SOME: Final = 64
+"""Rows that are not worth a look at which are live."""
 
 
 @dataclass(slots=True)
@@ -38,10 +41,17 @@ class Deletions:
     def __init__(self, schema: Schema) -> None:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self._schema = schema
-        self._known: dict[GroupKey, list[int]] = {}  # positions of live tuples, in order
+        # Positions of live tuples, in order; equal rows leave windows in that order, too.
+        self._known: dict[GroupKey, list[int]] = {}
+        self._kept = _SOME
 
     def __len__(self) -> int:
         return len(self._known)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to ``keep`` live tuples: there are twice as many rows as the last time."""
+        return len(self._known) > 2 * self._kept
 
     def follow(self, relation: int, live: Iterable[tuple[int, Row]]) -> None:
         """Follow a relation from now on; ``live``: its live tuples with their positions, in order."""
@@ -59,20 +69,26 @@ class Deletions:
         ended = Ended()
         for tick, relation, row, delete in records:
             key = identity(self._schema, relation, row)
-            live = self._known.setdefault(key, [])
-            live[:] = [p for p in live if held_until(p) >= tick]
+            live = self._known.get(key) or []
+            while live and held_until(live[0]) < tick:
+                live.pop(0)
             _, _, keyed = key
             ended.unmatched += delete and not live
             if live and (keyed or delete):
                 ended.ends[live.pop(0)] = tick
             if not delete:
                 live.append(tick)
+            if live:
+                self._known[key] = live
+            else:
+                self._known.pop(key, None)
         return ended
 
     def keep(self, positions: Collection[int]) -> None:
         """Forget tuples at other positions."""
         kept = {key: [p for p in live if p in positions] for key, live in self._known.items()}
         self._known = {key: live for key, live in kept.items() if live}
+        self._kept = max(_SOME, len(self._known))
 
 
 class Settled(NamedTuple):
@@ -146,7 +162,15 @@ class Members:
         keys[slots[kept]] = self._keys[kept]
         self._keys = keys
         if len(self._deletions):
-            self._deletions.keep(set(self._operator.live.tuples.start.tolist()))
+            self._follow_live()
+
+    def forget(self) -> None:
+        """Forget rows of which no tuple is live, once there are many."""
+        if self._deletions.crowded:
+            self._follow_live()
+
+    def _follow_live(self) -> None:
+        self._deletions.keep(set(self._operator.live.tuples.start.tolist()))
 
     def _held(self, inserted: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
@@ -366,6 +390,10 @@ class ClosedWindows:
         if len(closed.last):
             self._closed.append(closed)
         self._closed = [each for each in self._closed if each.last[-1] >= self._tracker.horizon]
+
+    def keys(self) -> Iterator[Ints]:
+        """The codes of their keys."""
+        return (each.key for each in self._closed)
 
     def state(self) -> list[ClosedRow]:
         """In plain values."""

@@ -98,6 +98,16 @@ class WindowedPattern:
         """The number of matches that wait for a window to end."""
         return len(self._waiting)
 
+    def codes(self) -> Iterator[Ints]:
+        """The codes of the keys of all that it remembers."""
+        yield self._keys()
+        yield from self._closed.keys()
+        if self._by_key and self._lanes:
+            yield np.array(list(self._lanes), dtype=np.int64)
+        else:
+            for lane in self._lanes.values():
+                yield lane.codes(len(self.tracker.fields))
+
     def ended(self, found: Found) -> list[tuple[int, int, str, PatternResult]]:
         """The results whose first window ends in a batch, in order.
 
@@ -220,6 +230,10 @@ class _Lane:
             found = self.evaluator.results()
         return map(marks_of, found)
 
+    def codes(self, fields: int) -> Ints:
+        """The codes of its tuples' keys, a column for each of the fields."""
+        return np.array(list(self._keys.values()), dtype=np.int64).reshape(-1, fields)
+
     def key(self, marks: Sequence[Mark]) -> Code | None:
         """The window's key in the tuples, ANY for fields that none has; None if they differ."""
         agreed = []
@@ -286,9 +300,13 @@ class WindowedPatterns(Operator):
             self._begun = True
             self._windows.tracker.position = arrived.position
         found = self._windows.feed(arrived.batch)
-        return {
+        results: dict[str, Iterable[LiveResult]] = {
             name: [result for *_, result in pattern.ended(found)] for name, pattern in self._patterns.items()
         }
+        tracker = self._windows.tracker
+        if tracker.crowded:
+            tracker.keep(codes for pattern in self._patterns.values() for codes in pattern.codes())
+        return results
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
         states, queries = self.snapshot(), list(self._queries.values())

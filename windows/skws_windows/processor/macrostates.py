@@ -12,7 +12,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -55,19 +55,33 @@ class Macrostates:
     def is_final(self, state: int) -> bool:
         return bool(state & self._final)
 
+    def is_initial(self, state: int) -> bool:
+        """Whether the same records lead on from here, and to the same ends, as from the beginning."""
+        return state == self.initial or (
+            self.is_final(state) == self.is_final(self.initial)
+            and self._arcs(state) == self._arcs(self.initial)
+        )
+
     def is_exhausted(self, state: int) -> bool:
         """Whether no letter leads on: the windows here have ended, whatever comes."""
         return not state & self._leading_on
 
     def _target(self, mask: int, signs: tuple[bool, ...]) -> int:
         target = 0
+        for guard, bit in self._leading(mask):
+            if signs[guard]:
+                target |= bit
+        return target
+
+    def _arcs(self, mask: int) -> set[tuple[int, int]]:
+        return set(self._leading(mask))
+
+    def _leading(self, mask: int) -> Iterator[tuple[int, int]]:
+        """Guard and target of each transition from the states of a set."""
         while mask:
             lowest = mask & -mask
-            for guard, bit in self._outgoing.get(lowest.bit_length() - 1, ()):
-                if signs[guard]:
-                    target |= bit
+            yield from self._outgoing.get(lowest.bit_length() - 1, ())
             mask ^= lowest
-        return target
 
 
 Slot: TypeAlias = tuple[int, int]
@@ -99,12 +113,14 @@ class Configuration:
     """The macrostate of every pair's first automaton, and the groups of its second that hold starts.
 
     ``loud[opening]`` marks the letters, by number, that change anything; unknown ones count as such.
+    ``fresh``: whether it is as good as the first one, once that was asked.
     """
 
     before: tuple[int, ...]
     slots: tuple[Slot, ...]
     moves: tuple[dict[int, Move], dict[int, Move]] = field(default_factory=lambda: ({}, {}))
     loud: list[Flags] = field(default_factory=lambda: [np.ones(0, dtype=bool)] * 2)
+    fresh: bool | None = None
 
 
 class Configurations:
@@ -142,6 +158,13 @@ class Configurations:
         order = sorted(range(len(slots)), key=slots.__getitem__)
         states = tuple(int(digits, 16) for digits in before)
         return self._configuration(states, tuple(slots[i] for i in order)), order
+
+    def is_initial(self, source: Configuration) -> bool:
+        """Whether no start is remembered, and windows begin and end as from the first record on."""
+        if source.fresh is None:
+            before = zip(self._before, source.before, strict=True)
+            source.fresh = not source.slots and all(m.is_initial(state) for m, state in before)
+        return source.fresh
 
     def bare(self, source: Configuration) -> Configuration:
         """The configuration without its groups."""

@@ -1,9 +1,10 @@
 """The stream processor for window expressions (window paper, Section 4).
 
 A batch of records is split by key and turned into letters at once; then each
-key's stream has its own run. A window is emitted with the record that it ends
-with. The cost of a record depends on the groups of starts that differ in their
-future, and on the windows that end, but not on the windows that are open.
+key's stream has its own run, for as long as that differs from a new one. A
+window is emitted with the record that it ends with. The cost of a record
+depends on the groups of starts that differ in their future, and on the windows
+that end, but not on the windows that are open.
 """
 
 from __future__ import annotations
@@ -146,6 +147,8 @@ class _Split(NamedTuple):
 class Processor:
     """Finds the windows of an expression. ``records`` counts the records read.
 
+    ``counting``: positions count a key's records from its first one on, so its number of records is kept for
+    ever. Else they begin anew whenever no window is open and all is as before the key's first record.
     ``remembered``: how many macrostates, moves between them, and groups of starts are kept to be met again.
     """
 
@@ -155,6 +158,8 @@ class Processor:
         alphabet: Alphabet,
         aggregates: Sequence[Aggregate] = (),
         remembered: int = REMEMBERED,
+        *,
+        counting: bool = True,
     ) -> None:
         self.expression = expression
         self.alphabet = alphabet
@@ -165,7 +170,8 @@ class Processor:
         one = one_is_enough(expression.selection, expression.limits)
         self._configurations = Configurations(pairs, self._letters, one=one, remembered=remembered)
         self._streams = Streams(expression.k, expression.per, alphabet)
-        self._runs: dict[Key, Run] = {}
+        self._runs: dict[Key, Run] = {}  # those that are not as at the beginning
+        self._counts: dict[Key, int] | None = {} if counting else None  # records of keys without a run
 
     @property
     def open_starts(self) -> int:
@@ -219,11 +225,13 @@ class Processor:
     def state(self) -> dict[str, Any]:
         """The state of a processor without aggregates, in plain values."""
         runs = [(key, run.state()) for key, run in self._runs.items()]
-        return {"records": self.records, "streams": self._streams.state(), "runs": runs}
+        counts = None if self._counts is None else list(self._counts.items())
+        return {"records": self.records, "streams": self._streams.state(), "runs": runs, "counts": counts}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.records = state["records"]
         self._streams.restore(state["streams"])
+        self._counts = None if state["counts"] is None else {tuple(key): n for key, n in state["counts"]}
         self._runs = {}
         for key, run in state["runs"]:
             self._run(tuple(key)).restore(run)
@@ -239,7 +247,10 @@ class Processor:
         if key not in self._runs:
             own = [panes(aggregate) for aggregate in self.aggregates]
             expression = self.expression
-            self._runs[key] = Run(key, self._configurations, expression.selection, expression.limits, own)
+            position = 0 if self._counts is None else self._counts.pop(key, 0)
+            self._runs[key] = Run(
+                key, self._configurations, expression.selection, expression.limits, own, position
+            )
         return self._runs[key]
 
     def _advance(self, part: Part, split: _Split) -> Iterator[Window]:
@@ -250,7 +261,11 @@ class Processor:
         for kept, column in zip(run.panes, split.fields, strict=True):
             own = None if column is None else Column(column.values[here], column.present[here])
             kept.feed(own, here.stop - here.start, run.position)
-        return run.advance(split.letters[here], split.batch.source.time[here])
+        yield from run.advance(split.letters[here], split.batch.source.time[here])
+        if run.is_initial:
+            del self._runs[part.key]
+            if self._counts is not None:
+                self._counts[part.key] = run.position
 
 
 __all__ = ["Key", "Processor", "Window"]

@@ -69,9 +69,10 @@ class Run:
         selection: Selection,
         limits: Limits,
         panes: Sequence[Panes],
+        position: int = 0,
     ) -> None:
         self.key = key
-        self.position = 0
+        self.position = position
         self.panes = tuple(panes)
         self._shared = shared
         self._configuration = shared.initial
@@ -95,6 +96,11 @@ class Run:
         going = self._shared.open_slots(self._configuration)
         opened = (group for group, on in zip(self._groups, going, strict=True) if on and group)
         return min((self._earliest(group) for group in opened), default=NONE_OPEN)
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether a new run at this position would find the same windows."""
+        return self._shared.is_initial(self._configuration)
 
     @property
     def starts(self) -> Iterator[Start]:

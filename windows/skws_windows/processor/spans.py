@@ -13,7 +13,7 @@ places where it moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -65,8 +65,8 @@ class Tracker:
         self.fields = expression.per
         self._limits = expression.limits
         self._alphabet = alphabet
-        self._processor = Processor(expression, alphabet)
-        self._codes: list[dict[Value, int]] = [{} for _ in expression.per]
+        self._processor = Processor(expression, alphabet, counting=False)
+        self._codes = [_Codes() for _ in expression.per]
         self._places: dict[Key, _Places] = {}
         self._open: dict[Key, int] = {}  # the oldest live start of each key that has any
 
@@ -101,13 +101,25 @@ class Tracker:
         self._open = {tuple(key): start for key, start in state["open"]}
 
     def values(self, key: Ints) -> list[list[Value]]:
-        known = [list(codes) for codes in self._codes]
+        """The values of keys, by their codes."""
+        known = [codes.values() for codes in self._codes]
         return [[values[code] for values, code in zip(known, row, strict=True)] for row in key.tolist()]
 
     def coded(self, keys: Sequence[Sequence[Value]]) -> Ints:
         """Inverse of ``values``."""
         codes = [self._code(tuple(key)) for key in keys]
         return np.array(codes, dtype=np.int64).reshape(len(keys), len(self.fields))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to ``keep`` the codes in use: there are twice as many as the last time."""
+        return any(codes.crowded for codes in self._codes)
+
+    def keep(self, used: Iterable[Ints]) -> None:
+        """Forget the codes that are in none of some keys; their values get others when they come again."""
+        none = np.empty((0, len(self.fields)), dtype=np.int64)
+        for codes, mine in zip(self._codes, np.concatenate([none, *used]).T, strict=True):
+            codes.keep(mine)
 
     def feed(self, source: Source) -> Spans:
         """Read the next records; times in microseconds, not decreasing."""
@@ -153,11 +165,14 @@ class Tracker:
             self._open[run.key] = places.at(oldest)
         else:
             self._open.pop(run.key, None)
-        places.forget(oldest if oldest >= 0 else run.position)
+        if run.is_initial:
+            del self._places[run.key]
+        else:
+            places.forget(oldest if oldest >= 0 else run.position)
         return found
 
     def _code(self, key: Key) -> tuple[int, ...]:
-        return tuple([known.setdefault(v, len(known)) for known, v in zip(self._codes, key, strict=True)])
+        return tuple([codes.of(value) for codes, value in zip(self._codes, key, strict=True)])
 
     def keys(self, source: Source) -> Ints:
         """The codes of each record's key, a column a field."""
@@ -166,7 +181,7 @@ class Tracker:
         for place, name in enumerate(self.fields):
             known = self._codes[place]
             values = source.column(self._alphabet.fields[name]).listed()
-            codes[:, place] = [NO_KEY if v is None else known.setdefault(v, len(known)) for v in values]
+            codes[:, place] = [NO_KEY if v is None else known.of(v) for v in values]
             lacking = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
             codes[lacking[relation], place] = ANY
         return codes
@@ -176,6 +191,39 @@ def keyless(codes: Ints) -> Flags:
     """Which tuples belong to no window, because their key is NULL."""
     found: Flags = (codes == NO_KEY).any(axis=1)
     return found
+
+
+_SOME: Final = 64
+"""Codes that are not worth a look at which are in use."""
+
+
+class _Codes:
+    """The codes of the values of a key's field, each used once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, int] = {}
+        self._next = 0
+        self._kept = _SOME
+
+    @property
+    def crowded(self) -> bool:
+        return len(self._known) > 2 * self._kept
+
+    def of(self, value: Value) -> int:
+        code = self._known.setdefault(value, self._next)
+        if code == self._next:
+            self._next += 1
+        return code
+
+    def values(self) -> dict[int, Value]:
+        """The values by their codes."""
+        return {code: value for value, code in self._known.items()}
+
+    def keep(self, used: Ints) -> None:
+        """Forget other codes than these."""
+        kept = set(used.tolist())
+        self._known = {value: code for value, code in self._known.items() if code in kept}
+        self._kept = max(_SOME, len(self._known))
 
 
 class _Places:

@@ -1,0 +1,106 @@
+"""What a call costs in counted steps, and what memory stays: the same on every machine, however busy.
+
+A step is a line of the project's code that runs, once for each turn of a loop. Work inside of one line, such
+as a copy of a list or an operation of NumPy over a column, is seen by the bytes that the line allocates.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+from tests.places import ROOT
+
+_OURS: Final = tuple(
+    f"{ROOT / folder}/"
+    for folder in ("skws", "schema", "purging", "windows", "mesh", "patterns", "bounds", "tui")
+)
+LINEAR: Final = 3.0
+"""From 2 N to 4 N a linear cost grows twice as much as from N to 2 N, a quadratic one four times."""
+_FEW_STEPS: Final = 200
+_FEW_BYTES: Final = 100_000
+
+Work = Callable[[], object]
+
+
+class Cost(NamedTuple):
+    """Lines that ran, and bytes that they allocated, those that were freed at once included."""
+
+    steps: int
+    allocated: int
+
+
+def cost(work: Work) -> Cost:
+    """What a call costs."""
+    steps = allocated = held = 0
+
+    def counted() -> None:
+        nonlocal allocated, held
+        now, peak = tracemalloc.get_traced_memory()
+        allocated += max(0, peak - held)
+        held = now
+        tracemalloc.reset_peak()
+
+    def traced(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal steps
+        if event == "call":
+            return traced if frame.f_code.co_filename.startswith(_OURS) else None
+        if event == "line":
+            steps += 1
+            counted()
+        return traced
+
+    before = sys.gettrace()
+    with _tracked():
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        sys.settrace(traced)
+        try:
+            work()
+        finally:
+            sys.settrace(before)
+        counted()
+    return Cost(steps, allocated)
+
+
+def faster_than_linear(prepared: Callable[[int], Work], n: int) -> str:
+    """How the cost of work that is ``prepared`` grows from N to 2 N and 4 N; empty if it is linear."""
+    prepared(n)()  # what is loaded and computed once for all is no cost of the first size
+    costs = [cost(prepared(size)) for size in (n, 2 * n, 4 * n)]
+    faults = []
+    for what, few, (one, two, four) in zip(
+        Cost._fields, (_FEW_STEPS, _FEW_BYTES), zip(*costs, strict=True), strict=True
+    ):
+        if four - two > LINEAR * max(two - one, 0) + few:
+            faults.append(f"{what} for {n}, {2 * n}, {4 * n}: {one:,}, {two:,}, {four:,}")
+    return "; ".join(faults)
+
+
+def growth(case: Callable[[], Callable[[int], object]], n: int) -> float:
+    """The bytes a turn by which the peak of memory grows, from the second to the last of five times n turns.
+
+    ``case`` makes the turn, which is given its number.
+    """
+    peaks = [0] * 5
+    with _tracked():
+        turn = case()
+        for number in range(5 * n):
+            turn(number)
+            now, _ = tracemalloc.get_traced_memory()
+            peaks[number // n] = max(peaks[number // n], now)
+    return (peaks[-1] - peaks[1]) / (3 * n)
+
+
+@contextmanager
+def _tracked() -> Iterator[None]:
+    gc.collect()
+    tracemalloc.start(1)
+    try:
+        yield
+    finally:
+        tracemalloc.stop()

@@ -10,7 +10,8 @@ common prefixes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from itertools import islice
@@ -131,12 +132,12 @@ def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _connectors(schema: Schema) -> tuple[str, ...]:
     """For each edge ``-`` where the relations have one join; else its name, and the side of a self-join."""
-    return tuple(_connector(schema, walked) for walked in edges(schema))
+    between = Counter(frozenset((edge.source, edge.target)) for edge in present_edges(schema))
+    return tuple(_connector(schema, walked, between) for walked in edges(schema))
 
 
-def _connector(schema: Schema, walked: Edge) -> str:
-    pair = {walked.source, walked.target}
-    parallel = sum({e.source, e.target} == pair for e in present_edges(schema)) > 2
+def _connector(schema: Schema, walked: Edge, between: Mapping[frozenset[int], int]) -> str:
+    parallel = between[frozenset((walked.source, walked.target))] > 2
     if walked.source == walked.target:
         name = schema.joins[walked.join].name
         return f"-({name})->" if walked.forward else f"<-({name})-"

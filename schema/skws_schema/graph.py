@@ -52,10 +52,10 @@ def present_edges(schema: Schema) -> tuple[Edge, ...]:
 @lru_cache(maxsize=64)
 def edges_from(schema: Schema) -> tuple[tuple[Edge, ...], ...]:
     """For each relation, the edges that leave it. A self-join leaves its relation twice."""
-    return tuple(
-        tuple(e for e in present_edges(schema) if e.source == relation)
-        for relation in range(len(schema.relations))
-    )
+    leaving: list[list[Edge]] = [[] for _ in schema.relations]
+    for edge in present_edges(schema):
+        leaving[edge.source].append(edge)
+    return tuple(map(tuple, leaving))
 
 
 def _edge(schema: Schema, number: int, join: Join, forward: bool) -> Edge:

@@ -15,9 +15,10 @@ a ``from:`` are taken as JSON writes them: a column of data that nobody declared
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, datetime
+from functools import lru_cache
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -50,14 +51,19 @@ _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
 
 def needed(schema: Schema, relation: Relation) -> frozenset[str]:
     """The attributes that every row must have, possibly NULL: those of the key and of joins."""
-    found = set(relation.key)
+    return frozenset(relation.key) | _joined(schema).get(relation.name, frozenset())
+
+
+@lru_cache(maxsize=64)
+def _joined(schema: Schema) -> Mapping[str, frozenset[str]]:
+    """The attributes of each relation that joins compare."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
     for position, join in enumerate(schema.joins):
-        if position in schema.evolution.removed_joins:
-            continue
-        for left, right in join.on:
-            found |= {left} if join.left == relation.name else set()
-            found |= {right} if join.right == relation.name else set()
-    return frozenset(found)
+        if position not in schema.evolution.removed_joins:
+            for left, right in join.on:
+                found[join.left].add(left)
+                found[join.right].add(right)
+    return {name: frozenset(attributes) for name, attributes in found.items()}
 
 
 class RowReader:
@@ -249,9 +255,10 @@ class RowReader:
         )
 
 
-def readers(schema: Schema) -> Mapping[str, RowReader]:
-    """A reader for each relation, by name."""
-    return {r.name: RowReader(schema, i) for i, r in enumerate(schema.relations)}
+def readers(schema: Schema, only: int | None = None) -> Mapping[str, RowReader]:
+    """A reader for each relation, by name, or only for the one at a position."""
+    positions = range(len(schema.relations)) if only is None else (only,)
+    return {schema.relations[i].name: RowReader(schema, i) for i in positions}
 
 
 def no_relation(name: object, schema: Schema) -> MalformedError:

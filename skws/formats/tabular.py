@@ -71,7 +71,7 @@ class ColumnReader:
         self._columns = columns
         self._convert = convert
         self._time = time
-        self._readers = readers(schema)
+        self._readers = readers(schema, relation)
         self._bare = None if relation is None else schema.relations[relation]
         own = OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known)
         self._own = {name: columns.index(name) for name in own if name in columns}

@@ -7,7 +7,6 @@ which of very many words a row contains, each a number.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -112,7 +111,8 @@ class JointMatcher:
         self._tables = PredicateTables(schema)
         self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
-        self._users: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; none is called 0
+        self._free: list[int] = []  # predicates that no query uses any more
         self._named: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
         self._torn: dict[int, Ints] = {}  # of queries with an order
@@ -130,8 +130,7 @@ class JointMatcher:
         for bit, alternative in matcher.alternatives():
             predicate = self._predicates.get(alternative)
             if predicate is None:
-                predicate = self._predicates[alternative] = len(self._predicates) + 1
-            if not self._users[predicate]:
+                predicate = self._predicates[alternative] = self._unused()
                 if isinstance(alternative, Condition) and alternative.relation is not None:
                     self._conditions[alternative.relation][alternative] = predicate
                 self._tables.add(predicate, alternative)
@@ -150,6 +149,15 @@ class JointMatcher:
                 if isinstance(alternative, Condition) and alternative.relation is not None:
                     del self._conditions[alternative.relation][alternative]
                 self._tables.remove(predicate, alternative)
+                del self._predicates[alternative]
+                self._free.append(predicate)
+
+    def _unused(self) -> int:
+        """A predicate that no query uses."""
+        if self._free:
+            return self._free.pop()
+        self._users.append([])
+        return len(self._users) - 1
 
     def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
         """Those of the rows at some places of a block with keywords of some query, by their numbers there."""
@@ -188,7 +196,7 @@ class JointMatcher:
 
     def _spread_out(self) -> tuple[Ints, Ints, Ints]:
         """By predicate: its first user, then all users' queries and bits."""
-        users = [self._users[predicate] for predicate in range(len(self._predicates) + 1)]
+        users = self._users
         self._excluding = np.zeros(max(self._matchers, default=0) + 1, dtype=np.int64)
         for number, matcher in self._matchers.items():
             self._excluding[number] = matcher.excluding

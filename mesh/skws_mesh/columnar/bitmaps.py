@@ -29,7 +29,7 @@ class KeywordBitmaps:
     def __len__(self) -> int:
         return len(self.tuple)
 
-    def taken(self, chosen: Flags) -> KeywordBitmaps:
+    def taken(self, chosen: Flags | Ints) -> KeywordBitmaps:
         return KeywordBitmaps(self.tuple[chosen], self.query[chosen], self.bitmap[chosen])
 
     def followed_by(self, other: KeywordBitmaps, first: int) -> KeywordBitmaps:
@@ -64,9 +64,11 @@ class LiveBitmaps:
 
     def insert(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of any tuples, for new queries."""
-        places = np.concatenate([self._places, _place(new.tuple, new.query)])
-        order = np.argsort(places, kind="stable")
-        self._set(places[order], np.concatenate([self._bitmaps, new.bitmap])[order], slots)
+        places = _place(new.tuple, new.query)
+        before = np.searchsorted(self._places, places)
+        self._set(
+            np.insert(self._places, before, places), np.insert(self._bitmaps, before, new.bitmap), slots
+        )
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         found = np.zeros(len(slots), dtype=np.int64)
@@ -91,9 +93,11 @@ class LiveBitmaps:
     def all(self) -> KeywordBitmaps:
         return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
 
-    def forget(self, query: int) -> None:
-        kept = self._places & _QUERY != query
+    def forget(self, query: int) -> int:
+        """Drop the bitmaps for a query; gives how many there were."""
+        before, kept = len(self), self._places & _QUERY != query
         self._set(self._places[kept], self._bitmaps[kept], len(self._some))
+        return before - len(self)
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones go."""

@@ -144,6 +144,9 @@ class ColumnarMesh:
         )
         self._carriers = HashIndex()  # live tuples with keywords: (join value, query) -> slot
         self._bridges = SemiJoinFilter(live, self._bitmaps, generator)
+        self._forgotten: dict[
+            int, int
+        ] = {}  # removed queries: how many bitmaps the indexes still have of each
         self._waiting = Waiting(self._width, self._operators)
         self._found: list[Partials] = []  # while partials grow
         self._new = NewPartials()
@@ -197,9 +200,13 @@ class ColumnarMesh:
         )
         return self._grow(front, horizon)
 
-    def add(self, query: int, bitmaps: KeywordBitmaps) -> Partials:
-        """Add a query, given the live tuples with its keywords; returns its results alive now."""
-        self._sleep.enrol(query)
+    def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
+        """Add queries, given the live tuples with their keywords; returns their results alive now."""
+        numbers = set(queries)
+        if not numbers.isdisjoint(self._forgotten):
+            self._purge()
+        for query in numbers:
+            self._sleep.enrol(query)
         self._bitmaps.insert(bitmaps, len(self._live))
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
@@ -207,12 +214,13 @@ class ColumnarMesh:
         return self._grow(iter([self._woken(bitmaps)]))
 
     def remove(self, query: int) -> None:
-        self._bitmaps.forget(query)
+        self._forgotten[query] = self._bitmaps.forget(query)
         self._sleep.forget(query)
-        self._drop_partials_of_sleepers()
-        self._carriers = HashIndex()
-        slots, hashes = self._entries(self._bitmaps.all())
-        self._carriers.add(hashes, slots)
+        others = self._waiting.partials.query != query
+        if not others.all():
+            self._waiting.keep(others)
+        if sum(self._forgotten.values()) > len(self._bitmaps):
+            self._purge()
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
@@ -262,6 +270,14 @@ class ColumnarMesh:
         self._waiting.compact(horizon, slots)
         if self._sleep.settle(self._bitmaps.all()):
             self._drop_partials_of_sleepers()
+
+    def _purge(self) -> None:
+        """Drop the entries of removed queries."""
+        self._forgotten = {}
+        self._carriers = HashIndex()
+        slots, hashes = self._entries(self._bitmaps.all())
+        self._carriers.add(hashes, slots)
+        self._bridges.forget()
 
     def _woken(self, bitmaps: KeywordBitmaps) -> Partials:
         """The partials of size 1 of queries that new bitmaps wake."""

@@ -52,7 +52,7 @@ class SemiJoinFilter:
         self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
         self._is_bridge: Flags = np.zeros(0, dtype=bool)  # by slot: of any query
         self._filter = HashFilter()
-        self._is_due = False  # flags and filter: renewed when the next tuples come
+        self._is_due = False  # all but the closers: renewed when the next tuples or queries come
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> Entrances:
         """Take in new live tuples; returns bridges that are new, or to new tuples."""
@@ -60,28 +60,32 @@ class SemiJoinFilter:
             return _NO_ENTRANCES
         if self._is_due:
             self._renew()
-        known, hashes = self._closers.size, self._new_closers(bitmaps)
-        met = self._next_to_closers(arrived)
+        hashes = self._new_closers(bitmaps)
+        met = self._bridged(self._next_to_closers(arrived))
         if len(hashes):
-            met = chain(met, self._look_around(known))
-        entrances = self._entrances(list(self._bridged(met)))
+            met = chain(met, self._look_around(bitmaps))
+        entrances = self._entrances(list(met))
         self._enter(hashes)
         return entrances
 
     def add(self, bitmaps: KeywordBitmaps) -> None:
-        """Take in live tuples with keywords of a new query."""
-        if self._used:
-            self._enter(self._new_closers(bitmaps))
+        """Take in live tuples with keywords of new queries."""
+        if not self._used:
+            return
+        if self._is_due:
             self._renew()
+        self._enter(self._new_closers(bitmaps))
+        self._entrances(list(self._look_around(bitmaps)))
+
+    def forget(self) -> None:
+        """Queries were removed: what they alone need goes when the next tuples or queries come."""
+        self._is_due = self._used
 
     def compact(self, slots: Ints) -> None:
         """Give tuples their new slots; those with negative ones are gone."""
-        if not self._used:
-            return
-        self._index.remap(self._closers.follow(slots))
-        self._is_closer = np.zeros(len(self._live), dtype=bool)
-        self._is_closer[self._closers.columns()[0]] = True
-        self._is_due = True
+        if self._used:
+            self._closers.follow(slots)
+            self._is_due = True
 
     def mark(self, referred: Flags) -> None:
         """Flag the tuples, by slot, next to one that may close a network."""
@@ -128,11 +132,19 @@ class SemiJoinFilter:
         for entry, waiting in self._index.probed(arrived.hashes):
             yield self._closers.columns()[0][waiting], arrived.slots[entry]
 
-    def _look_around(self, first: int) -> Iterator[tuple[Ints, Ints]]:
-        """The closers from place ``first`` on, each with a live tuple next to it; in parts."""
-        source, edge = (column[first:] for column in self._closers.columns())
-        self._live.gather(edge, source)
-        return self._next_to(source, edge)
+    def _look_around(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
+        """The live tuples next to some closers, each with the closer's query; in parts.
+
+        Each join value is looked up once a query, however many closers have it.
+        """
+        closing = np.flatnonzero(bitmaps.bitmap & self._closing != 0)
+        position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(closing)))
+        entry = closing.take(position)
+        self._live.gather(edge, bitmaps.tuple.take(entry))
+        known, hashes = self._live.wanted(edge, bitmaps.tuple.take(entry))
+        hashes, query = _distinct(hashes, bitmaps.query.take(entry[known]))
+        for place, bridge in self._live.probed(hashes):
+            yield distinct_pairs(bridge, query.take(place))
 
     def _next_to(self, source: Ints, edge: Ints) -> Iterator[tuple[Ints, Ints]]:
         _, hashes = self._live.wanted(edge, source)
@@ -163,11 +175,22 @@ class SemiJoinFilter:
             yield distinct_pairs(bridge[of[closing]], carried.query[closing])
 
     def _renew(self) -> None:
-        """Find the bridges among the live tuples, for the filter and the flags."""
+        """Find the closers and the bridges among the live tuples."""
         self._is_due = False
-        self._filter = HashFilter()
-        self._is_bridge[:] = False
-        self._entrances(list(self._bridged(self._look_around(0))))
+        self._closers, self._index, self._filter = Table((NOTHING, NOTHING)), HashIndex(), HashFilter()
+        self._is_closer, self._is_bridge = np.zeros((2, len(self._live)), dtype=bool)
+        bitmaps = self._bitmaps.all()
+        self._enter(self._new_closers(bitmaps))
+        self._entrances(list(self._look_around(bitmaps)))
+
+
+def _distinct(hashes: Hashes, query: Ints) -> tuple[Hashes, Ints]:
+    """Each pair once."""
+    order = np.lexsort((query, hashes))
+    hashes, query = hashes.take(order), query.take(order)
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (hashes[1:] != hashes[:-1]) | (query[1:] != query[:-1])
+    return hashes[new], query[new]
 
 
 def _with_space(flags: Flags, slots: int) -> Flags:

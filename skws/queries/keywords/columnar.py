@@ -31,7 +31,6 @@ from skws.queries.keywords.updates import Begin, CorrectedUpdates, Updates
 from skws.queries.order import StreamOrder
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result
-from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple, static_tuples
@@ -124,14 +123,14 @@ class ColumnarEngine(MeshEngine):
         new = {number: plan for plan, number, is_new in numbered if is_new}
         shared = self._operator.shared_among(new)
         found = self._shared(shared) if shared else {}
-        labels = self._operator.labels({n: plan for n, plan in new.items() if n not in shared})
+        apart = self._operator.add_all({n: plan for n, plan in new.items() if n not in shared})
         return [
             result
             for plan, number, is_new in numbered
             for result in (
                 found.get(number, ())
                 if is_new and number in shared
-                else self._added(number, plan, labels.get(number), is_new=is_new)
+                else self._begun(number, apart.get(number) if is_new else None)
             )
         ]
 
@@ -152,14 +151,11 @@ class ColumnarEngine(MeshEngine):
             for query, (begin, end) in zip(queries.tolist(), pairwise(cuts), strict=True)
         }
 
-    def _added(
-        self, number: int, plan: Plan, labels: KeywordBitmaps | None, *, is_new: bool
-    ) -> Iterable[Result]:
-        if not is_new:
-            return list(self._alive(number))
-        found = self._operator.add(number, plan, labels=labels)
-        alive = [results.taken(results.end > self._order.now) for results in found]
-        return self._snapshot(alive)
+    def _begun(self, number: int, found: list[Partials] | None) -> Iterable[Result]:
+        """The results of a query that are alive: some of those ``found`` if it is new."""
+        if found is None:
+            return self._alive(number)
+        return self._snapshot([results.taken(results.end > self._order.now) for results in found])
 
     def _snapshot(self, alive: list[Partials]) -> list[Result]:
         pieces = self._counted(self._report(alive, snapshot=True))
@@ -278,9 +274,7 @@ class ColumnarEngine(MeshEngine):
         shared = self._operator.shared_among(plans)
         if shared:
             self._operator.add_shared(shared)
-        for number, plan in queries:
-            if number not in shared:
-                self._operator.add(number, plan)
+        self._operator.add_all({number: plan for number, plan in queries if number not in shared})
         found = self._operator.open_tables() if before.has_tables else []
         found += self._operator.insert(live)
         self._operator.excluded = before.excluded

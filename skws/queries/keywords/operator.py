@@ -16,7 +16,7 @@ import numpy as np
 
 from skws.data.batch import Record, RecordBatch, batched
 from skws.index.values import JoinValues
-from skws.keywords.keyword_matching import FEW, KeywordMatching
+from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
@@ -35,7 +35,6 @@ from skws.ranking.scoring import Scorer
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns, kinds_of
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
@@ -165,16 +164,6 @@ class KeywordOperator:
         """The number of rows of all tables with a source of their own."""
         return 0 if self._behind is None else len(self._behind.reserve)
 
-    def labels(self, plans: Mapping[int, Plan]) -> dict[int, KeywordBitmaps]:
-        """The labels of live tuples for queries that are added next, matched jointly where that is faster."""
-        if len(plans) <= FEW or self._behind is not None:  # adding a query inserts rows of such tables
-            return {}
-        matching = KeywordMatching()
-        for query, plan in plans.items():
-            matching.add(query, plan.matcher)
-        bitmaps = matching.of(self.known.rows)
-        return {query: bitmaps.taken(bitmaps.query == query) for query in plans}
-
     def shared_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
         """The queries to be answered by one mesh for all: none unless there are many of that kind.
 
@@ -196,28 +185,49 @@ class KeywordOperator:
         """Answer queries by the mesh for all from now on; gives their results that are alive."""
         return self._truly_joined(self._shared.add(plans, self.known.rows, self.searches.words))
 
-    def add(
-        self,
-        query: int,
-        plan: Plan,
-        generator: CNGen | None = None,
-        labels: KeywordBitmaps | None = None,
-    ) -> list[Partials]:
-        """Answer a query from now on; gives its results that are alive. ``labels``: those of live tuples."""
-        matching = KeywordMatching.only(query, plan.matcher)
-        bitmaps, first = matching.of(self.known.rows) if labels is None else labels, len(self.live)
-        if self._behind is not None:
-            self._behind.begin(query, plan, bitmaps)
-            bitmaps = bitmaps.followed_by(matching.of(self.known.rows.taken(slice(first, None))), first)
-        standing = self._meshes.add(query, plan, generator)
-        if not why_not_shared(plan):
-            self._sharable[query] = plan
-        self.matching.add(query, plan.matcher)
-        self._scoring.add(query, plan, self._counted(bitmaps))
-        if self._behind is not None:
-            self.excluded += self._behind.count(query)
+    def add(self, query: int, plan: Plan) -> list[Partials]:
+        """Answer a query from now on; gives its results that are alive."""
+        return self.add_all({query: plan})[query]
+
+    def add_all(self, plans: Mapping[int, Plan]) -> dict[int, list[Partials]]:
+        """Answer queries from now on, whose keywords are matched jointly; gives the results alive of each."""
+        if not plans:
+            return {}
+        if self._behind is not None and len(plans) > 1:  # adding a query inserts rows of its tables
+            return {query: self.add_all({query: plan})[query] for query, plan in plans.items()}
+        bitmaps = self._labels(plans)
+        for query, plan in plans.items():
+            self._meshes.add(query, plan)
+            if not why_not_shared(plan):
+                self._sharable[query] = plan
+            self.matching.add(query, plan.matcher)
+        counted = self._counted(bitmaps)
+        for query, rows in _by_query(counted.query, plans):
+            self._scoring.add(query, plans[query], counted.taken(rows))
+            if self._behind is not None:
+                self.excluded += self._behind.count(query)
         coded = self._coded(bitmaps)
-        return [self._truly_joined(standing.mesh.add(query, coded)), *self._by_automata(query, 0, coded)]
+        found: dict[int, list[Partials]] = {}
+        for mesh, mine in self._meshes.labels(coded):
+            new = [query for query in plans if self.queries[query].mesh is mesh]
+            if new:
+                results = self._truly_joined(mesh.add(new, mine))
+                found |= {query: [results.taken(rows)] for query, rows in _by_query(results.query, new)}
+        for query in plans:
+            found[query] += self._by_automata(query, 0, coded)
+        return found
+
+    def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
+        """The labels of live tuples for queries that are added next; inserts rows of tables with them."""
+        matching = KeywordMatching()
+        for query, plan in plans.items():
+            matching.add(query, plan.matcher)
+        bitmaps, first = matching.of(self.known.rows), len(self.live)
+        if self._behind is None:
+            return bitmaps
+        ((query, plan),) = plans.items()
+        self._behind.begin(query, plan, bitmaps)
+        return bitmaps.followed_by(matching.of(self.known.rows.taken(slice(first, None))), first)
 
     def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
         """The ``most`` best results of a query that are alive at ``now``; the query does not stay.
@@ -516,6 +526,15 @@ class MeshEngine(ABC):
     @abstractmethod
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records as columns."""
+
+
+def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
+    """Queries, each with the places of its rows in order."""
+    order = np.argsort(query, kind="stable")
+    known = query.take(order)
+    for one in wanted:
+        begin, end = np.searchsorted(known, (one, one + 1))
+        yield one, order[begin:end]
 
 
 def _largest(queries: Mapping[int, MeshedQuery], plans: Mapping[int, Plan], rows: list[Partials]) -> str:

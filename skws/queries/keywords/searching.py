@@ -202,7 +202,7 @@ class LiveSearch:
         own = {query: self._meshes.passing(plan)}
         emitter = self._emitter(own)
         mesh = own[query].mesh
-        found = self._truly_joined(mesh.add(query, coded_by(mesh, bitmaps)), own.__getitem__)
+        found = self._truly_joined(mesh.add([query], coded_by(mesh, bitmaps)), own.__getitem__)
         return found.taken((found.end > now) & (found.sizes > done)), emitter
 
     def _emitter(self, own: Mapping[int, FormedQuery]) -> ResultEmitter:

@@ -110,6 +110,7 @@ def test_the_cost_is_linear(prepared: Callable[[int], Work], n: int) -> None:
     assert not faster_than_linear(prepared, n)
 
 
+@pytest.mark.slow
 def test_what_is_quadratic_is_seen() -> None:
     """In lines that run, and in what a single line does."""
 

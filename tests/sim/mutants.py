@@ -269,7 +269,7 @@ _mutant(
     "snapshot-of-the-dead",
     "the snapshot of a new query has results that are over",
     (
-        "skws.queries.keywords.columnar:ColumnarEngine._added",
+        "skws.queries.keywords.columnar:ColumnarEngine._begun",
         "results.end > self._order.now",
         "results.end > 0",
     ),
@@ -450,7 +450,7 @@ _mutant(
 _mutant(
     "settled-too-early",
     "records that come within the lateness find what they join swept out",
-    ("skws.queries.order:StreamOrder.horizon", "self.now - self._lateness", "self.now - self._lateness // 4"),
+    ("skws.queries.order:StreamOrder.horizon", "- self._lateness", "- self._lateness // 4"),
     lateness="yes",
     window="time",
 )

@@ -127,7 +127,7 @@ def test_a_draft_is_kept_for_every_command_and_used_as_edited(
     kept.write_text(kept.read_text().replace("joins: []", "joins: [bill.payer = client.id]"))
     joined = skws("search", database.uri(), "byron", "ab-17", "-f", "jsonl")
     assert len(joined.records[0]["tuples"]) == 2
-    assert "so it stays as it is" in joined.err
+    assert f"schema: {kept}, from an earlier run" in joined.err
 
 
 def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> None:

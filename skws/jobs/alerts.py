@@ -107,6 +107,7 @@ class Limiter:
             self._hold(result.id)
             return None
         self._passed += 1
+        self._held.pop(result.id, None)  # it may have expired, and come again
         return self._numbered(parsed(result)) if self.held_back else parsed(result)
 
     def state(self) -> dict[str, Any]:

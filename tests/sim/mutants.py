@@ -485,7 +485,7 @@ _mutant(
 _mutant(
     "posts-put-aside-twice",
     "results that a run put aside twice stay in the file of undelivered ones",
-    (f"{_SINKS}.webhook:WebhookSink._opened", 'kept.get("letters"), run.tell)', "None, run.tell)"),
+    (f"{_SINKS}.webhook:WebhookSink._opened", 'kept.get("letters", {}), run.tell)', "{}, run.tell)"),
     hook="letters",
 )
 _mutant(

@@ -290,6 +290,10 @@ def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
             else:
                 yield op, name
             continue
+        if op == "~":
+            if name not in held:
+                yield op, name
+            continue
         start = orjson.loads(line)["start"]
         now = int((-1 if start is None else start) * 1_000_000) // rate.length
         if now != interval:
@@ -298,4 +302,5 @@ def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
             held.add(name)
         else:
             passed += 1
+            held.discard(name)
             yield op, name

@@ -79,7 +79,7 @@ class Updates:
     def __init__(self) -> None:
         self._begins: dict[Id, Begin] = {}
         self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
-        self._new: list[Begin] = []
+        self._new: dict[tuple[str, str], Begin] = {}  # the last of each, as not everybody keeps a log
         self._held: list[Result] = []  # of an instant that may go on
         self._limit = _LEAST
 
@@ -109,8 +109,8 @@ class Updates:
 
     def begins(self) -> list[Begin]:
         """The begins of results that were updated since the last call: a log keeps them with its records."""
-        new, self._new = self._new, []
-        return new
+        new, self._new = self._new, {}
+        return list(new.values())
 
     def all_begins(self) -> list[Begin]:
         """The begins of all live results that were updated."""
@@ -136,7 +136,7 @@ class Updates:
         """Forget the results of a query; one of the same text that comes later does not know their begins."""
         gone = [each for name, each in self._begins.items() if name[0] == query]
         gone += [each for name, each in self._expected.items() if name[0] == text]
-        self._new += [each._replace(begin=each.version) for each in gone]
+        self._note(each._replace(begin=each.version) for each in gone)
         self._begins = {name: each for name, each in self._begins.items() if name[0] != query}
         self._expected = {name: each for name, each in self._expected.items() if name[0] != text}
 
@@ -186,15 +186,19 @@ class Updates:
             ended[name] = len(told)
             told.append(result)
         # With another schema the same version may come back, and begin then.
-        self._new += [each._replace(begin=each.version) for n, each in known_before.items() if n in ended]
+        self._note(each._replace(begin=each.version) for n, each in known_before.items() if n in ended)
         return [each for each in told if each is not None]
 
     def _update(self, before: Result, after: Result) -> Result | None:
         """An update, from a retraction with the begin that was told."""
         begin = Begin(after.query, after.id, after.start, before.start, after.end)
         self._begins[_name(after)] = begin
-        self._new.append(begin)
+        self._note([begin])
         return updated(before, after, before.start)
+
+    def _note(self, begins: Iterable[Begin]) -> None:
+        """Have a log keep begins."""
+        self._new.update(((each.query, each.id), each) for each in begins)
 
 
 def _name(result: Result) -> Id:
@@ -316,7 +320,7 @@ class CorrectedUpdates(Updates):
     def remove(self, query: int, text: str) -> None:
         del text  # nothing is known but by its number
         gone = [each for name, each in self._known.items() if name[0] == query]
-        self._new += [each._replace(begin=each.version) for one in gone if (each := self._begin(one))]
+        self._note(each._replace(begin=each.version) for one in gone if (each := self._begin(one)))
         self._known = {name: each for name, each in self._known.items() if name[0] != query}
 
     def _instants(self, results: Iterable[Result]) -> Iterator[list[Result]]:
@@ -365,7 +369,7 @@ class CorrectedUpdates(Updates):
                 history.told = now
                 yield from self._updated(before, last, begin)
             if (noted := self._begin(history)) is not None:
-                self._new.append(noted)
+                self._note([noted])
             return
         gone = replace(last.result, op="-", start=begin, end=last.end, snapshot=False)
         if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):

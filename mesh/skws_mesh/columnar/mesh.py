@@ -187,6 +187,7 @@ class ColumnarMesh:
         ``bitmaps`` are the new tuples with keywords, by slot. Partials
         that end by ``horizon`` do not wait.
         """
+        self._bridges.renew()
         self._bitmaps.append(bitmaps, len(self._live))
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)

@@ -55,11 +55,9 @@ class SemiJoinFilter:
         self._is_due = False  # all but the closers: renewed when the next tuples or queries come
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> Entrances:
-        """Take in new live tuples; returns bridges that are new, or to new tuples."""
+        """Take in new live tuples, after ``renew``; returns bridges that are new, or to new tuples."""
         if not self._used:
             return _NO_ENTRANCES
-        if self._is_due:
-            self._renew()
         hashes = self._new_closers(bitmaps)
         met = self._bridged(self._next_to_closers(arrived))
         if len(hashes):
@@ -72,8 +70,7 @@ class SemiJoinFilter:
         """Take in live tuples with keywords of new queries."""
         if not self._used:
             return
-        if self._is_due:
-            self._renew()
+        self.renew()
         self._enter(self._new_closers(bitmaps))
         self._entrances(list(self._look_around(bitmaps)))
 
@@ -174,8 +171,13 @@ class SemiJoinFilter:
             closing = carried.bitmap & self._closing != 0
             yield distinct_pairs(bridge[of[closing]], carried.query[closing])
 
-    def _renew(self) -> None:
-        """Find the closers and the bridges among the live tuples."""
+    def renew(self) -> None:
+        """Find the closers and the bridges among the live tuples again if that is due.
+
+        To be called before new tuples have bitmaps: their bridges are then taken for known ones.
+        """
+        if not self._is_due:
+            return
         self._is_due = False
         self._closers, self._index, self._filter = Table((NOTHING, NOTHING)), HashIndex(), HashFilter()
         self._is_closer, self._is_bridge = np.zeros((2, len(self._live)), dtype=bool)

@@ -117,8 +117,12 @@ class Updates:
         return [*self._expected.values(), *self._begins.values()]
 
     def expect(self, begins: Iterable[Begin]) -> None:
-        """Take up what ``begins`` gave, after the records that it came with were processed again."""
+        """Take up what ``begins`` gave, after the records that it came with were processed again.
+
+        What was found then itself does not count: queries that stand now may have come after these records.
+        """
         self._new.clear()
+        self._begins.clear()
         self._expected.update(((each.query, each.id), each) for each in begins)
 
     def forget(self, now: float | None, horizon: float | None) -> None:
@@ -174,9 +178,12 @@ class Updates:
                     found[name] = len(told), former
                     told.append(self._update(former, result))
                 continue
-            place, former = found.pop(name, (0, None))
             known = self._begin_of(self._begins.pop(name, None), result)
-            if former is not None:  # updated and gone in one instant
+            place, former = found.pop(name, (None, None))
+            if place is not None and former is None:  # found and gone in one instant
+                told[place] = None
+                continue
+            if place is not None and former is not None:  # updated and gone in one instant
                 told[place] = None
                 result = replace(former, end=result.end)  # noqa: PLW2901 - what was told before it
             elif known is not None:

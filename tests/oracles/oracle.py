@@ -9,18 +9,20 @@ is told are the changes between the sets of live results, by such names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from skws.data.batch import Record
+from skws.queries.order import PASSED_OVER
 from skws.results.model import Result
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 
 JoinEdge: TypeAlias = tuple[int, int, int]  # join, tuple on its left side, tuple on its right side
 Network: TypeAlias = tuple[frozenset[int], frozenset[JoinEdge]]
+ByName: TypeAlias = dict[object, Network]
 Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -79,6 +81,11 @@ class Oracle:
         return list(kept.values())
 
     def instant(self, tick: int, records: Sequence[Record], length: float) -> Difference:
+        before, after = self._changes(tick, records, length)
+        return self._difference(before, after, self.begins)
+
+    def _changes(self, tick: int, records: Sequence[Record], length: float) -> tuple[ByName, ByName]:
+        """What was retracted, and what appeared instead."""
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         removed: set[int] = set()
         for record in records:
@@ -94,11 +101,14 @@ class Oracle:
             for name, begin in self.begins.items()
             if name in begins and (name in before or name not in after)
         }
+        return before, after
+
+    def _difference(self, before: ByName, after: ByName, begins: Mapping[object, int | None]) -> Difference:
         return Difference(
             Counter(self.shape(n) for name, n in before.items() if name not in after),
             Counter(self.shape(n) for name, n in after.items() if name not in before),
             Counter(
-                (self.shape(n), self.begins[name])
+                (self.shape(n), begins.get(name))
                 for name, n in after.items()
                 if name in before and self._told(n) != self._told(before[name])
             ),
@@ -121,15 +131,28 @@ class Oracle:
     def _time(self, network: Network) -> int | None:
         return max((self.tuples[n].time for n in network[0] if not self._static(n)), default=None)
 
-    def record(self, record: Record, size: int) -> Difference:
-        """The next record under a count window: a tuple lives until more than ``size`` others came after it.
+    def counted(self, records: Iterable[Record], size: int) -> Difference:
+        """Records of one instant under a count window: a tuple lives until more than ``size`` others came.
 
-        A deletion is no arrival: it meets what the last arrival saw alive.
+        A deletion is no arrival: it meets what the last arrival saw alive. What is both found and retracted
+        in the instant is not told.
         """
         self.timed = False
-        tick = self.position - record.delete
-        self.position += not record.delete
-        return self.instant(tick, [record], size + 1)
+        begins = self.begins
+        ended: ByName = {}
+        found: ByName = {}
+        for record in records:
+            tick = self.position - record.delete
+            self.position += not record.delete
+            together = [] if record.relation == PASSED_OVER else [record]
+            before, after = self._changes(tick, together, size + 1)
+            for name, network in before.items():
+                if found.pop(name, None) is None:
+                    ended[name] = network
+            found |= after
+        stayed = {name: begins.get(name) for name in ended if name in found}
+        self.begins |= {name: begin for name, begin in stayed.items() if name in self.begins}
+        return self._difference(ended, found, stayed)
 
     def _excluded(self, number: int) -> bool:
         return self.tuples[number].keywords == -1
@@ -253,7 +276,7 @@ def steps(
     """The records that come together, with what is told of them."""
     for time, together in instants(stream):
         if isinstance(window, CountWindow):
-            yield from (([record], oracle.record(record, window.size)) for record in together)
+            yield together, oracle.counted(together, window.size)
         else:
             length = window.length if isinstance(window, TimeWindow) else float("inf")
             yield together, oracle.instant(time, together, length)

@@ -149,7 +149,7 @@ def test_scores_are_those_of_the_definition(names: bool, case: Case, window: Win
         times[oracle.position if by_count else time] = time
         found = list(engine.process(records))
         if isinstance(window, CountWindow):
-            oracle.record(records[0], window.size)
+            oracle.counted(records, window.size)
         else:
             oracle.instant(time, records, length)
         check(judge, found, times)

@@ -397,9 +397,10 @@ class Model:
         """Compute the results of records; gives those that are late."""
         if isinstance(self._window, CountWindow):
             size = self._window.size
-            for record in self._counting(state, records):
-                self._all(state, expected, partial(_counted, record=record, size=size))
-                self._match(state, expected, record)
+            for _, together in instants(self._counting(state, records)):
+                self._all(state, expected, partial(_counted, records=together, size=size))
+                for record in together:
+                    self._match(state, expected, record)
             state.now = max([state.now, *(record.time for record in records)])
             return []
         records = sorted(records, key=lambda record: record.time)
@@ -474,12 +475,8 @@ def _changed(oracle: KeywordOracle, tick: int, schema: Schema) -> Difference:
     return oracle.change(tick, schema)
 
 
-def _counted(oracle: KeywordOracle, record: Record, size: int) -> Difference:
-    if record.relation != PASSED_OVER:
-        return oracle.record(record, size)
-    tick = oracle.position - record.delete
-    oracle.position += not record.delete
-    return oracle.instant(tick, [], size + 1)
+def _counted(oracle: KeywordOracle, records: Sequence[Record], size: int) -> Difference:
+    return oracle.counted(records, size)
 
 
 def _at(oracle: KeywordOracle, tick: int, records: Sequence[Record], length: float) -> Difference:

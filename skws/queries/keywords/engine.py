@@ -89,9 +89,12 @@ class Engine:
     def _steps(self, records: Iterable[Record]) -> Iterator[tuple[int, list[Result]]]:
         """The results that each step ends or completes, with the tick that was reached before."""
         if self.plan.by_count:
-            for step in arrivals(records):
-                yield self._now, list(self._step(self._tick(step[0]), step[0].time, step))
-                self._position += not step[0].delete
+            for time, simultaneous in groupby(records, key=_time_of):
+                reached, results = self._now, list[Result]()
+                for step in arrivals(simultaneous):
+                    results += self._step(self._tick(step[0]), time, step)
+                    self._position += not step[0].delete
+                yield reached, results
             return
         for time, simultaneous in groupby(records, key=_time_of):
             if time < self._now - self.plan.lateness:

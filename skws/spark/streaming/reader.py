@@ -343,15 +343,15 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _cut(self, records: RecordBatch, number: int) -> list[RecordBatch]:
         """So many parts, about as long as each other: together they have the results of the whole.
 
-        It is taken in by order of time, and records of one time together; under a count window one by one.
+        It is taken in by order of time, under a count window by order of arrival; records of one time stay
+        together.
         """
         if number == 1 or not len(records):
             return [records] * number
-        ends = np.arange(1, number) * len(records) // number
-        if not self._reading.request.stream.by_count:
-            if (np.diff(records.time) < 0).any():
-                records = records.taken(np.argsort(records.time, kind="stable"))
-            ends = np.searchsorted(records.time, records.time[ends - 1], side="right")
+        if not self._reading.request.stream.by_count and (np.diff(records.time) < 0).any():
+            records = records.taken(np.argsort(records.time, kind="stable"))
+        instants = np.append(np.flatnonzero(np.diff(records.time)) + 1, len(records))
+        ends = instants[np.searchsorted(instants, np.arange(1, number) * len(records) // number)]
         bounds = [0, *ends.tolist(), len(records)]
         return [records.taken(slice(*part)) for part in pairwise(bounds)]
 

@@ -10,7 +10,7 @@ run without a checkpoint.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -106,11 +106,12 @@ _BEGINS: Final = b'{"begins":'
 """How what stands behind an entry begins."""
 
 
-def _with_begins(entry: Entry, text: bytes) -> Entry:
-    read = {name: [Begin(*each) for each in some] for name, some in orjson.loads(text)["begins"].items()}
-    return replace(
-        entry, begins={**entry.begins, **{n: [*entry.begins.get(n, ()), *b] for n, b in read.items()}}
-    )
+def _with_begins(entry: Entry, texts: Iterable[bytes]) -> Entry:
+    begins = {name: [*some] for name, some in entry.begins.items()}
+    for text in texts:
+        for name, some in orjson.loads(text)["begins"].items():
+            begins.setdefault(name, []).extend(Begin(*each) for each in some)
+    return replace(entry, begins=begins)
 
 
 SEGMENT_BYTES: Final = 4 << 20
@@ -198,14 +199,22 @@ class Journal:
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first; an unfinished one at the end is skipped."""
         number = self.segments[0].first if self.segments else 1
+        before: Entry | None = None
         for segment in self.segments:
             if segment.first != number:
                 raise damaged(self.folder, f" (micro-batch {number:,} is missing)")
-            for entry in self._read(segment, last=segment is self.segments[-1]):
+            leading: list[bytes] = []
+            for entry in self._read(segment, leading, last=segment is self.segments[-1]):
                 if entry.number != number:
                     raise damaged(segment.path)
                 number += 1
-                yield entry
+                if before is not None:
+                    yield _with_begins(before, leading)
+                before, leading = entry, []
+            if before is not None:
+                before = _with_begins(before, leading)
+        if before is not None:
+            yield before
 
     def repair(self) -> None:
         """Remove an unfinished entry and dropped segments; before results are written or entries appended.
@@ -309,21 +318,28 @@ class Journal:
         self.segments.append(segment)
         return file
 
-    def _read(self, segment: Segment, *, last: bool) -> Iterator[Entry]:
+    def _read(self, segment: Segment, leading: list[bytes], *, last: bool) -> Iterator[Entry]:
         _, good = next(self._frames(segment.path), (b"", 0))
-        for entry, end in self._entries(segment.path):
+        for entry, end in self._entries(segment.path, leading):
             segment.count(entry, end - good)
             good = end
             yield entry
         if not last and good < segment.path.stat().st_size:
             raise damaged(segment.path, f" behind byte {good:,}")
 
-    def _entries(self, path: Path) -> Iterator[tuple[Entry, int]]:
-        """The entries of a segment, with the ends of what stands behind them."""
+    def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[Entry, int]]:
+        """The entries of a segment, with the ends of what stands behind them.
+
+        ``leading`` receives begins that stand before them, behind the last entry of the segment before: this
+        one had lost its entries when they were written.
+        """
         entry, at = None, 0
         for text, end in islice(self._frames(path), 1, None):
-            if text.startswith(_BEGINS) and entry is not None:
-                entry, at = _with_begins(entry, text), end
+            if text.startswith(_BEGINS):
+                if entry is not None:
+                    entry, at = _with_begins(entry, [text]), end
+                elif leading is not None:
+                    leading.append(text)
                 continue
             if entry is not None:
                 yield entry, at

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Final
@@ -25,7 +26,7 @@ from skws.queries.keywords.lifespan_resolver import LifespanResolver, TupleBatch
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
-from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, in_order
+from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin, CorrectedUpdates, Updates
 from skws.queries.order import StreamOrder
@@ -389,7 +390,8 @@ class ColumnarEngine(MeshEngine):
         self._order.reach(int(ticks[-1]))
         found = self._operator.insert(arrivals, self._order.horizon)
         pieces = self._report(found, retracted, given=self._results.by_slots(standing))
-        yield from self._counted(pieces, reached)
+        instants = partial(instants_by_count, batch, ticks) if self.by_count else None
+        yield from self._counted(pieces, reached, instants)
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
@@ -430,12 +432,29 @@ class ColumnarEngine(MeshEngine):
         self.counts.excluded = self._operator.excluded
         return self._results.report(found, retracted or [], snapshot=snapshot, given=given)
 
-    def _counted(self, pieces: Iterable[Sequence[Output]], reached: int = ALWAYS) -> Iterator[list[Result]]:
-        """What is told of results and retractions; ``reached``: the time before them."""
+    def _counted(
+        self,
+        pieces: Iterable[Sequence[Output]],
+        reached: int = ALWAYS,
+        instants: Callable[[], Callable[[Event], int]] | None = None,
+    ) -> Iterator[list[Result]]:
+        """What is told of results and retractions; ``reached``: the time before them.
+
+        ``instants``: what tells the instant of an event, if its time does not; needed for retractions.
+        """
         before = None if reached == ALWAYS else reached / MICROSECOND
+        instant: Callable[[Event], int] | None = None
         for piece in pieces:
             retractions = sum(isinstance(each, Event) and each.kind == RETRACTED for each in piece)
-            yield self._count_results(self._updates.take(in_order(piece), retractions, before))
+            if instants is not None and instant is None and retractions:
+                instant = instants()
+            if instant is None:
+                told = self._updates.take(in_order(piece), retractions, before)
+            else:
+                events = events_in_order(piece)
+                results = [event.result for event in events]
+                told = self._updates.take(results, retractions, before, list(map(instant, events)))
+            yield self._count_results(told)
         rest = self._updates.rest()
         if rest:
             yield self._count_results(rest)
@@ -448,6 +467,20 @@ class ColumnarEngine(MeshEngine):
         self.counts.retractions += told["-"]
         self.counts.updates += told["~"]
         return results
+
+
+def instants_by_count(batch: RecordBatch, ticks: Ints) -> Callable[[Event], int]:
+    """Tells the instant of an event under a count window: neighbours of equal time are one."""
+    numbers = np.cumsum(np.diff(batch.time, prepend=batch.time[:1]) != 0).tolist()
+    of_tick = dict(zip(ticks.tolist(), numbers, strict=True))
+    # Deletions at several times between two arrivals have one tick.
+    of_both = dict(zip(zip(ticks.tolist(), batch.time.tolist(), strict=True), numbers, strict=True))
+
+    def instant(event: Event) -> int:
+        number: int | None = of_both.get((event.tick, event.time))
+        return of_tick[event.tick] if number is None else number
+
+    return instant
 
 
 class Portions:

@@ -54,7 +54,8 @@ class Engine:
         self._lifespans = Lifespans(plan.schema, plan.lifespans, 0 if plan.by_count else plan.lateness)
         self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
-        self._updates = CorrectedUpdates(plan.schema) if plan.lateness else Updates()
+        self._updates = CorrectedUpdates(plan.schema) if plan.lateness and not plan.by_count else Updates()
+        self._instant = 0  # the number of the last one, under a count window
         self._on_late = on_late
         self._position = 0
         self._arrival = count()
@@ -172,7 +173,11 @@ class Engine:
         """What is told of results and retractions; ``reached``: the tick before them."""
         before = None if reached == ALWAYS else reached / MICROSECOND
         retractions = sum(result.op == "-" for result in results)
-        told = self._updates.take(results, retractions, before)
+        instants = None
+        if self.plan.by_count:  # each call is of one
+            self._instant += 1
+            instants = [self._instant] * len(results)
+        told = self._updates.take(results, retractions, before, instants)
         now, horizon = self._now / MICROSECOND, (self._now - self.plan.lateness) / MICROSECOND
         self._updates.forget(*((None, None) if self.plan.by_count else (now, horizon)))
         return self._count(told)

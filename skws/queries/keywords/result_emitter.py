@@ -103,7 +103,12 @@ def in_order(output: Iterable[Output]) -> list[Result]:
         case [Completed(results=results)]:  # as is usual, and half of the work where results are many
             return results
         case several:
-            return [e.result for e in sorted(one_by_one(several), key=itemgetter(0, 1, 2, 3))]
+            return [event.result for event in events_in_order(several)]
+
+
+def events_in_order(output: Iterable[Output]) -> list[Event]:
+    """The output as events, sorted."""
+    return sorted(one_by_one(output), key=itemgetter(0, 1, 2, 3))
 
 
 class ResultEmitter:

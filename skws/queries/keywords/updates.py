@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -25,6 +26,9 @@ from skws_schema.model import Schema
 
 Id: TypeAlias = tuple[int, str]
 """The number of a query in its engine, and the id of a result."""
+
+Instant: TypeAlias = float | None
+"""What results of one instant have in common: their time, or the number of the instant in a batch."""
 
 _LEAST: Final = 1024  # entries that may have expired
 
@@ -81,21 +85,31 @@ class Updates:
         self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
         self._new: dict[tuple[str, str], Begin] = {}  # the last of each, as not everybody keeps a log
         self._held: list[Result] = []  # of an instant that may go on
+        self._instant_held: Instant = None
         self._limit = _LEAST
 
     def __len__(self) -> int:
         """Live results that were updated; some may have expired."""
         return len(self._begins)
 
-    def take(self, results: list[Result], retractions: int, reached: float | None) -> list[Result]:
+    def take(
+        self,
+        results: list[Result],
+        retractions: int,
+        reached: float | None,
+        instants: Sequence[Instant] | None = None,
+    ) -> list[Result]:
         """The next results and retractions, in order; gives what can be told of them already.
 
         ``retractions``: how many there are. ``reached``: the latest time before the batch that they are of.
+        ``instants``: of each result, if its time does not tell: under a count window a result may have begun
+        later than the record that completes it came.
         """
         del reached  # all are later
         if not (retractions or self._held):
             return results  # as is usual
-        return [told for one in self._instants(results) for told in self._told(one)]
+        given = map(instant_of, results) if instants is None else instants
+        return [told for one in self._instants(results, given) for told in self._told(one)]
 
     def rest(self) -> list[Result]:
         """The end of a batch: what is left to be told."""
@@ -150,13 +164,14 @@ class Updates:
             known = self._expected.get((result.query, result.id))
         return known if known is not None and known.version == result.start else None
 
-    def _instants(self, results: Iterable[Result]) -> Iterator[list[Result]]:
+    def _instants(self, results: Iterable[Result], instants: Iterable[Instant]) -> Iterator[list[Result]]:
         """The results of each instant that is over; the last one may go on."""
-        for instant, group in groupby(results, key=instant_of):
-            if self._held and instant_of(self._held[0]) != instant:
+        for instant, group in groupby(zip(instants, results, strict=True), key=itemgetter(0)):
+            if self._held and self._instant_held != instant:
                 yield self._held
                 self._held = []
-            self._held += group
+            self._instant_held = instant
+            self._held += [result for _, result in group]
 
     def _told(self, results: list[Result]) -> list[Result]:
         """What is told of an instant."""
@@ -286,15 +301,21 @@ class CorrectedUpdates(Updates):
         self._keyed = {relation.name for relation in schema.relations if relation.key and not relation.table}
         self._horizon = float("-inf")
         self._known: dict[Id, _History] = {}
-        self._reached = float("-inf")
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def take(self, results: list[Result], retractions: int, reached: float | None) -> list[Result]:
-        del retractions  # results of earlier instants may be corrections, too
-        self._reached = _at(reached)
-        return [told for one in self._instants(results) for told in self._told(one)]
+    def take(
+        self,
+        results: list[Result],
+        retractions: int,
+        reached: float | None,
+        instants: Sequence[Instant] | None = None,
+    ) -> list[Result]:
+        del retractions, instants  # results of earlier instants may be corrections; no count window is late
+        now = _at(reached)
+        given = (max(_at(instant_of(result)), now) for result in results)
+        return [told for one in self._instants(results, given) for told in self._told(one)]
 
     def as_told(self, result: Result) -> Result:
         history = self._known.get(_name(result))
@@ -329,17 +350,6 @@ class CorrectedUpdates(Updates):
         gone = [each for name, each in self._known.items() if name[0] == query]
         self._note(each._replace(begin=each.version) for one in gone if (each := self._begin(one)))
         self._known = {name: each for name, each in self._known.items() if name[0] != query}
-
-    def _instants(self, results: Iterable[Result]) -> Iterator[list[Result]]:
-        for _, group in groupby(results, key=self._instant):
-            some = list(group)
-            if self._held and self._instant(self._held[0]) != self._instant(some[0]):
-                yield self._held
-                self._held = []
-            self._held += some
-
-    def _instant(self, result: Result) -> float:
-        return max(_at(instant_of(result)), self._reached)
 
     def _told(self, results: list[Result]) -> list[Result]:
         told: list[Result] = []

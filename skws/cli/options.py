@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from skws.cli.terminal import tell
 from skws.jobs.log import LogFormat
 from skws.memory import ask
-from skws.spec.enums import EngineChoice, EvaluatorName, OnError, OutputFormat, Sort
+from skws.spec.enums import EngineChoice, EvaluatorName, OnError, OutputFormat, Sort, ToldUpdates
 from skws_mesh.kinds import MeshKind, PurgeKind
 
 FORMER: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -44,7 +44,7 @@ GROUPS: Final = {
     ),
     "Results": (
         *("output_format", "output", "sink", "sort", "limit", "rank", "explain_score", "half_life"),
-        *("top", "group", "append_only", "quiet"),
+        *("top", "group", "append_only", "updates", "quiet"),
     ),
     "Engine": (
         *("engine", "master", "packages", "jobs", "memory", "evaluator", "mesh", "purge", "no_demand"),
@@ -177,6 +177,14 @@ DeadLetters = Annotated[
         metavar="FILE",
         help="File for bad records with --on-error dead-letter, and for late ones, as JSON lines.",
         readable=False,
+    ),
+]
+Updates = Annotated[
+    ToldUpdates,
+    typer.Option(
+        "--updates",
+        help="How a result is told whose rows are updated: as an update (~), or replaced by a retraction (-) "
+        "and a result (+) with the same id, for programs that know no updates.",
     ),
 ]
 Lateness = Annotated[

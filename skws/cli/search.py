@@ -21,6 +21,7 @@ from skws.spec.enums import (
     EvaluatorName,
     OutputFormat,
     Sort,
+    ToldUpdates,
 )
 from skws.spec.job import Job
 from skws.spec.query import DEFAULT, KEYWORDS, Query
@@ -30,15 +31,15 @@ from skws_windows.window import Unbounded, parse_window
 
 _OF_STREAMS: Final = (
     *("pattern", "engine", "master", "jobs", "window", "mesh", "purge", "no_demand", "evaluator", "lateness"),
-    *("on_error", "dead_letters", "half_life", "group", "append_only"),
+    *("on_error", "dead_letters", "half_life", "group", "append_only", "updates"),
 )
 """Options without a meaning for a database as it is now."""
 _OF_KEYWORDS: Final = (
     *("max_size", "match_names", "without", "lateness", "mesh", "purge", "no_demand", "evaluator", "index"),
-    "sort",
+    *("sort", "updates"),
 )
 """Options without a meaning for a pattern."""
-_OF_ARRIVALS: Final = ("top", "jobs", "lateness", "mesh", "purge", "no_demand", "evaluator")
+_OF_ARRIVALS: Final = ("top", "jobs", "lateness", "mesh", "purge", "no_demand", "evaluator", "updates")
 """Options that say how results are found as records come."""
 _FOR_PEOPLE: Final = ("table", "tree")
 PAGE: Final = 20
@@ -96,6 +97,7 @@ def search(
     match_names: options.MatchNames = False,
     without: options.Without = None,
     lateness: options.Lateness = None,
+    updates: options.Updates = ToldUpdates.TELL,
     output_format: Annotated[
         SearchFormat | None,
         typer.Option(

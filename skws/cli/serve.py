@@ -16,7 +16,7 @@ from skws.cli.watch import with_json_errors
 from skws.durable import PRIVATE, replaced
 from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
-from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName, ToldUpdates
 from skws.spec.job import Job
 from skws_schema.budgets import shown
 from skws_schema.errors import ConfigurationError, UsageError
@@ -62,6 +62,7 @@ def serve(
     force_unbounded: options.ForceUnbounded = False,
     allow_unbounded_windows: options.ForceUnboundedWindows = False,
     lateness: options.Lateness = None,
+    updates: options.Updates = ToldUpdates.TELL,
     sink: options.Sinks = None,
     checkpoint: options.Checkpoint = None,
     keep: Annotated[

@@ -29,7 +29,15 @@ from skws.queries.kinds import checked, plan_of
 from skws.queries.kinds import notes as notes_of
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import OutputClosedError, Sink
-from skws.spec.enums import DEFAULT_MAX_SIZE, SUFFIXES, EngineChoice, EngineName, EvaluatorName, OutputFormat
+from skws.spec.enums import (
+    DEFAULT_MAX_SIZE,
+    SUFFIXES,
+    EngineChoice,
+    EngineName,
+    EvaluatorName,
+    OutputFormat,
+    ToldUpdates,
+)
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, TOP, Query, RankingChoice, TopChoice, ranking_options, top_options
 from skws_schema.errors import SkwsError, UsageError
@@ -145,6 +153,7 @@ def watch(
     without: options.Without = None,
     evaluator: options.Evaluator = EvaluatorName.MESH,
     lateness: options.Lateness = None,
+    updates: options.Updates = ToldUpdates.TELL,
     output_format: options.ResultFormat = None,
     output: options.Output = None,
     sink: options.Sinks = None,

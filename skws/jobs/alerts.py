@@ -42,7 +42,7 @@ from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, p
 _FLAGS: Final = {"explain_score": EXPLAIN, "group": GROUP, "append_only": APPEND_ONLY}
 _TEXTS: Final = {"rank": RANK, "half_life": HALF_LIFE}
 _TEXT: Final = ("query", PATTERN, SQL)
-_DELIVERY: Final = ("sinks", "limit")
+_DELIVERY: Final = ("sinks", "limit", "updates")
 _KNOWN: Final = (
     *_TEXT,
     "kind",
@@ -147,11 +147,15 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A query of the file. ``sinks``: its own addresses; empty for the job's sinks."""
+    """A query of the file. ``sinks``: its own addresses; empty for the job's sinks.
+
+    ``updates``: web hooks and programs get updates of results, too.
+    """
 
     query: Query
     sinks: tuple[str, ...] = ()
     limit: Rate | None = None
+    updates: bool = False
 
 
 def read_alerts(path: Path) -> dict[str, Alert]:
@@ -223,6 +227,7 @@ def _of_mapping(given: Mapping[Any, Any]) -> Alert:
         read(given),
         _sinks(given),
         None if limit is None else Rate.of(_text("limit", limit)),
+        _flag(given, "updates"),
     )
 
 
@@ -280,13 +285,18 @@ def _select(given: Any) -> str:
     return ",".join(names)
 
 
+def _flag(given: Mapping[Any, Any], key: str) -> bool:
+    value = given.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{key}: {value!r}: expected true or false")
+    return value
+
+
 def _options(given: Mapping[Any, Any]) -> dict[str, str]:
     """The options of the query, checked."""
     options = {option: _text(key, given[key]) for key, option in _TEXTS.items() if key in given}
     for key, option in _FLAGS.items():
-        if not isinstance(given.get(key, False), bool):
-            raise UsageError(f"{key}: {given[key]!r}: expected true or false")
-        if given.get(key):
+        if _flag(given, key):
             options[option] = "yes"
     top = _number(given, "top")
     if top is not None:

@@ -48,7 +48,7 @@ class SinkFanout:
         if self._run.repeating and self._run.then:
             self._run.repeats += [result.to_json() + b"\n" for result in results]
         for sink in self._sinks:
-            sink.write(batch, results)
+            sink.write(batch, [each for each in results if each.op != "~"] if sink.posts else results)
         refused, self._run.refused = self._run.refused, []
         if refused and not self._told:
             self._told = True
@@ -79,10 +79,14 @@ class SinkFanout:
 
 
 class _Route(NamedTuple):
-    """The route of an alert: the addresses of its sinks (empty for the job's), and its limiter."""
+    """The route of an alert: the addresses of its sinks (empty for the job's), and its limiter.
+
+    ``updates``: sinks that post results get updates, too.
+    """
 
     sinks: tuple[str, ...]
     limiter: Limiter | None
+    updates: bool = False
 
 
 class Routing:
@@ -125,8 +129,8 @@ class Routing:
         if not self._begun:
             self._restore(batch)
         rest, own = self._sent(results)
-        for sink in self._job:
-            sink.write(batch, rest)
+        for sink, mine in zip(self._job, rest, strict=True):
+            sink.write(batch, mine)
         for address, sink in self._own.items():
             sink.write(batch, own[address])
         self._last = batch
@@ -180,7 +184,7 @@ class Routing:
                 limiters[name] = self._limiters[name] if self._goes_on(name, alert) else Limiter(alert.limit)
             # Results of SQL have the name of their query, others its text.
             given = name if alert.query.kind == SQL else alert.query.text
-            routes.setdefault(given, []).append(_Route(alert.sinks, limiters.get(name)))
+            routes.setdefault(given, []).append(_Route(alert.sinks, limiters.get(name), alert.updates))
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _goes_on(self, name: str, alert: Alert | None) -> bool:
@@ -211,9 +215,11 @@ class Routing:
             self._marks.keep(states[0]["batch"], limits=states)
         self._kept = states
 
-    def _sent(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], dict[str, list[LiveResult]]]:
-        """The results for the job's sinks, and those for each address; each gets a result once."""
-        rest: list[LiveResult] = []
+    def _sent(
+        self, results: Sequence[LiveResult]
+    ) -> tuple[list[list[LiveResult]], dict[str, list[LiveResult]]]:
+        """The results for each of the job's sinks, and those for each address; each gets a result once."""
+        rest: list[list[LiveResult]] = [[] for _ in self._job]
         own: dict[str, list[LiveResult]] = {address: [] for address in self._own}
         latest: dict[tuple[str, str], bytes] = {}
         for result in results:
@@ -226,8 +232,10 @@ class Routing:
             sent: set[int] = set()
             for route in routes:
                 let = result if route.limiter is None else route.limiter.let(result)
-                for to in [own[address] for address in route.sinks] or [rest]:
-                    if let is not None and id(to) not in sent:
+                named = [(self._own[address], own[address]) for address in route.sinks]
+                for sink, to in named or zip(self._job, rest, strict=True):
+                    silent = result.op == "~" and sink.posts and not route.updates
+                    if let is not None and not silent and id(to) not in sent:
                         sent.add(id(to))
                         to.append(let)
         return rest, own

@@ -10,7 +10,7 @@ from typing import Final
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.query import KeywordQuery
-from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
+from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.kinds import MeshKind, PurgeKind
@@ -35,6 +35,7 @@ class Plan:
     ``ranking``: how results are scored, None for not at all. ``evaluated_by``:
     what the columnar engine runs candidate networks by; where records may
     be late it is the mesh.
+    ``updates``: how updates of results are told.
     Raises UsageError for a mesh or purge that is not there.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     demand: bool = True
     ranking: RankingChoice | None = None
     evaluated_by: str = EvaluatorName.MESH
+    updates: ToldUpdates = ToldUpdates.TELL
 
     def __post_init__(self) -> None:
         _check("evaluator", self.evaluated_by, _EVALUATORS)

@@ -64,7 +64,15 @@ def keyword_plan(
     """How the keywords of a query are searched. Raises QueryError."""
     parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
     size = query.max_size or stream.max_size
-    return Plan(stream.schema, parsed, window, size, ranking=ranking, evaluated_by=evaluated_by)
+    return Plan(
+        stream.schema,
+        parsed,
+        window,
+        size,
+        ranking=ranking,
+        evaluated_by=evaluated_by,
+        updates=stream.updates,
+    )
 
 
 def refuse_unasked(plan: Plan, stream: Stream) -> None:

@@ -210,17 +210,21 @@ class Top:
         before = list(self._best.top)
         gone = {}
         updated = set()
+        replaced = set()  # told as gone and found again
         for result in results:
             if result.op == "-":
                 self._check_deletion(result)
                 gone[result.id] = DELETED
                 self._remove(result.id)
+                replaced.discard(result.id)
             else:
                 if result.op == "~":
                     updated.add(result.id)
                     self._remove(result.id)
+                elif result.id in gone:
+                    replaced.add(result.id)
                 self._add(result)
-        yield from self._changes(before, gone, self._at(results[-1]), updated)
+        yield from self._changes(before, gone, self._at(results[-1]), updated, replaced)
 
     def _check_deletion(self, result: Result) -> None:
         if self._choice.append_only:
@@ -285,17 +289,21 @@ class Top:
         gone: dict[str, str],
         at: float | None,
         updated: Set[str] = frozenset(),
+        replaced: Set[str] = frozenset(),
     ) -> Iterator[Result]:
-        """What left, then what entered, each by rank; then what was ``updated`` and stays."""
+        """What left, then what entered, each by rank; then what was ``updated`` and stays.
+
+        What was ``replaced`` and stays leaves and enters.
+        """
         after = self._best.top
         if before == after:
             return
         were, are = {each.id for each in before}, {each.id for each in after}
         for rank, each in enumerate(before, 1):
-            if each.id not in are:
+            if each.id not in are or each.id in replaced:
                 yield self._told(each, Place("leave", rank, at, gone.get(each.id, OUTRANKED)))
         for rank, each in enumerate(after, 1):
-            if each.id not in were:
+            if each.id not in were or each.id in replaced:
                 yield self._told(each, Place("enter", rank, at))
         for rank, each in enumerate(after, 1):
             if each.id in updated and each.id in were:

@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from skws.jobs.control import Command
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Op
 from skws.serve.events import SEGMENT, Event, EventFiles, EventLog, Kind, Position
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
@@ -30,10 +30,14 @@ DIGESTED: Final = 1_000
 
 @dataclass(slots=True)
 class Digest:
-    """An open digest. ``due``: when it ends, in microseconds since the epoch. ``more``: results left out."""
+    """An open digest. ``due``: when it ends, in microseconds since the epoch. ``more``: results left out.
+
+    ``updates``: it has updates, too.
+    """
 
     every: int
     due: int
+    updates: bool = False
     items: list[bytes] = field(default_factory=list)
     more: int = 0
 
@@ -47,15 +51,17 @@ class Digests:
     def __contains__(self, name: str) -> bool:
         return name in self._open
 
-    def begin(self, name: str, every: int, now: int) -> None:
+    def begin(self, name: str, every: int, now: int, *, updates: bool) -> None:
         """Collect for a search from now on."""
-        self._open[name] = Digest(every, _end(every, now))
+        self._open[name] = Digest(every, _end(every, now), updates)
 
     def remove(self, name: str) -> None:
         self._open.pop(name, None)
 
-    def collect(self, name: str, data: bytes) -> None:
+    def collect(self, name: str, op: Op, data: bytes) -> None:
         digest = self._open[name]
+        if op == "~" and not digest.updates:
+            return
         if len(digest.items) < DIGESTED:
             digest.items.append(data)
         else:
@@ -87,6 +93,7 @@ class Digests:
             name: {
                 "every": digest.every,
                 "due": digest.due,
+                "updates": digest.updates,
                 "items": [item.decode() for item in digest.items],
                 "more": digest.more,
             }
@@ -96,7 +103,13 @@ class Digests:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of ``state``."""
         self._open = {
-            name: Digest(one["every"], one["due"], [item.encode() for item in one["items"]], one["more"])
+            name: Digest(
+                one["every"],
+                one["due"],
+                one["updates"],
+                [item.encode() for item in one["items"]],
+                one["more"],
+            )
             for name, one in state.items()
         }
 
@@ -118,9 +131,11 @@ Made: TypeAlias = tuple[Kind, tuple[str, ...], bytes]
 class _Told(msgspec.Struct):
     """What digests need of the JSON of events."""
 
+    op: Op = "+"
     snapshot: bool = False
-    at: int = 0
+    at: float | None = 0
     every: str = ""
+    updates: bool = False
     next: int = 0
 
 
@@ -180,7 +195,7 @@ class Hub:
             self._name(saved)
         for name, saved in self.saved.items():
             if saved.interval is not None and name not in self._digests:  # its events are gone
-                self._digests.begin(name, saved.interval, self._now())
+                self._digests.begin(name, saved.interval, self._now(), updates=saved.updates)
 
     def take(
         self,
@@ -286,9 +301,9 @@ class Hub:
         """What an event means to digests."""
         if event.kind == "result":
             asking = [name for name in event.names if name in self._digests]
-            if asking and not _told.decode(event.data).snapshot:
+            if asking and not (told := _told.decode(event.data)).snapshot:
                 for name in asking:
-                    self._digests.collect(name, event.data)
+                    self._digests.collect(name, told.op, event.data)
             return
         (name,) = event.names
         if event.kind == "digest":
@@ -298,7 +313,8 @@ class Hub:
         if event.kind == "added":
             told = _told.decode(event.data)
             if told.every:
-                self._digests.begin(name, parse_duration(told.every, what="every"), told.at)
+                every = parse_duration(told.every, what="every")
+                self._digests.begin(name, every, int(told.at or 0), updates=told.updates)
 
     def _name(self, saved: SavedSearch) -> None:
         self._names[saved.query.text][saved.name] = None

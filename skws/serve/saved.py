@@ -23,17 +23,21 @@ MOST_METADATA: Final = 16 << 10
 """Bytes of the JSON."""
 LEAST_EVERY: Final = 1_000_000
 """The shortest interval of digests, in microseconds."""
-_OWN: Final = ("owner", "metadata", "every")
+_OWN: Final = ("owner", "metadata", "every", "updates")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSearch:
-    """``query`` has its name. ``every``: the interval of digests in words; empty for instant results."""
+    """``query`` has its name. ``every``: the interval of digests in words; empty for instant results.
+
+    ``updates``: digests have updates of results, too.
+    """
 
     query: Query
     owner: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     every: str = ""
+    updates: bool = False
 
     @classmethod
     def of(cls, query: Query) -> SavedSearch:
@@ -43,14 +47,14 @@ class SavedSearch:
         except orjson.JSONDecodeError:
             told = {}
         known = told if isinstance(told, dict) else {}
-        return cls(query, known.get("owner", ""), known.get("metadata", {}), known.get("every", ""))
+        return cls(query, **{key: known[key] for key in _OWN if key in known})
 
     @classmethod
     def described(cls, shown: Mapping[str, Any]) -> SavedSearch:
-        """Inverse of ``shown``; events of earlier versions have less."""
+        """Inverse of ``shown``."""
         text, kind = shown.get("query", ""), shown.get("kind", KEYWORDS)
         query = Query(text, shown.get("max_size"), kind, shown.get("options", {}), shown["name"])
-        return cls(query, shown.get("owner", ""), shown.get("metadata", {}), shown.get("every", ""))
+        return cls(query, **{key: shown[key] for key in _OWN if key in shown})
 
     @classmethod
     def read(cls, name: str, told: Mapping[str, Any]) -> SavedSearch:
@@ -65,7 +69,11 @@ class SavedSearch:
         query = alert_of(rest).query
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
-        return cls(replace(query, name=name), _owner(told), _metadata(told.get("metadata", {})), _every(told))
+        updates = told.get("updates", False)
+        if not isinstance(updates, bool):
+            raise UsageError(f"updates: {updates!r}: expected true or false")
+        metadata, every = _metadata(told.get("metadata", {})), _every(told)
+        return cls(replace(query, name=name), _owner(told), metadata, every, updates)
 
     @property
     def name(self) -> str:
@@ -79,7 +87,12 @@ class SavedSearch:
     @property
     def tagged(self) -> Query:
         """The query, with all else in its tag."""
-        told = {"owner": self.owner, "metadata": self.metadata, "every": self.every}
+        told = {
+            "owner": self.owner,
+            "metadata": self.metadata,
+            "every": self.every,
+            "updates": self.updates,
+        }
         kept = {key: value for key, value in told.items() if value}
         return replace(self.query, tag=orjson.dumps(kept).decode() if kept else "")
 
@@ -96,7 +109,8 @@ class SavedSearch:
             "max_size": query.max_size,
             "options": dict(query.options),
         }
-        return shown | {"every": self.every} if self.every else shown
+        shown |= {"every": self.every} if self.every else {}
+        return shown | ({"updates": True} if self.updates else {})
 
 
 def _check_name(name: str) -> None:

@@ -198,6 +198,13 @@ class BatchSink(ABC):
         """Make all batches up to ``batch`` durable."""
 
 
+class PostingSink(BatchSink):
+    """A sink that tells somebody of each result, or starts something.
+
+    Nobody wants to hear of an update what a result has told: they come to alerts alone that ask for them.
+    """
+
+
 class WholeSink:
     """A sink that is flushed only after whole batches.
 
@@ -208,6 +215,7 @@ class WholeSink:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._broken = False
+        self.posts = isinstance(sink, PostingSink)
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ import orjson
 
 from skws import __version__
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, BatchSink, Marks, Run, SinkError
+from skws.sinks.base import NONE, Marks, PostingSink, Run, SinkError
 from skws.sinks.files import AppendedFile
 from skws.sources.feed import redacted
 from skws_schema.errors import UsageError, counted
@@ -71,7 +71,7 @@ class Receiver(Protocol):
     def close(self) -> None: ...
 
 
-class WebhookSink(BatchSink):
+class WebhookSink(PostingSink):
     """Posts ``{"run", "batch", "part", "results"}``, with the same ``Idempotency-Key`` at each attempt.
 
     A post that a broken run did not finish is repeated with the same key.

@@ -36,6 +36,17 @@ class Sort(StrEnum):
     SCORE = "score"
 
 
+class ToldUpdates(StrEnum):
+    """How a result is told whose rows are updated.
+
+    ``tell``: as an update (``~``). ``replace``: as a retraction and a result with the same id, for programs
+    that know no updates.
+    """
+
+    TELL = "tell"
+    REPLACE = "replace"
+
+
 class EvaluatorName(StrEnum):
     """Evaluators of candidate networks; results do not depend on them.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from skws.memory import asked
-from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, check_master
+from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, ToldUpdates, check_master
 from skws.spec.query import (
     FORMULA,
     KEYWORDS,
@@ -84,6 +84,7 @@ class Job:
     purge: PurgeKind | None = None
     demand: bool = True
     jobs: int | None = None
+    updates: ToldUpdates = ToldUpdates.TELL
 
     def __post_init__(self) -> None:
         check_master(self.master)
@@ -115,6 +116,7 @@ class Job:
             self.evaluator,
             self.finite,
             overrides=self.finite and self.window is not None,
+            updates=self.updates,
         )
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import TYPE_CHECKING, Any, Final
 
-from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName
+from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
@@ -236,6 +236,7 @@ class Stream:
     ``evaluator``: that of candidate networks; results do not depend on it.
     ``finite``: the stream ends, as a replay does, so queries need no window to bound their memory.
     ``overrides``: the window also holds for patterns with a window of their own.
+    ``updates``: how updates of results are told.
     ``sample``: the first records, by which the keywords of a query are ordered; results do not depend on it.
     """
 
@@ -248,6 +249,7 @@ class Stream:
     evaluator: EvaluatorName = EvaluatorName.MESH
     finite: bool = False
     overrides: bool = False
+    updates: ToldUpdates = ToldUpdates.TELL
     sample: RecordBatch | None = field(default=None, compare=False, repr=False)
 
     @property

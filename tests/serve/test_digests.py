@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,19 @@ def test_a_day_ends_at_midnight(tmp_path: Path) -> None:
     clock.now += DAY
     hub.tick()
     assert ids(digests(hub)[1]) == ["id3"]
+
+
+def test_updates_are_in_digests_that_ask_for_them(tmp_path: Path) -> None:
+    clock = Clock(NOON)
+    hub = opened(tmp_path, clock)
+    asked = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
+    take(hub, 1, asked, [result(1), result(1, op="~")])
+    again = opened(tmp_path, clock)
+    stood = standing(*(replace(command.asked, name=command.name) for command in asked))
+    again.take(2, [], [result(1, op="~")], stood)
+    clock.now += DAY
+    again.tick()
+    assert [ids(digests(again, name)[0]) for name in ("daily", "whole")] == [["id1"], ["id1"] * 3]
 
 
 def test_a_clock_that_is_set_back_stops_no_digest() -> None:

@@ -23,6 +23,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.memory_guard import FORCE, lasting, lasts_by_key, memory_of, refuse_unbounded
 from skws.results.model import Result
+from skws.spec.enums import ToldUpdates
 from skws_bounds.names import Promises
 from skws_mesh.columnar.columns import distinct
 from skws_purging.lifespans import ALWAYS, StreamTuple
@@ -72,8 +73,11 @@ class BoundedEngine(ColumnarEngine):
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
+        updates: ToldUpdates = ToldUpdates.TELL,
     ) -> None:
-        super().__init__(schema, window, on_late, lateness=lateness, accepts_root=accepts_root)
+        super().__init__(
+            schema, window, on_late, lateness=lateness, accepts_root=accepts_root, updates=updates
+        )
         self._until = 0
         self._recent = RecordBatch.of(())
         self._know(schema)

@@ -32,6 +32,7 @@ from skws.queries.keywords.updates import Begin, CorrectedUpdates, Updates
 from skws.queries.order import StreamOrder
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result
+from skws.spec.enums import ToldUpdates
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple, static_tuples
@@ -66,6 +67,7 @@ class ColumnarEngine(MeshEngine):
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
+        updates: ToldUpdates = ToldUpdates.TELL,
         sizes: Sizes = USUAL_SIZES,
     ) -> None:
         self.schema = schema
@@ -79,7 +81,12 @@ class ColumnarEngine(MeshEngine):
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
         self._settling = LifespanResolver(schema, self._lifespans, lateness)
-        self._updates = CorrectedUpdates(schema) if lateness else Updates()
+        self._replaces = updates is ToldUpdates.REPLACE
+        self._updates = (
+            CorrectedUpdates(schema, replaces=self._replaces)
+            if lateness
+            else Updates(replaces=self._replaces)
+        )
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
         self._searching: int | None = None  # the number of the query that ``search`` answers
@@ -89,7 +96,7 @@ class ColumnarEngine(MeshEngine):
 
     @classmethod
     def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
-        engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness)
+        engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness, updates=plan.updates)
         engine.add(plan)
         return engine
 
@@ -337,7 +344,7 @@ class ColumnarEngine(MeshEngine):
         """As ``StreamOrder.settle``."""
         if self._order.final is None and not self.by_count:
             self._settling.await_late()
-            self._updates = CorrectedUpdates(self.schema)
+            self._updates = CorrectedUpdates(self.schema, replaces=self._replaces)
         self._order.settle(final)
 
     @property

@@ -23,6 +23,7 @@ from skws.queries.keywords.updates import CorrectedUpdates, Updates
 from skws.results.assemble import Assembler, seconds
 from skws.results.model import Op, Result
 from skws.results.names import TupleNames
+from skws.spec.enums import ToldUpdates
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh
@@ -54,7 +55,12 @@ class Engine:
         self._lifespans = Lifespans(plan.schema, plan.lifespans, 0 if plan.by_count else plan.lateness)
         self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
-        self._updates = CorrectedUpdates(plan.schema) if plan.lateness and not plan.by_count else Updates()
+        replaces = plan.updates is ToldUpdates.REPLACE
+        self._updates = (
+            CorrectedUpdates(plan.schema, replaces=replaces)
+            if plan.lateness and not plan.by_count
+            else Updates(replaces=replaces)
+        )
         self._instant = 0  # the number of the last one, under a count window
         self._on_late = on_late
         self._position = 0

@@ -182,7 +182,13 @@ class KeywordQueries(Operator):
 
             kind = BoundedEngine
         accepts = state.share.accepts_root()
-        engine = kind(stream.schema, stream.window, lateness=stream.lateness, accepts_root=accepts)
+        engine = kind(
+            stream.schema,
+            stream.window,
+            lateness=stream.lateness,
+            accepts_root=accepts,
+            updates=stream.updates,
+        )
         if state.order.final is not None:
             engine.settle(ALWAYS)
         _exhaust(engine.load_tables(state.tables))  # and those with a source of their own

@@ -78,9 +78,13 @@ def _keywords(result: Result) -> list[tuple[str, tuple[str, ...]]]:
 
 
 class Updates:
-    """Tells the results of an engine whose records come in order."""
+    """Tells the results of an engine whose records come in order.
 
-    def __init__(self) -> None:
+    ``replaces``: an update is told as a retraction, and a result with the same id that begins then.
+    """
+
+    def __init__(self, *, replaces: bool = False) -> None:
+        self._replaces = replaces
         self._begins: dict[Id, Begin] = {}
         self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
         self._new: dict[tuple[str, str], Begin] = {}  # the last of each, as not everybody keeps a log
@@ -178,28 +182,31 @@ class Updates:
         told: list[Result | None] = []
         ended: dict[Id, int] = {}  # places of retractions
         known_before: dict[Id, Begin] = {}
-        found: dict[Id, tuple[int, Result | None]] = {}  # places of what came instead, and what was retracted
+        # Places of what came instead; what was retracted, if it was, and its place.
+        found: dict[Id, tuple[int, Result | None, int]] = {}
         for result in results:
             name = _name(result)
             if result.op != "-":
                 before = ended.pop(name, None)
                 if before is None:
-                    found[name] = len(told), None
+                    found[name] = len(told), None, 0
                     told.append(result)
                 else:
                     former = told[before]
                     assert former is not None  # noqa: S101 - a retraction is told until something takes over
-                    told[before] = None
-                    found[name] = len(told), former
-                    told.append(self._update(former, result))
+                    update = self._update(former, result)
+                    if update is None or not self._replaces:
+                        told[before] = None
+                    found[name] = len(told), former, before
+                    told.append(found_again(update) if update and self._replaces else update)
                 continue
             known = self._begin_of(self._begins.pop(name, None), result)
-            place, former = found.pop(name, (None, None))
+            place, former, before = found.pop(name, (None, None, 0))
             if place is not None and former is None:  # found and gone in one instant
                 told[place] = None
                 continue
             if place is not None and former is not None:  # updated and gone in one instant
-                told[place] = None
+                told[before] = told[place] = None
                 result = replace(former, end=result.end)  # noqa: PLW2901 - what was told before it
             elif known is not None:
                 result = replace(result, start=known.begin)  # noqa: PLW2901 - as it was told
@@ -213,10 +220,12 @@ class Updates:
 
     def _update(self, before: Result, after: Result) -> Result | None:
         """An update, from a retraction with the begin that was told."""
-        begin = Begin(after.query, after.id, after.start, before.start, after.end)
-        self._begins[_name(after)] = begin
-        self._note([begin])
-        return updated(before, after, before.start)
+        update = updated(before, after, before.start)
+        if update is None or not self._replaces:
+            begin = Begin(after.query, after.id, after.start, before.start, after.end)
+            self._begins[_name(after)] = begin
+            self._note([begin])
+        return update
 
     def _note(self, begins: Iterable[Begin]) -> None:
         """Have a log keep begins."""
@@ -290,14 +299,19 @@ def _at(seconds: float | None, default: float = float("-inf")) -> float:
     return default if seconds is None else seconds
 
 
+def found_again(update: Result) -> Result:
+    """An update as a result of its own, behind the retraction of what it was."""
+    return replace(update, op="+", start=update.at, at=None, changed=())
+
+
 class CorrectedUpdates(Updates):
     """Tells the results of an engine whose records may come late.
 
     What records change up to the time that was reached before them is one instant: the present.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        super().__init__()
+    def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
+        super().__init__(replaces=replaces)
         self._keyed = {relation.name for relation in schema.relations if relation.key and not relation.table}
         self._horizon = float("-inf")
         self._known: dict[Id, _History] = {}
@@ -369,7 +383,7 @@ class CorrectedUpdates(Updates):
         """What is to be told, so that the last one told holds now."""
         history.trim(self._horizon)
         before, last = history.told, history.versions[-1]
-        begin = history.begin_at(len(history.versions) - 1)
+        begin = last.start if self._replaces else history.begin_at(len(history.versions) - 1)
         now = replace(last.result, op="+", start=begin)
         if (
             before is not None
@@ -382,12 +396,17 @@ class CorrectedUpdates(Updates):
             if before is None or before.op == "-":
                 history.told = now
                 yield now
+            elif self._replaces:
+                history.told, told = self._replaced(before, last)
+                yield from told
             else:
                 history.told = now
                 yield from self._updated(before, last, begin)
             if (noted := self._begin(history)) is not None:
                 self._note([noted])
             return
+        if self._replaces and before is not None:
+            begin = before.start
         gone = replace(last.result, op="-", start=begin, end=last.end, snapshot=False)
         if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):
             return
@@ -403,6 +422,14 @@ class CorrectedUpdates(Updates):
         if told is not None:
             yield told
 
+    def _replaced(self, before: Result, last: _Version) -> tuple[Result, list[Result]]:
+        """What stands now, and what is told of it."""
+        told = updated(replace(before, until=before.end), last.result, before.start)
+        if told is None:
+            return replace(last.result, op="+", start=before.start), []
+        now = found_again(told)
+        return now, [replace(before, op="-", end=last.start, snapshot=False), now]
+
     def _begin(self, history: _History) -> Begin | None:
         last, begin = history.versions[-1], history.begin_at(len(history.versions) - 1)
         if begin == last.start:
@@ -414,13 +441,13 @@ class ShardUpdates:
     """Tells updates of which one shard has retracted a version, and another has found the next one.
 
     Shards have the results of certain root tuples, and keywords that move from one tuple to another may make
-    another one the root. The begins of such results are known here alone.
+    another one the root. The begins of such results are known here alone. ``replaces``: as of ``Updates``.
     """
 
-    def __init__(self) -> None:
-        self._begins: dict[
-            tuple[str, str, float | None], float | None
-        ] = {}  # by query, id, and the begin that its shard knows
+    def __init__(self, *, replaces: bool) -> None:
+        self._replaces = replaces
+        # By query, id, and the begin that its shard knows.
+        self._begins: dict[tuple[str, str, float | None], float | None] = {}
 
     def take(self, results: Sequence[LiveResult]) -> list[LiveResult]:
         """The results of all shards in order of time, retractions first, as one engine tells them."""
@@ -443,9 +470,11 @@ class ShardUpdates:
                 place = ended.pop(name)
                 before = told[place]
                 if isinstance(before, Result) and before.start != before.end == result.start:
-                    told[place] = None
-                    self._begins[*name, result.start] = before.start
-                    told.append(updated(before, result, before.start))
+                    update = updated(before, result, before.start)
+                    if update is None or not self._replaces:
+                        self._begins[*name, result.start] = before.start
+                        told[place] = None
+                    told.append(found_again(update) if update and self._replaces else update)
                     continue
             told.append(result)
         return [each for each in told if each is not None]

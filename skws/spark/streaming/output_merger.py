@@ -32,6 +32,7 @@ from skws.results.model import LiveResult
 from skws.spark.streaming.messages import RECORDS, BatchHeader
 from skws.spark.streaming.run_directory import Output, RunDirectory
 from skws.spark.streaming.shard_server import ShardStats
+from skws.spec.enums import ToldUpdates
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND
 
@@ -63,7 +64,7 @@ class OutputMerger:
         self.full = self.ended = False
         self.delivered = 0
         self.bad = 0
-        self._updates = ShardUpdates()
+        self._updates = ShardUpdates(replaces=request.updates is ToldUpdates.REPLACE)
         self._late_reported = False  # that some came too late
         self._unwritable_reported = False
         self.reasons: list[str] = []

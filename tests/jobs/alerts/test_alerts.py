@@ -48,6 +48,7 @@ few: {query: ada lamp, without: [order, customer], top: 1}
 shown: {pattern: a x ; b y, select: "x.v, y.w"}
 listed: {pattern: a x ; b y, select: [x.v, y.w], sinks: jsonl:b.jsonl}
 counted: {pattern: a x ; b y, select: []}
+kept: {query: ada lamp, updates: true}
 """
 
 
@@ -68,6 +69,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         "shown": Alert(Query.of_pattern("a x ; b y", "x.v, y.w")),
         "listed": Alert(Query.of_pattern("a x ; b y", "x.v,y.w"), ("jsonl:b.jsonl",)),
         "counted": Alert(Query.of_pattern("a x ; b y", "")),
+        "kept": Alert(Query("ada lamp"), updates=True),
     }
 
 
@@ -93,6 +95,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, limit: often}", "limit 'often': expected a rate such as '10 per minute'"),
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
+        ("q: {query: ada, updates: often}", "updates: 'often': expected true or false"),
         ("q: {query: ada, select: x.v}", "select needs pattern"),
         ("q: {pattern: a, select: 7}", "select: 7: expected attributes"),
         ("q: {pattern: a, select: [x, 7]}", "expected attributes"),
@@ -267,6 +270,36 @@ def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
     sink.flush()
     sink.close()
     return told
+
+
+def test_posts_have_updates_only_where_an_alert_asks_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files have all of them, so that they can follow what holds."""
+    schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
+    quiet, told, every, asked = (tmp_path / name for name in ("quiet", "told", "every", "asked"))
+    schema.write_text(YAML)
+    append(source, customer(1, 1), *(customer(at, 1, f"ada {at}") for at in (2, 3)), customer(4, 1, "bob"))
+
+    def program(path: Path) -> str:
+        return f'command:sh -c "cat >> {path}"'
+
+    queries.write_text(
+        f"quiet: {{query: ada, sinks: ['{program(quiet)}', 'jsonl:{every}']}}\n"
+        f"told: {{query: ada, updates: true, sinks: '{program(told)}'}}\n"
+    )
+    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 0, capsys.readouterr().err
+    assert run([*map(str, ("watch", "ada", *given, "--sink", program(asked)))]) == 0
+
+    def ops(path: Path) -> list[str]:
+        posts = path.read_bytes().replace(b"}{", b"}\n{").splitlines()
+        return [each["op"] for post in posts for each in orjson.loads(post)["results"]]
+
+    assert ops(quiet) == ["+", "-"]
+    assert ops(told) == ["+", "~", "~", "-"]
+    assert [line["op"] for line in lines(every)] == ["+", "~", "~", "-"]
+    assert ops(asked) == ["+", "-"]
 
 
 def test_a_command_is_tried_again_until_it_takes_the_results(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -15,9 +16,11 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import with_left_out
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import Engine
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.sources.kafka.reader import final_rows
+from skws.spec.enums import ToldUpdates
 from skws.spec.query import PATTERN, Query, Stream
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import QueryError
@@ -164,6 +167,32 @@ def test_dense_streams(text: str, window: Window) -> None:
         static, stream = dense_tables(rng), dense_rows(rng, 50, [0, 0, 1], last=6)
         found += check(plan, static, stream)
     assert found > 2
+
+
+@given(cases(), WINDOWS, st.sampled_from([0, 0, 3]))
+@examples(150)
+def test_updates_told_as_retractions_and_results(
+    case: tuple[Schema, str, list[Record], list[Record]], window: Window, lateness: int
+) -> None:
+    schema, text, static, stream = case
+    assume(not (lateness and isinstance(window, CountWindow)))
+    plan = planned(schema, text, window, lateness, 3)
+    for kind in (ColumnarEngine.of, Engine):
+        whole, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
+        told = [*whole.load_tables(static), *whole.process(stream)]
+        replaced = [*replacing.load_tables(static), *replacing.process(stream)]
+        live: dict[str, Result] = {}
+        expected = []
+        for result in told:
+            known = live.pop(result.id, None)
+            if result.op == "~":
+                assert known is not None
+                expected.append(("-", known.id, shape_of(known)))
+            expected.append((result.op.replace("~", "+"), result.id, shape_of(result)))
+            if result.op != "-":
+                live[result.id] = result
+        assert sorted(expected) == sorted((each.op, each.id, shape_of(each)) for each in replaced)
+        check_consumer(replaced)
 
 
 @given(cases(), WINDOWS, st.sampled_from([1, 3, 9, 10**6]), st.booleans(), st.data())

@@ -158,7 +158,7 @@ class Shards:
         self.job = job
         self.layout = Layout(Partitioning.ROOTS, (0,))
         self.number = 0
-        self.updates = ShardUpdates()
+        self.updates = ShardUpdates(replaces=False)
         self.shards = {group: KeptShard(job, share) for group, share in self.layout.shares.items()}
 
     def move(self, layout: Layout) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import BadRecord, Record, RecordBatch
 from skws.data.packing import packed
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
@@ -130,8 +130,9 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path
 class Written:
     """What a fan-out would write."""
 
-    def write(self, batch: int, results: Sequence[LiveResult], letters: Sequence[str]) -> None:
+    def write(self, batch: int, results: Sequence[LiveResult], letters: Sequence[str]) -> list[BadRecord]:
         self.results, self.letters = results, letters
+        return []
 
 
 @pytest.mark.parametrize("shards", [1, 2])

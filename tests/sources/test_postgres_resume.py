@@ -118,6 +118,21 @@ def test_writers_and_random_batches(database: Database) -> None:
     assert times == sorted(times)
 
 
+def test_a_batch_ends_with_a_transaction(database: Database) -> None:
+    """So that rows that are deleted and written again in one are updated, whatever the size of batches."""
+    database.run(*TABLES)
+    with closing(source(database).open(SCHEMA)) as feed:
+        _, offset, _ = follow(feed, database, feed.start())
+        for first in (1, 101):
+            database.run(insert(first, first + 29))
+        sizes = []
+        while sum(sizes) < 60:
+            batch = feed.poll(offset, 7)
+            offset = batch.end
+            sizes += [len(batch.read)] if len(batch.read) else []
+    assert sizes == [30, 30]
+
+
 def _write(database: Database, writer: int) -> None:
     for first in range(0, 60, 4):
         rows = ", ".join(f"({writer * 1000 + i}, 'x', {writer})" for i in range(first, first + 4))

@@ -37,6 +37,7 @@ from skws_schema.model import Schema
 
 # How long a poll waits for a message: the server needs a moment to send what is there.
 _WAIT_SECONDS: Final = 0.05
+_WHOLE: Final = 100_000  # records of a batch that ends within a transaction
 
 
 class PostgresFeed(Feed):
@@ -78,7 +79,10 @@ class PostgresFeed(Feed):
         return self._spool.read(self._spool.tables, self._schema)
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """Whole transactions, but for those larger than ``limit``. While the server is away, empty."""
+        """Whole transactions up to ``limit`` records and the rest of the last one, but for very large ones.
+
+        What one transaction does to a result is then told as one change. While the server is away, empty.
+        """
         position = Position.of(start)
         items, position = (
             self._from_log(position, limit) if position.spool is None else self._from_spool(position, limit)
@@ -148,7 +152,7 @@ class PostgresFeed(Feed):
             return [], position
         items: list[Item] = []
         try:
-            while len(items) < limit:
+            while len(items) < limit or (reader.in_transaction and len(items) < _WHOLE):
                 settled = bool(items) and not reader.in_transaction
                 message = self._stream.read(0 if settled else _WAIT_SECONDS)
                 if message is not None:

@@ -125,7 +125,7 @@ def test_a_batch_ends_with_a_transaction(database: Database) -> None:
         _, offset, _ = follow(feed, database, feed.start())
         for first in (1, 101):
             database.run(insert(first, first + 29))
-        sizes = []
+        sizes: list[int] = []
         while sum(sizes) < 60:
             batch = feed.poll(offset, 7)
             offset = batch.end

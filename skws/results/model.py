@@ -402,7 +402,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def to_json(self) -> bytes:
         """The JSON form, put together from that of its parts."""
-        if self.score is not None or self.place is not None or self.held_back or self.op == "~":
+        if self.score is not None or self.place is not None or self.held_back:
             return _dumps(self.to_dict())
         network, tuples, joins = self._made()
         plain = {
@@ -413,13 +413,16 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             "end": self.end,
             "network": network,
         }
+        rest = b',"snapshot":true}' if self.snapshot else b"}"
+        if self.op == "~":
+            rest = b"," + _dumps({"at": self.at, "changed": dict(self.changed)})[1:-1] + rest
         parts = (
             _dumps(plain)[:-1],
             b',"tuples":[',
             b",".join([shown.to_json() for shown in tuples]),
             b'],"joins":',
             _dumps(joins),
-            b',"snapshot":true}' if self.snapshot else b"}",
+            rest,
         )
         return b"".join(parts)
 

@@ -58,10 +58,13 @@ def updated(before: Result, after: Result, begin: float | None) -> Result | None
 
 def changes(before: Sequence[ResultTuple], after: Sequence[ResultTuple]) -> Changed:
     """By tuple, in order of ``after``, the attributes whose values differ."""
-    rows = {each.id: each.row for each in before}
+    differing = [(one, each) for one, each in zip(before, after, strict=True) if one.row != each.row]
+    if any(one.id != each.id for one, each in differing):  # they stand in another order
+        by_id = {one.id: one for one in before}
+        differing = [(by_id[each.id], each) for each in after]
     found = []
-    for each in after:
-        former = rows[each.id]
+    for one, each in differing:
+        former = one.row
         names = tuple(name for name, value in each.row.items() if former[name] != value)
         if names:
             found.append((each.id, names))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import networkx
@@ -234,6 +234,19 @@ class Join:
         return cls(" and ".join(f"{left}.{a} = {right}.{b}" for a, b in on), left, right, on)
 
 
+def sides(join: Join) -> frozenset[frozenset[tuple[str, str]]]:
+    """What a join compares, whichever side comes first."""
+    return frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
+
+
+class Possible(NamedTuple):
+    """A join that a draft only suggests: its condition, what speaks for it, and the draft's file."""
+
+    on: str
+    reason: str
+    file: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """The changes since the schema was first run (S-KWS paper, Section 4.4).
@@ -256,7 +269,7 @@ class Schema:
     Relations and joins are referred to by position everywhere below the command
     line. ``evolution``: the changes while a query runs. ``synonyms``: groups of words
     that mean the same in keyword queries. ``unknown``: what happens to attributes of records that no
-    relation has.
+    relation has. ``possible``: joins that the YAML only suggests, in comments.
     """
 
     name: str
@@ -266,6 +279,7 @@ class Schema:
     evolution: Evolution = Evolution()
     synonyms: Groups = ()
     unknown: Unknown = Unknown.IGNORE
+    possible: tuple[Possible, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if len(self.index) != len(self.relations):

@@ -26,6 +26,7 @@ _REPLAY: Final = "replay:"
 _FILE: Final = "file://"
 VERY_LARGE: Final = 64 << 30
 """Bytes of a replay beyond which one process, or one machine, takes hours."""
+_YAML: Final = (".yaml", ".yml")
 _NEVER_LATE: Final = "3660000 days"
 """More than there are between two times."""
 
@@ -151,6 +152,17 @@ def with_schema(
         # Where nothing expires, keywords do not depend on the order of records; patterns do.
         late = lasting and data.followed and not given.get("pattern")
         given["lateness"] = _NEVER_LATE if late else "0 s"
+
+
+def schema_file(given: str, *, quiet: bool = False) -> Path:
+    """The YAML that is meant: itself, or the one that is kept for a SOURCE. Raises SkwsError."""
+    if not is_address(given) and Path(given).suffix.lower() in _YAML:
+        return Path(given)
+    data = finite_data([given], None, None)
+    draft = draft_of(data.sources, followed=False)
+    for note in () if quiet else draft.notes:
+        tell(note)
+    return draft.path
 
 
 def engine_of(

@@ -10,14 +10,17 @@ import orjson
 import typer
 
 from skws.cli import options, query
+from skws.cli.data import schema_file
 from skws.cli.given import read_schema
 from skws.cli.terminal import tell, write_text
+from skws.durable import replaced
 from skws.jobs.control import Command
 from skws.sources.drafts import inferred
-from skws_schema.errors import counted
+from skws_schema.errors import SourceError, StateError, counted
 from skws_schema.show import show as show_text
 from skws_schema.show import to_dot, to_yaml
 from skws_schema.yaml.document import json_schema
+from skws_schema.yaml.joins import join_of, with_join
 from skws_schema.yaml.load import warnings
 from skws_windows.window import ExpressionWindow, parse_window
 
@@ -26,6 +29,16 @@ app = typer.Typer(
 )
 SchemaPath = Annotated[
     Path, typer.Argument(metavar="FILE", help="YAML of the schema.", show_default=False, readable=False)
+]
+
+
+SourceOrSchema = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="YAML of a schema, or data: its schema is inferred, and kept.",
+        show_default=False,
+    ),
 ]
 
 
@@ -59,7 +72,7 @@ def check(file: SchemaPath) -> None:
 
 @app.command(cls=options.Command)
 def show(
-    file: SchemaPath,
+    source: SourceOrSchema,
     output_format: Annotated[
         SchemaFormat, typer.Option("--format", "-f", help="A drawing, Graphviz or YAML.")
     ] = SchemaFormat.TEXT,
@@ -68,7 +81,34 @@ def show(
 
     skws schema show examples/movies/schema.yaml
     """
-    write_text(_SHOWN[output_format](read_schema(file)))
+    write_text(_SHOWN[output_format](read_schema(schema_file(source))))
+
+
+@app.command(cls=options.Command)
+def join(
+    source: SourceOrSchema,
+    conditions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LEFT.A=RIGHT.B",
+            help="Attributes that are equal where rows join; several for one join of several attributes.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Add a join to a schema, or to the one that is kept for data.
+
+    skws schema join schema.yaml tickets.opened_by=users.id
+    """
+    file = schema_file(source, quiet=True)
+    described = read_schema(file)
+    added = join_of(conditions, described)
+    changed = with_join(file.read_text(encoding="utf-8-sig"), added)
+    try:
+        replaced(file, changed.encode())
+    except (OSError, StateError) as error:
+        raise SourceError(f"{file}: cannot be written: {error}") from None
+    write_text(f"{file}: joined by {added.name}\n")
 
 
 @app.command(

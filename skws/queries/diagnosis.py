@@ -6,6 +6,7 @@ This runs only for queries without results, on a bounded number of tuples.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +22,7 @@ from skws_schema.model import Relation, Row, Schema, sourced
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
+_SUGGESTED: Final = 3
 _DIGIT: Final = re.compile(r"\d")
 
 
@@ -67,7 +69,21 @@ class Sample:
         ]
         if not lines and self.tuples and len(plan.query.slots) > 1:
             lines.append(f"every keyword matches some tuple, but {_why_unjoined(plan, self.relations)}")
+            lines += suggestions(plan.schema)
         return lines
+
+
+def suggestions(schema: Schema) -> list[str]:
+    """The joins that the schema's draft only suggests, with how to add them."""
+    return [
+        f"possible: {one.on} ({one.reason}); "
+        + (
+            f"add it with skws schema join {shlex.quote(one.file)} {one.on.replace(' ', '')}"
+            if one.file
+            else f"add '{one.on}' to the joins of the schema"
+        )
+        for one in schema.possible[:_SUGGESTED]
+    ]
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> list[str]:

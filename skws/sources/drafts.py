@@ -20,8 +20,8 @@ from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_
 from skws.sources.feed import redacted
 from skws_schema.errors import SourceError, StateError, UsageError, counted
 from skws_schema.infer.column_profile import is_value
-from skws_schema.infer.infer import Inference, infer, keeping, sides
-from skws_schema.model import Schema
+from skws_schema.infer.infer import Inference, infer, keeping
+from skws_schema.model import Schema, sides
 from skws_schema.yaml.load import load_schema, parse_schema
 
 _REPLAY: Final = "replay:"
@@ -243,6 +243,9 @@ def summary(inference: Inference) -> Iterator[str]:
         if joins
         else ("no joins: no column refers to another; results are single rows until the schema names joins")
     )
+    possible = [f"{one.on} ({one.reason})" for one in schema.possible]
+    if possible:
+        yield f"possible joins, as comments: {_listed(possible)}"
     searched = [f"{r.name}.{name}" for r in schema.relations for name in r.search]
     yield f"searched: {_listed(searched) or 'nothing (there are no text columns)'}"
     yield f"window: {schema.window}" + (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,6 +42,50 @@ def test_show(skws: Skws) -> None:
     assert "director.did = movie.did" in skws("schema", "show", SCHEMA).out
     assert skws("schema", "show", SCHEMA, "--format", "dot").out.startswith('graph "movies" {')
     assert parse_schema(skws("schema", "show", SCHEMA, "-f", "yaml").out) == load_schema(SCHEMA)
+
+
+def crm(folder: Path) -> Path:
+    data = folder / "crm"
+    data.mkdir()
+    (data / "users.csv").write_text("id,name\n1,Ada Byron\n2,Grace Hopper\n3,Alan Turing\n")
+    (data / "tickets.csv").write_text("id,opened_by,text\n7,1,it leaks\n8,2,it broke\n9,3,it is late\n")
+    return data
+
+
+@pytest.mark.parametrize("named", ["crm", "crm.schema.yaml"])
+def test_a_suggested_join_is_named_where_it_is_missing_and_added(
+    skws: Skws, tmp_path: Path, named: str
+) -> None:
+    data = crm(tmp_path)
+    empty = skws("search", data, "ada", "leaks")
+    hint = f"add it with skws schema join {data}.schema.yaml tickets.opened_by=users.id"
+    assert hint in empty.err
+    added = skws("schema", "join", tmp_path / named, "tickets.opened_by=users.id")
+    assert added == (0, f"{data}.schema.yaml: joined by tickets.opened_by = users.id\n", "")
+    found = skws("search", data, "ada", "leaks", "-f", "jsonl")
+    assert len(found.records) == 1
+    assert "possible" not in found.err
+    assert "tickets.opened_by = users.id" in skws("schema", "show", data).out
+    again = skws("schema", "join", data, "tickets.opened_by=users.id")
+    assert (again.code, again.err) == (2, "skws: the schema has the join tickets.opened_by = users.id\n")
+
+
+def test_a_database_suggests_joins_too(skws: Skws, tmp_path: Path) -> None:
+    file = tmp_path / "crm.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE users (id, name)")
+        connection.execute("CREATE TABLE tickets (id, opened_by, text)")
+        rows = [(1, "Ada Byron"), (2, "Grace Hopper"), (3, "Alan Turing")]
+        connection.executemany("INSERT INTO users VALUES (?, ?)", rows)
+        tickets = [(7, 1, "it leaks"), (8, 2, "it broke"), (9, 3, "it is late")]
+        connection.executemany("INSERT INTO tickets VALUES (?, ?, ?)", tickets)
+        connection.commit()
+    assert (
+        f"skws schema join {file}.schema.yaml tickets.opened_by=users.id"
+        in skws("search", file, "ada", "leaks").err
+    )
+    assert skws("schema", "join", file, "tickets.opened_by=users.id").code == 0
+    assert len(skws("search", file, "ada", "leaks", "-f", "jsonl").records) == 1
 
 
 def test_json_schema(skws: Skws) -> None:

@@ -33,13 +33,15 @@ class Shell:
         self._environment = {**os.environ, **own, **environment}
         self._live: list[subprocess.Popen[bytes]] = []
 
-    def run(self, block: Block) -> str:
+    def run(self, block: Block, *, notes: bool = False) -> str:
+        """The output of a block; ``notes``: with what goes to standard error."""
         script = "set -e\n" + "\n".join(block.commands)
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self.folder,
             env=self._environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if notes else subprocess.PIPE,
             text=True,
             check=False,
         )

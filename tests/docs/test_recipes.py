@@ -64,6 +64,13 @@ def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path
     shell.interrupt()
 
 
+def test_a_join_is_suggested_and_added(shell: Shell, tmp_path: Path) -> None:
+    for step in steps(RECIPES / "add-a-join.md", __file__, tmp_path):
+        found = shell.run(step, notes=True)
+        assert step.output is not None
+        assert matches(step.output, found), found
+
+
 @pytest.fixture
 def films() -> Iterator[Broker]:
     with closing(Broker()) as running:

@@ -66,6 +66,11 @@ ROLES = frozenset(
     }
     | {"predecessor", "successor", "origin", "original", "mentor", "leader"}
 )
+AGENTS = frozenset(
+    {"owner", "author", "creator", "assignee", "assigned", "reporter", "requester", "sender", "recipient"}
+    | {"editor", "reviewer", "approver", "buyer", "seller", "user", "member", "contact", "agent"}
+)
+"""Those who do things: names of columns that refer to people."""
 
 
 @lru_cache(maxsize=10_000)
@@ -89,8 +94,10 @@ def relation_tokens(name: str) -> tuple[str, ...]:
 
 def singular(word: str) -> str:
     """A form that an English noun shares with its plural: ``movy`` for ``movie`` and ``movies``."""
-    if word.endswith(("sses", "xes", "ches", "shes")):
+    if word.endswith(("sses", "uses", "xes", "ches", "shes")):
         return word[:-2]
+    if word.endswith("use") and len(word) > 3:
+        return word[:-1]
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     return word[:-2] + "y" if word.endswith("ie") and len(word) > 3 else word

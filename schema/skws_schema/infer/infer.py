@@ -27,8 +27,10 @@ from skws_schema.infer.keys import (
     implied_joins,
     widened_keys,
 )
-from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_schema.infer.possible import find_possible
+from skws_schema.model import Attribute, AttributeType, Join, Possible, Relation, Schema, sides
 from skws_schema.yaml.document import as_name, attribute_text, head, is_name, join_lines, names, scalar
+from skws_schema.yaml.possible import IMPLIED, possible_joins
 
 SAMPLE_ROWS = 50_000
 SAMPLE_OF_DATABASE: Final = 10_000
@@ -86,11 +88,17 @@ class Inference:
     def schema(self) -> Schema:
         """The schema without the doubtful guesses."""
         joins = tuple(found.value for found in self.joins if self.accepts(found))
-        return Schema(self.name, tuple(map(self._relation, self.relations)), joins, self.window)
+        relations = tuple(map(self._relation, self.relations))
+        return Schema(self.name, relations, joins, self.window, possible=tuple(self._possible()))
 
     def to_yaml(self) -> str:
         """The schema's YAML; confidence and reason in comments, doubtful guesses commented out."""
         return "\n".join(self._lines()) + "\n"
+
+    def _possible(self) -> Iterator[Possible]:
+        for found in self.joins:
+            if not self.accepts(found):
+                yield from possible_joins(self._guess(join_lines(found.value)[0], found))
 
     def _relation(self, relation: InferredRelation) -> Relation:
         attributes = tuple(found.value for found in relation.attributes)
@@ -259,11 +267,6 @@ def keeping(inference: Inference, known: Schema) -> Inference:
     return replace(inference, joins=others + kept)
 
 
-def sides(join: Join) -> frozenset[frozenset[tuple[str, str]]]:
-    """What a join compares, whichever side comes first."""
-    return frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
-
-
 def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]) -> Inference:
     """With the joins that names and values show: for a catalog that declares none.
 
@@ -388,7 +391,8 @@ def _references(
         if wider == keys:
             break
         keys = wider
-    return _without_implied(_once(single + composite), tables), keys
+    joins = _without_implied(_once(single + composite), tables)
+    return [*joins, *find_possible(tables, joins)], keys
 
 
 def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
@@ -407,7 +411,7 @@ def _without_implied(joins: list[Finding[Join]], tables: Sequence[Table]) -> lis
     implied = implied_joins(accepted, {t.name: t for t in tables})
     doubt = round(MIN_CONFIDENCE * 0.9, 2)
     return [
-        replace(found, confidence=doubt, reason=f"{found.reason}, but other joins imply it")
+        replace(found, confidence=doubt, reason=f"{found.reason}, {IMPLIED}")
         if found.value.name in implied
         else found
         for found in joins

@@ -180,6 +180,8 @@ _FEW = 3
 _FEW_DOUBT = 0.3
 _FEW_DOUBT_OF_IDENTIFIERS = 0.15
 """Equal names of identifiers say more than two values can: small data has joins, too."""
+_SHARED = 0.8
+"""Of two columns with one name."""
 _NEARLY = 0.5
 _MANY = 10
 _TELLING = 0.85
@@ -279,7 +281,7 @@ def _name_evidence(
     words = tokens(column.name)
     if source is not target:
         generic = len(words) == 1 and words[0] in GENERIC
-        return 0.8 if words == tokens(identifier.name) and not generic else 0.0
+        return _SHARED if words == tokens(identifier.name) and not generic else 0.0
     return _names_role(column, identifier) if identifier_score(target, identifier) > 0.9 else 0.0
 
 
@@ -305,7 +307,9 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
 
 
 def _named(reference: _Reference) -> Finding[Join]:
-    small = len(reference.column.distinct) < _FEW and reference.by_name < _TELLING
+    shared = reference.by_name == _SHARED and reference.column.type is not AttributeType.INTEGER
+    whole = shared and reference.containment == 1
+    small = len(reference.column.distinct) < _FEW and reference.by_name < _TELLING and not whole
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
     identifies = is_reference_name(reference.column.name)
     doubt = _FEW_DOUBT_OF_IDENTIFIERS if identifies else _FEW_DOUBT

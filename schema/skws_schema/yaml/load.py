@@ -30,6 +30,7 @@ from skws_schema.yaml.document import (
 )
 from skws_schema.yaml.located import Located, locate, place_of
 from skws_schema.yaml.located import Path as Place
+from skws_schema.yaml.possible import possible_joins
 
 # PyYAML reads some 200 kB a second; a relation and its join take some 120 bytes.
 MAX_BYTES = 1 << 20
@@ -62,7 +63,8 @@ def load_schema(
         default_name=path.stem,
         folder=path.absolute().parent,
     )
-    return _with_sources_beside(path, schema)
+    possible = tuple(one._replace(file=str(path)) for one in schema.possible)
+    return _with_sources_beside(path, replace(schema, possible=possible))
 
 
 def _with_sources_beside(path: Path, schema: Schema) -> Schema:
@@ -106,7 +108,9 @@ def parse_schema(
     synonyms = read_synonyms(located, folder)
     if located.problems or document is None:
         raise SchemaError(sorted(set(located.problems), key=lambda p: (p.line, p.column, p.message)))
-    schema = replace(_schema(document, joins, default_name), synonyms=synonyms)
+    schema = replace(
+        _schema(document, joins, default_name), synonyms=synonyms, possible=tuple(possible_joins(text))
+    )
     fault = check_expression(schema) if check_expression else None
     if fault:
         raise SchemaError([Problem(source, *window_place(located), f"window: {fault}")])

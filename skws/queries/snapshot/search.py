@@ -15,6 +15,7 @@ from skws.data.batch import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import meant_for, why_missing
+from skws.queries.diagnosis import suggestions
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
@@ -46,7 +47,8 @@ def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableInd
         for word, rows in table.words():
             words[word] += rows
     return why_missing(meant_for(plan.query.slots, counts, dict(words.most_common(_WORDS)))) or [
-        f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
+        f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size",
+        *suggestions(plan.schema),
     ]
 
 

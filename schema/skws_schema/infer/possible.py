@@ -1,0 +1,135 @@
+"""Joins that values suggest where no name tells: comments in a draft, for the user to add.
+
+Values alone prove little. Codes and names seldom occur elsewhere by chance, so a text whose values are
+found in an identifier of another relation is a candidate. The numbers 1 to n are found in every relation of n
+rows, so a number is one only if its name is that of a reference, or the identifiers have gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from skws_schema.infer.column_profile import (
+    AGENTS,
+    IDENTIFIERS,
+    ROLES,
+    ColumnProfile,
+    is_reference_name,
+    relation_tokens,
+    tokens,
+)
+from skws_schema.infer.keys import MIN_CONFIDENCE, Finding, Table, identifier_score, relation_named
+from skws_schema.model import AttributeType, Join
+
+MOST: Final = 5
+"""Suggestions of one schema."""
+_SHARE_OF_TEXTS: Final = 0.9
+_SHARE_OF_NUMBERS: Final = 0.95
+_TELLING: Final = 5
+"""Values without a telling name that are no chance."""
+_FEWEST: Final = 2
+_IDENTIFIES: Final = 0.7
+_DENSE: Final = 0.5
+"""The share of the numbers from the least to the greatest identifier that are taken."""
+_SURE: Final = 0.55
+"""Confidence of the best: below that of a join."""
+_PEOPLE: Final = frozenset(
+    {"user", "person", "people", "employee", "staff", "member", "account", "agent", "customer", "author"}
+)
+
+
+class _Candidate(NamedTuple):
+    strength: int
+    share: float
+    identifies: float
+    source: Table
+    column: ColumnProfile
+    target: Table
+    identifier: ColumnProfile
+
+    @property
+    def rank(self) -> tuple[int, float, float, int]:
+        return self.strength, self.share, self.identifies, min(len(self.column.distinct), 20)
+
+    def finding(self) -> Finding[Join]:
+        on = ((self.column.name, self.identifier.name),)
+        count = len(self.column.distinct)
+        reason = f"by values: {self.share:.0%} of {count:,} found there"
+        join = Join.of(self.source.name, self.target.name, on)
+        return Finding(join, round(_SURE * self.share * count / (count + 1), 2), reason)
+
+
+def find_possible(tables: Sequence[Table], joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
+    """The likeliest joins besides ``joins``, which were found by name: at most ``MOST``, the best first."""
+    sure = [found.value for found in joins if found.confidence >= MIN_CONFIDENCE]
+    referring = {(found.value.left, a) for found in joins for a, _ in found.value.on}
+    referred = {(join.right, b) for join in sure for _, b in join.on}
+    linking = {(join.left, a) for join in sure if len(join.on) == 1 for a, _ in join.on}
+    targets = [
+        (table, column)
+        for table in tables
+        for column in table.columns.values()
+        if column.unique and column.joinable and (table.name, column.name) not in linking
+    ]
+    best: list[_Candidate] = []
+    for table in tables:
+        for column in table.columns.values():
+            place = (table.name, column.name)
+            if column.joinable and place not in referring and place not in referred:
+                best += _best_of(list(_candidates(table, column, targets, tables)))
+    return [candidate.finding() for candidate in sorted(best, key=lambda one: one.rank, reverse=True)[:MOST]]
+
+
+def _candidates(
+    source: Table,
+    column: ColumnProfile,
+    targets: Sequence[tuple[Table, ColumnProfile]],
+    tables: Sequence[Table],
+) -> Iterator[_Candidate]:
+    named = relation_named(column.name, tables)
+    for target, identifier in targets:
+        identifies = identifier_score(target, identifier)
+        if target is source or identifies < _IDENTIFIES:
+            continue
+        share = column.contained_in(identifier)
+        strength = _strength(source, column, target, identifier, named)
+        number = column.type is AttributeType.INTEGER
+        if share < (_SHARE_OF_NUMBERS if number else _SHARE_OF_TEXTS):
+            continue
+        if number and not strength and (column.unique or _is_dense(identifier)):
+            continue
+        if len(column.distinct) >= (_FEWEST if strength else _TELLING):
+            yield _Candidate(strength, share, identifies, source, column, target, identifier)
+
+
+def _strength(
+    source: Table, column: ColumnProfile, target: Table, identifier: ColumnProfile, named: Table | None
+) -> int:
+    """What the name adds: 3 if it is the relation's, 2 for one of a person, 1 for any reference, 0."""
+    words = tokens(column.name)
+    if named is not None and named is not source:
+        counts = column.type is AttributeType.INTEGER and words[-1] not in IDENTIFIERS
+        return 3 if named is target and not counts else 0
+    if not words or identifier_score(source, column) > 0.9:
+        return 0  # its own identifier
+    if words[-1] == "by" or set(words) & AGENTS:
+        return 2 if relation_tokens(target.name)[-1:] and relation_tokens(target.name)[-1] in _PEOPLE else 1
+    if words == tokens(identifier.name) and column.type is AttributeType.TEXT:
+        return 1
+    return 1 if is_reference_name(column.name) or set(words) & ROLES else 0
+
+
+def _is_dense(identifier: ColumnProfile) -> bool:
+    numbers = [value for value in identifier.distinct if isinstance(value, int)]
+    return bool(numbers) and len(numbers) > _DENSE * (max(numbers) - min(numbers) + 1)
+
+
+def _best_of(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """The best one; none of numbers that several identifiers have and no name decides."""
+    ordered = sorted(candidates, key=lambda one: one.rank, reverse=True)
+    if len(ordered) > 1 and ordered[0].column.type is AttributeType.INTEGER:
+        first, second = ordered[:2]
+        dense = _is_dense(first.identifier) and first.strength == second.strength
+        return [] if dense else [first]
+    return ordered[:1]

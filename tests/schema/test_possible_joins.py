@@ -1,0 +1,168 @@
+"""Joins that values suggest: comments of a draft, which the schema then names and a command adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from skws_schema.errors import UsageError
+from skws_schema.infer.infer import infer
+from skws_schema.model import Join
+from skws_schema.yaml.joins import join_of, with_join
+from skws_schema.yaml.load import parse_schema
+
+Tables = Mapping[str, Mapping[str, Sequence[object]]]
+
+CRM: Tables = {
+    "users": {"id": [1, 2, 3], "name": ["Ada Byron", "Grace Hopper", "Alan Turing"]},
+    "statuses": {"id": ["open", "shipped", "closed"], "label": ["Still open", "On its way", "Done"]},
+    "orders": {
+        "id": [101, 102, 103, 104],
+        "status": ["open", "shipped", "open", "closed"],
+        "item": ["lamp", "chair", "table", "desk"],
+    },
+    "tickets": {
+        "id": [1, 2, 3, 4],
+        "opened_by": [1, 2, 1, 3],
+        "order_no": [101, 103, 104, 102],
+        "text": ["it leaks", "it broke", "it is late", "it is missing"],
+    },
+}
+PACKAGES: Tables = {
+    "package": {"name": [f"lib{n}" for n in range(60)], "about": [f"does {n} things" for n in range(60)]},
+    "dependency": {
+        "number": list(range(1000, 1060)),
+        "depends_on": [f"lib{n}" if n < 57 else f"virtual{n}" for n in range(60)],
+    },
+}
+MEASURES: Tables = {
+    "product": {
+        "id": list(range(1, 61)),
+        "stock": [n * 7 % 40 for n in range(60)],
+        "active": [n % 3 == 0 for n in range(60)],
+        "rating": [n % 5 + 1 for n in range(60)],
+    },
+    "sale": {
+        "id": list(range(1, 101)),
+        "quantity": [n % 9 + 1 for n in range(100)],
+        "position": [n % 7 + 1 for n in range(100)],
+        "paid": [n % 2 for n in range(100)],
+        "up_sales": [n % 60 + 1 for n in range(100)],
+    },
+    "level": {"id": [1, 2, 3, 4, 5], "label": ["low", "mid", "high", "higher", "highest"]},
+    "flag": {"value": ["true", "false"], "meaning": ["on", "off"]},
+}
+
+
+def suggested(tables: Tables) -> dict[str, str]:
+    schema = parse_schema(infer(tables).to_yaml())
+    return {one.on: one.reason for one in schema.possible}
+
+
+def test_values_suggest_what_no_name_tells() -> None:
+    found = suggested(CRM)
+    assert set(found) == {"tickets.opened_by = users.id", "tickets.order_no = orders.id"}
+    assert found["tickets.opened_by = users.id"] == "by values: 100% of 3 found there"
+    assert {join.name for join in infer(CRM).schema().joins} == {"orders.status = statuses.id"}
+
+
+def test_a_few_values_may_be_missing() -> None:
+    assert suggested(PACKAGES) == {
+        "dependency.depends_on = package.name": "by values: 95% of 60 found there",
+    }
+
+
+def test_measures_and_flags_suggest_nothing() -> None:
+    assert suggested(MEASURES) == {}
+
+
+def test_there_are_at_most_a_few_the_best_first() -> None:
+    names = ["ash", "birch", "cedar", "elm", "fir", "larch"]
+    logs = {
+        f"log{place}": {name: [f"lib{n % (40 + place)}" for n in range(90)]}
+        for place, name in enumerate(names)
+    }
+    found = suggested({**PACKAGES, **logs})
+    assert len(found) == 5
+    assert next(iter(found)) == "log0.ash = package.name"
+    assert "dependency.depends_on = package.name" not in found  # not all of its values are found
+
+
+def test_an_inferred_schema_names_them_without_a_file() -> None:
+    inference = infer(CRM)
+    assert inference.schema().possible == parse_schema(inference.to_yaml()).possible
+
+
+@pytest.mark.parametrize("numbers", [["X1", "X2", "X1"], ["X1", "X1", "X1"]])
+def test_a_shared_name_with_all_values_found_is_a_join_of_three_rows(numbers: list[str]) -> None:
+    tables = {
+        "books": {"isbn": ["X1", "X2", "X3"], "title": ["Dune", "Emma", "Ulysses"]},
+        "loans": {"note": ["lost", "torn", "wet"], "isbn": numbers},
+    }
+    assert [join.name for join in infer(tables).schema().joins] == ["loans.isbn = books.isbn"]
+
+
+def test_a_join_takes_the_place_of_its_comment() -> None:
+    text = infer(CRM).to_yaml()
+    join = join_of(["users.id=tickets.opened_by"], parse_schema(text))
+    changed = with_join(text, join)
+    assert [one.on for one in parse_schema(changed).possible] == ["tickets.order_no = orders.id"]
+    assert join in parse_schema(changed).joins
+    same = set(text.splitlines()) & set(changed.splitlines())
+    assert len(same) == len(set(text.splitlines())) - 1
+
+
+RELATIONS = "relations:\n  a: {attributes: {x: text, y: integer}}\n  b: {attributes: {x: text, y: integer}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"{RELATIONS}joins: []\n", "  - a.x = b.x"),
+        (f"{RELATIONS}joins: []  # none yet\n", "  - a.x = b.x"),
+        (f"joins:\n- a.y = b.y\n{RELATIONS}", "- a.x = b.x"),
+        (f"joins:\n    - a.y = b.y\n\n# the rest\n{RELATIONS}", "    - a.x = b.x"),
+        (f"joins:\n  - {{name: same, on: a.y = b.y}}\n{RELATIONS}", "  - a.x = b.x"),
+        (f"joins:\n  - name: same\n    on: a.y = b.y\n{RELATIONS}", "  - a.x = b.x"),
+        (RELATIONS, "  - a.x = b.x"),
+    ],
+)
+def test_a_join_is_added_and_all_else_stays(text: str, line: str) -> None:
+    changed = with_join(text, Join.of("a", "b", (("x", "x"),)))
+    assert line in changed.splitlines()
+    before, after = parse_schema(text), parse_schema(changed)
+    assert after.joins == (*before.joins, Join.of("a", "b", (("x", "x"),)))
+    assert after.relations == before.relations
+    assert {one for one in text.splitlines() if "#" in one and "[]" not in one} <= set(changed.splitlines())
+
+
+def test_several_conditions_are_one_join() -> None:
+    schema = parse_schema(f"{RELATIONS}joins: []\n")
+    join = join_of(["a.x=b.x", "b.y = a.y"], schema)
+    assert join == Join.of("a", "b", (("x", "x"), ("y", "y")))
+    assert join in parse_schema(with_join(f"{RELATIONS}joins: []\n", join)).joins
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fault"),
+    [
+        (["a.x"], "needs '='"),
+        (["a.x=c.x"], "no relation 'c'"),
+        (["a.x=b.z"], "no attribute 'z' in 'b'"),
+        (["a.x=b.y"], "a.x is text but b.y is integer; a join needs equal types"),
+        (["a.x=b.x", "a.y=a.y"], "expected a condition between a and b"),
+    ],
+)
+def test_a_wrong_condition_is_named(conditions: list[str], fault: str) -> None:
+    with pytest.raises(UsageError, match=fault):
+        join_of(conditions, parse_schema(f"{RELATIONS}joins: []\n"))
+
+
+@pytest.mark.parametrize(
+    ("joins", "fault"),
+    [("joins:\n  - b.x = a.x\n", "has the join"), ("joins: [a.y = b.y]\n", "add this line under joins:")],
+)
+def test_a_join_that_cannot_be_added_is_refused(joins: str, fault: str) -> None:
+    with pytest.raises(UsageError, match=fault):
+        with_join(f"{RELATIONS}{joins}", Join.of("a", "b", (("x", "x"),)))

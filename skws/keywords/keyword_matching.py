@@ -303,25 +303,32 @@ class WordMatching:
 
     def __init__(self, schema: Schema) -> None:
         self._tables = PredicateTables(schema)
-        self._slots: dict[int, tuple[int, Slot]] = {}  # by word: its first predicate, and what it asks
+        self._slots: dict[int, tuple[list[int], Slot]] = {}  # by word: its predicates, and what it asks
+        self._free: list[int] = []  # predicates that no word has any more
         self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; there is none called 0
         self._words.append((np.zeros(1, dtype=np.int64),))
 
     def add(self, words: Mapping[int, Slot]) -> None:
         """Look for words, called by numbers, from now on."""
+        lacking = sum(len(slot.alternatives) for slot in words.values()) - len(self._free)
+        if lacking > 0:
+            first = self._words.append((np.zeros(lacking, dtype=np.int64),))
+            self._free += range(first + lacking - 1, first - 1, -1)
+        of_predicate = self._words.columns()[0]
         for word, slot in words.items():
-            first = self._words.size
-            self._words.append((np.full(len(slot.alternatives), word, dtype=np.int64),))
-            self._slots[word] = first, slot
-            for predicate, alternative in enumerate(slot.alternatives, first):
+            predicates = [self._free.pop() for _ in slot.alternatives]
+            of_predicate[predicates] = word
+            self._slots[word] = predicates, slot
+            for predicate, alternative in zip(predicates, slot.alternatives, strict=True):
                 self._tables.add(predicate, alternative)
 
     def remove(self, words: Iterable[int]) -> None:
         """Look for words no longer."""
         for word in words:
-            first, slot = self._slots.pop(word)
-            for predicate, alternative in enumerate(slot.alternatives, first):
+            predicates, slot = self._slots.pop(word)
+            for predicate, alternative in zip(predicates, slot.alternatives, strict=True):
                 self._tables.remove(predicate, alternative)
+            self._free += predicates
 
     def of(self, rows: Rows) -> tuple[Ints, Ints]:
         """The rows that contain words, as (number of the row, word); a pair may be given several times."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from whoosh.support.levenshtein import damerau_levenshtein
 
@@ -104,15 +104,16 @@ class WordPredicates:
     def remove(self, alternative: WordAlternative, predicate: int) -> None:
         match alternative:
             case Term(stem=stem):
-                self._stems[stem].remove(predicate)
+                withdraw(self._stems, stem, predicate)
             case Prefix(start=start):
-                self._starts[start].remove(predicate)
+                withdraw(self._starts, start, predicate)
             case Wildcard(form=form):
                 self._forms.remove((form, predicate))
             case Fuzzy(word=word, distance=distance):
                 self._lengths[len(word), distance] -= 1
+                self._lengths = +self._lengths
                 for left in shortened(word, distance):
-                    self._near[left].remove((alternative, predicate))
+                    withdraw(self._near, left, (alternative, predicate))
 
     def of(self, token: Token) -> Iterator[int]:
         """The predicates that a word satisfies, each perhaps several times."""
@@ -131,9 +132,17 @@ class WordPredicates:
 
     def _farthest(self, length: int) -> int:
         """How far words of a length may be from any that is looked for; 0 if they are too long or short."""
-        return max(
-            (d for (size, d), count in self._lengths.items() if count and abs(size - length) <= d), default=0
-        )
+        return max((d for (size, d) in self._lengths if abs(size - length) <= d), default=0)
+
+
+_Of = TypeVar("_Of")
+
+
+def withdraw(listed: dict[str, list[_Of]], key: str, item: _Of) -> None:
+    """Remove an item under a key, and the key with its last one."""
+    listed[key].remove(item)
+    if not listed[key]:
+        del listed[key]
 
 
 def satisfies(token: Token, alternative: WordAlternative) -> bool:

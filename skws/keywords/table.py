@@ -23,7 +23,7 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.data.texts import Column, Places, Texts
 from skws.keywords.analysis import JOINERS, MEMORABLE, PIECE, Token, analyse, chunks, spelled, stems
-from skws.keywords.leaves import WordPredicates, contains, literals, parts
+from skws.keywords.leaves import WordPredicates, contains, literals, parts, withdraw
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
 from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Analyzer
@@ -212,7 +212,8 @@ class PredicateMemory(ChunkMemory[Known]):
         self.clear()
         match alternative:
             case Phrase():
-                self._key(alternative).append(predicate)
+                listed, key = self._listed(alternative)
+                listed[key].append(predicate)
                 self._phrases[predicate] = alternative
             case Condition():
                 raise ValueError("no text satisfies a condition")
@@ -222,19 +223,19 @@ class PredicateMemory(ChunkMemory[Known]):
     def remove(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
         if isinstance(alternative, Phrase):
-            self._key(alternative, count=-1).remove(predicate)
+            withdraw(*self._listed(alternative, count=-1), predicate)
             del self._phrases[predicate]
             self._sizes = +self._sizes
         elif not isinstance(alternative, Condition):
             self._words.remove(alternative, predicate)
 
-    def _key(self, phrase: Phrase, count: int = 1) -> list[int]:
-        """The predicates that the same word, or the same part of a compound, puts in doubt."""
+    def _listed(self, phrase: Phrase, count: int = 1) -> tuple[dict[str, list[int]], str]:
+        """Where the predicates are that the same word, or the same part of a compound, puts in doubt."""
         if not phrase.spelled:
-            return self._longest[max(phrase.stems, key=len)]
+            return self._longest, max(phrase.stems, key=len)
         part = longest_part(phrase.spelled)
         self._sizes[len(PIECE.findall(part))] += count
-        return self._joined[part]
+        return self._joined, part
 
     def satisfied(self, chunk: str) -> Iterator[int]:
         """The predicates that a chunk satisfies, perhaps several times; phrases in doubt are negative."""

@@ -127,6 +127,8 @@ class ColumnarEngine(MeshEngine):
                 raise UsageError(
                     f"query {name!r}: standing queries of one stream share its schema and window"
                 )
+        if self._queries.next + len(plans) > self._sizes.numbers:
+            self._renumber_queries(len(plans))
         numbered = [(plan, *self._queries.add(name, plan)) for name, plan in plans.items()]
         new = {number: plan for plan, number, is_new in numbered if is_new}
         shared = self._operator.shared_among(new)
@@ -141,6 +143,15 @@ class ColumnarEngine(MeshEngine):
                 else self._begun(number, apart.get(number) if is_new else None)
             )
         ]
+
+    def _renumber_queries(self, more: int) -> None:
+        """Give the numbers of removed queries to others. Raises UsageError if there are too many queries."""
+        queries, numbers = self._queries.compacted()
+        if queries.next + more > self._sizes.numbers:
+            raise UsageError(f"{queries.next + more:,} queries: expected at most {self._sizes.numbers:,}")
+        self._updates.renumber(numbers)
+        self._searching = None
+        self._changed(SchemaChange.between(self.schema, self.schema), queries, self._order.now)
 
     def _shared(self, plans: Mapping[int, Plan]) -> dict[int, list[Result]]:
         """Answer queries by the mesh for all; gives the live results of each that is new."""
@@ -267,7 +278,10 @@ class ColumnarEngine(MeshEngine):
         the new schema.
         """
         change = SchemaChange.between(self.schema, schema)
-        queries = self._queries.over(change.after)
+        return self._changed(change, self._queries.over(change.after), time)
+
+    def _changed(self, change: SchemaChange, queries: AnsweredQueries, time: int) -> list[Result]:
+        """Go on with a new operator for ``queries``."""
         self.expire(self._order.at(time))
         self._operator.compact(self._order.horizon)
         retracted = self._results.retracted_by(change, self._order.now, time)

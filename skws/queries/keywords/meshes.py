@@ -91,6 +91,22 @@ class AnsweredQueries:
         self._next += 1
         return self._next - 1
 
+    @property
+    def next(self) -> int:
+        """The next number."""
+        return self._next
+
+    def compacted(self) -> tuple[AnsweredQueries, dict[int, int]]:
+        """The same queries in their order by numbers from 0 on; these by the former ones."""
+        numbers = {number: new for new, number in enumerate(self._plans)}
+        changed = AnsweredQueries()
+        changed._plans = {numbers[number]: plan for number, plan in self._plans.items()}
+        changed._numbers = {plan: number for number, plan in changed._plans.items()}
+        changed._names = {name: numbers[number] for name, number in self._names.items()}
+        changed._named = Counter(changed._names.values())
+        changed._next = len(numbers)
+        return changed, numbers
+
     def over(self, schema: Schema) -> AnsweredQueries:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
         changed = AnsweredQueries()

@@ -35,7 +35,7 @@ from skws.ranking.scoring import Scorer
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.bitmaps import QUERY_BITS, KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns, kinds_of
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.mesh import ColumnarMesh
@@ -68,6 +68,8 @@ class Sizes:
     """The most rows of indexed tables that are all inserted when their query begins; these take 40 MB."""
     rows_kept: int = 1 << 17
     """Rows of indexed tables added before unneeded ones are removed; more if there are many live tuples."""
+    numbers: int = 1 << QUERY_BITS
+    """Numbers of queries, after which those that still stand begin from 0 again."""
 
 
 USUAL_SIZES: Final = Sizes()

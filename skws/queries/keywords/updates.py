@@ -13,7 +13,7 @@ last told of an id with what holds now, and tells the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -156,6 +156,10 @@ class Updates:
             self._begins = {name: each for name, each in self._begins.items() if _lives(each, now)}
             self._expected = {name: each for name, each in self._expected.items() if _lives(each, now)}
             self._limit = 2 * len(self._begins) + _LEAST
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """Queries have other numbers; ``numbers``: by the former ones."""
+        self._begins = {(numbers[query], name): each for (query, name), each in self._begins.items()}
 
     def remove(self, query: int, text: str) -> None:
         """Forget the results of a query; one of the same text that comes later does not know their begins."""
@@ -361,6 +365,9 @@ class CorrectedUpdates(Updates):
         if len(self._known) > self._limit:
             self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
             self._limit = 2 * len(self._known) + _LEAST
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        self._known = {(numbers[query], name): each for (query, name), each in self._known.items()}
 
     def remove(self, query: int, text: str) -> None:
         del text  # nothing is known but by its number

@@ -14,6 +14,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
+from skws.queries.keywords.operator import Sizes
 from skws.results.model import Result
 from skws_mesh.columnar.columns import index_hashes
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -135,7 +136,7 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_queries_that_come_and_go(seed: int) -> None:
     """Bridges serve all queries of a shape: those that wake, sleep, come late or leave, too."""
-    shared = ColumnarEngine(schema(), TimeWindow(40))
+    shared = ColumnarEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # given anew now and then
     texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
     alone: dict[str, ColumnarEngine] = {}
     told: dict[str, list[Result]] = {text: [] for text in texts}

@@ -38,7 +38,8 @@ def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, see
     random = Random(seed)
     static, stream = dense_tables(random), dense_rows(random, 120, [0, 1])
     made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
-    together = ColumnarEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4))
+    # Its queries have other numbers after the last steps.
+    together = ColumnarEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=9))
     alone = ColumnarEngine(DENSE, window, lateness=lateness)
     found = 0
     for engine in (together, alone):

@@ -403,7 +403,8 @@ class _Given:
                 if any(value is not None for value in columns.pop("time", ())):
                     timed.add(name)
                 tables[name] = columns
-        return infer(tables, timed=timed).schema()
+        nested = samples.nested if samples else {}
+        return infer(tables, timed=timed, nested=nested).schema()
 
     def timed(self, schema: Schema) -> Schema:
         """The schema, in which relations whose frames have no times are static tables."""

@@ -171,6 +171,10 @@ class Attribute:
         return self.origin or self.name
 
 
+PLACE: Final = "#row"
+"""What an attribute is called whose values say where a row is: the name of its file and its place there."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """A streaming relation (S-KWS paper, Section 3.1), or a static table.
@@ -178,7 +182,8 @@ class Relation:
     ``search`` names the attributes in which keywords are looked for; ``key``
     is unique among live tuples; ``time`` is the event-time attribute;
     ``finite`` promises that the stream ends; ``source`` is where the rows of a
-    table are read from, None if they come with the streams.
+    table are read from, None if they come with the streams. ``origin``: the array in another relation's
+    rows that holds this one's, such as ``commits.files``; with its own name, in objects that are no rows.
     """
 
     name: str
@@ -189,6 +194,7 @@ class Relation:
     table: bool = False
     finite: bool = False
     source: str | None = field(default=None, compare=False)
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.attributes]
@@ -206,6 +212,16 @@ class Relation:
     @cached_property
     def key_columns(self) -> tuple[int, ...]:
         return tuple(self.columns[name] for name in self.key)
+
+    @property
+    def parent(self) -> str | None:
+        """The relation whose rows hold this one's."""
+        return None if self.origin is None else self.origin.partition(".")[0]
+
+    @property
+    def path(self) -> str:
+        """Where they are in its rows."""
+        return "" if self.origin is None else self.origin.partition(".")[2]
 
     def key_of(self, row: Row) -> Row | None:
         """The values of the key in a row; None without one, or with a NULL in it, which equals nothing."""

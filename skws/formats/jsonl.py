@@ -40,6 +40,7 @@ from skws.formats.files import (
     not_json,
     opened,
 )
+from skws.formats.nested import NestedReader, has_nested
 from skws.formats.rows import FIELDS, BareRowReader, Origins, RecordReader, needed
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
@@ -118,18 +119,21 @@ class LineReader:
         self._schema = schema
         self._of_changes: bool | None = None
         self._records: BareRowReader | RecordReader
+        self._nested: NestedReader | None = None
         self._changes: ChangeReader | None
         if split.relation is None:
             self._records, self._changes = RecordReader(schema), ChangeReader(schema)
         else:
             self._records, self._changes = BareRowReader(schema, split.relation), None
+            if has_nested(schema, split.relation):
+                self._nested = NestedReader(schema, split.relation, split.path.name)
         self._lines_before: int | None = 0 if split.start == 0 else None
 
     def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
         """The items of the lines that begin in the split, in order; then what was passed over in them."""
         yield from self._items(file)
         source = str(self._split.path)
-        yield from self._records.notes(source)
+        yield from (self._nested or self._records).notes(source)
         if self._changes is not None:
             yield from self._changes.notes(source)
 
@@ -146,7 +150,10 @@ class LineReader:
                 yield from self._unreadable(line, offset, number)
             else:
                 try:
-                    yield record(item)
+                    if self._nested is None:
+                        yield record(item)
+                    else:
+                        yield from self._nested.records(item, offset)
                 except MalformedError as error:
                     yield from self._unusual(item, error, line, offset, number)
             offset += len(line)
@@ -160,7 +167,10 @@ class LineReader:
             return
         try:
             item = orjson.loads(text)
-            yield self._records.record(item)
+            if self._nested is None:
+                yield self._records.record(item)
+            else:
+                yield from self._nested.records(item, offset)
         except orjson.JSONDecodeError as error:
             yield self._bad(line, offset, number, not_json(text, error))
         except MalformedError as error:

@@ -402,10 +402,12 @@ class Flat(NamedTuple):
 
 
 class BareRowReader:
-    """Reads rows of the one relation at position ``relation``."""
+    """Reads rows of the one relation at position ``relation``; ``others``: fields that are no attributes."""
 
-    def __init__(self, schema: Schema, relation: int) -> None:
+    def __init__(self, schema: Schema, relation: int, others: Collection[str] = ()) -> None:
         self._reader = RowReader(schema, relation)
+        if others:
+            self._reader.known = {*self._reader.known, *others}
         self._own = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
 
     def notes(self, source: str) -> list[BadRecord]:

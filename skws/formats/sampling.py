@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from skws.data.values import TOO_DEEP, MalformedError, Unreadable, shown
 from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, not_json, opened
+from skws.formats.nested import arrays, without
 from skws.formats.rows import FLAT, Flat, leaves
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import (
@@ -31,11 +33,19 @@ from skws.formats.tabular import (
     fitted,
 )
 from skws_schema.errors import SourceError, counted, nearest_file
-from skws_schema.infer.infer import SAMPLE_ROWS
-from skws_schema.yaml.document import as_name
+from skws_schema.infer.column_profile import profile
+from skws_schema.infer.infer import SAMPLE_ROWS, Nested
+from skws_schema.infer.keys import Table, identifier_score
+from skws_schema.model import PLACE
+from skws_schema.yaml.document import as_name, is_name
 
 SAMPLE_RECORDS: Final = 200_000
 """The most records read of one file."""
+
+_KEY_OF_FEW: Final = 0.85
+_KEY_OF_MANY: Final = 0.7
+"""How much a column must look like an identifier: a row with the key of another replaces it."""
+_MANY: Final = 20
 
 _DIGITS: Final = re.compile(r"\d+")
 _Skip: TypeAlias = Callable[[str], None]
@@ -47,12 +57,14 @@ class SampleRow(NamedTuple):
     """A row of a relation (None: the file's); ``timed``: its record has a time of its own.
 
     ``update``: it replaces one with its key, so that the key is no longer unique among all rows.
+    ``json``: its arrays of objects may hold rows.
     """
 
     relation: str | None
     values: Mapping[str, object]
     timed: bool = False
     update: bool = False
+    json: bool = False
 
 
 class Samples:
@@ -69,6 +81,9 @@ class Samples:
         self.unreadable = 0
         self.reasons: list[str] = []
         self.skipped: list[NoRecordsError] = []
+        self._arrays: dict[str, str] = {}
+        self._around: dict[str, list[int]] = {}
+        self._beside: dict[str, tuple[str, ...]] = {}
 
     def skip(self, reason: str) -> None:
         """Count a bad record."""
@@ -76,8 +91,11 @@ class Samples:
         if len(self.reasons) < _REASONS:
             self.reasons.append(reason)
 
-    def add_file(self, own: str, rows: Iterable[SampleRow]) -> None:
-        """Add a file's rows; ``own``: the relation of bare ones, which are bad if others name a relation."""
+    def add_file(self, own: str, rows: Iterable[SampleRow], *, document: bool = False) -> None:
+        """Add a file's rows; ``own``: the relation of bare ones, which are bad if others name a relation.
+
+        ``document``: it may be one object around the rows.
+        """
         bare: list[SampleRow] = []
         count, named = 0, False
         for row in rows:
@@ -91,22 +109,76 @@ class Samples:
         if named:
             self.unreadable += count
             return
+        wrapped = _wrapped(bare) if document and count == 1 and own not in self._rows else None
+        if wrapped is not None:
+            self._arrays[own] = f"{own}.{wrapped}"
+            self._beside[own] = tuple(leaves(without(bare[0].values, {wrapped: None})))
+            bare = [SampleRow(None, one, json=True) for one in arrays(bare[0].values)[wrapped]]
         for row in bare:
             self.add(own, row)
 
     def add(self, relation: str, row: SampleRow) -> None:
         rows = (self._updates if row.update else self._rows).setdefault(relation, [])
-        if len(rows) < SAMPLE_ROWS:
-            try:
-                rows.append(leaves(row.values))
-            except RecursionError:  # arrays in each other
-                self.skip(f"{relation}: {TOO_DEEP}")
         if row.timed:
             self.timed.add(relation)
+        if len(rows) >= SAMPLE_ROWS:
+            return
+        inner = arrays(row.values) if row.json else {}
+        try:
+            rows.append(leaves(without(row.values, inner) if inner else row.values))
+        except RecursionError:  # arrays in each other
+            self.skip(f"{relation}: {TOO_DEEP}")
+            return
+        for path, elements in inner.items():
+            child = as_name(f"{relation}_{path}")
+            self._arrays[child] = f"{relation}.{path}"
+            around = self._around.setdefault(child, [])
+            for element in elements[: SAMPLE_ROWS - len(around)]:
+                before = len(self._rows.get(child, ()))
+                self.add(child, SampleRow(child, element, json=True))
+                if len(self._rows[child]) > before:
+                    around.append(len(rows) - 1)
 
     def tables(self) -> dict[str, dict[str, list[object]]]:
-        """Columns by relation; missing attributes are NULL."""
-        return {relation: _columns(rows) for relation, rows in (self._updates | self._rows).items()}
+        """Columns by relation; missing attributes are NULL. Rows of arrays have the key of those around."""
+        tables = {relation: _columns(rows) for relation, rows in (self._updates | self._rows).items()}
+        for child, each in self.nested.items():
+            if not each.own:
+                continue
+            outer = tables[each.parent]
+            if each.parents not in outer:
+                outer[each.parents] = [f"{PLACE}{number}" for number in range(len(self._rows[each.parent]))]
+            values = outer[each.parents]
+            tables[child] = {each.own: [values[n] for n in self._around[child]], **tables[child]}
+        return tables
+
+    @cached_property
+    def nested(self) -> dict[str, Nested]:
+        """The relations whose rows are in arrays; outer ones first."""
+        found: dict[str, Nested] = {}
+        for child, origin in self._arrays.items():
+            parent = origin.partition(".")[0]
+            if parent == child:
+                found[child] = Nested(origin, beside=self._beside[child])
+                continue
+            key = self._key(parent)
+            found[child] = Nested(origin, f"{parent}.{key}", key)
+        return found
+
+    def _key(self, relation: str) -> str:
+        """The column that tells the rows of a relation apart; else their place."""
+        columns = {
+            name: values
+            for name, values in _columns(self._rows[relation]).items()
+            if is_name(name) and len(set(map(type, values))) == 1 and type(values[0]) in (str, int)
+        }
+        table = Table(relation, {name: profile(name, values) for name, values in columns.items()})
+        unique = [column for column in table.columns.values() if column.unique and column.joinable]
+        if not unique:
+            return PLACE
+        best = max(unique, key=lambda column: identifier_score(table, column))
+        least = _KEY_OF_MANY if table.rows >= _MANY else _KEY_OF_FEW
+        return best.name if identifier_score(table, best) >= least else PLACE
 
 
 def sample(paths: Sequence[Path]) -> Samples:
@@ -125,12 +197,21 @@ def sample(paths: Sequence[Path]) -> Samples:
             series = path.is_dir() and _is_series(together)
             for file in together:
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
-                samples.add_file(_relation_of(file, in_series=series), rows)
+                document = ".json" in map(str.lower, file.suffixes[-2:])
+                samples.add_file(_relation_of(file, in_series=series), rows, document=document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
         raise SourceError(f"no records in {', '.join(map(str, paths))} to infer a schema from{bad}{reasons}")
     return samples
+
+
+def _wrapped(rows: Sequence[SampleRow]) -> str | None:
+    """The only array of a single object, if it is one of objects: the rows."""
+    item = rows[0].values
+    found = arrays(item)
+    lists = [name for name, value in item.items() if isinstance(value, list)]
+    return next(iter(found)) if len(found) == 1 and lists == list(found) and rows[0].json else None
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
@@ -199,7 +280,7 @@ def _of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
     """A bare row, without what flattened change events have beside it; none of a deletion."""
     flat = Flat.of(item)
     if flat is None:
-        yield SampleRow(None, item)
+        yield SampleRow(None, item, json=True)
     elif not flat.deleted:
         row = {name: value for name, value in item.items() if name not in FLAT}
         yield SampleRow(None, row, timed=True, update=flat.updated)

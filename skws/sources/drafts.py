@@ -132,7 +132,14 @@ def inferred(
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
-    return infer(samples.tables(), chosen, timed=samples.timed, window=window, known=known)
+    return infer(
+        samples.tables(),
+        chosen,
+        timed=samples.timed,
+        window=window,
+        known=known,
+        nested=samples.nested,
+    )
 
 
 def _paths(places: Sequence[str]) -> list[Path]:

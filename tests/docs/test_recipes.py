@@ -64,8 +64,9 @@ def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path
     shell.interrupt()
 
 
-def test_a_join_is_suggested_and_added(shell: Shell, tmp_path: Path) -> None:
-    for step in steps(RECIPES / "add-a-join.md", __file__, tmp_path):
+@pytest.mark.parametrize("page", ["add-a-join.md", "json-of-an-api.md"])
+def test_one_s_own_data_is_joined(shell: Shell, tmp_path: Path, page: str) -> None:
+    for step in steps(RECIPES / page, __file__, tmp_path):
         found = shell.run(step, notes=True)
         assert step.output is not None
         assert matches(step.output, found), found

@@ -149,6 +149,7 @@ def test_json_schema_serves_editors() -> None:
         "analyzer",
         "time",
         "table",
+        "from",
         "source",
         "finite",
     }

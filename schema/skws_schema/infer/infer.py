@@ -28,7 +28,7 @@ from skws_schema.infer.keys import (
     widened_keys,
 )
 from skws_schema.infer.possible import find_possible
-from skws_schema.model import Attribute, AttributeType, Join, Possible, Relation, Schema, sides
+from skws_schema.model import PLACE, Attribute, AttributeType, Join, Possible, Relation, Schema, sides
 from skws_schema.yaml.document import as_name, attribute_text, head, is_name, join_lines, names, scalar
 from skws_schema.yaml.possible import IMPLIED, possible_joins
 
@@ -37,6 +37,8 @@ SAMPLE_OF_DATABASE: Final = 10_000
 """Rows of each table of a database that are looked at where its catalog declares no foreign keys."""
 
 _TIMELESS: Final = "no attribute gives the time of a row"
+_PLACE: Final = "where the row is in its file"
+_ARRAY: Final = "an array of objects"
 _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
 
@@ -58,9 +60,29 @@ class LeftOut(NamedTuple):
     reason: str
 
 
+class Nested(NamedTuple):
+    """Where a relation's rows are: an array in the rows of another one, such as ``commits.files``.
+
+    ``own`` and ``parents``: the columns of both that are equal; empty for an array in objects that are no
+    rows. ``beside``: the other fields of such an object, which are not read.
+    """
+
+    origin: str
+    own: str = ""
+    parents: str = ""
+    beside: tuple[str, ...] = ()
+
+    @property
+    def parent(self) -> str:
+        return self.origin.partition(".")[0]
+
+
 @dataclass(frozen=True)
 class InferredRelation:
-    """A relation with every guess about it. ``table``: why it is a static table; empty if it is not."""
+    """A relation with every guess about it. ``table``: why it is a static table; empty if it is not.
+
+    ``origin``: the array that holds its rows.
+    """
 
     name: str
     attributes: tuple[Finding[Attribute], ...]
@@ -68,6 +90,7 @@ class InferredRelation:
     time: Finding[str] | None
     table: str
     left_out: tuple[LeftOut, ...] = ()
+    origin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +132,7 @@ class Inference:
             search=tuple(a.name for a in attributes if a.type is AttributeType.TEXT),
             time=relation.time.value if relation.time and self.accepts(relation.time) else None,
             table=bool(relation.table),
+            origin=relation.origin,
         )
 
     def _lines(self) -> Iterator[str]:
@@ -126,6 +150,8 @@ class Inference:
 
     def _relation_lines(self, relation: InferredRelation) -> Iterator[str]:
         yield f"  {scalar(relation.name)}:"
+        if relation.origin is not None:
+            yield f"    from: {scalar(relation.origin)}".ljust(_COMMENT_COLUMN) + f"  # {_ARRAY}"
         yield "    attributes:"
         for attribute in relation.attributes:
             yield _noted(
@@ -192,6 +218,7 @@ def infer(
     timed: Collection[str] = (),
     window: str = "none",
     known: Schema | None = None,
+    nested: Mapping[str, Nested] = MappingProxyType({}),
 ) -> Inference:
     """Infer a schema from columns of raw values: texts of CSV or values of JSON, None for NULL.
 
@@ -200,8 +227,8 @@ def infer(
     carry a time of their own; any other without an event-time attribute
     becomes a static table. Rows with a few values that do not fit their columns are not looked at.
     ``known``: an earlier schema of the same data, whose types hold while half of the values fit them.
-    Raises SchemaError if no table has a usable name, ValueError if columns of one relation are not equally
-    long.
+    ``nested``: the relations whose rows are in arrays. Raises SchemaError if no table has a usable name,
+    ValueError if columns of one relation are not equally long.
     """
     named = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
     usable = [name for name, (origins, _) in named.items() if origins]
@@ -212,19 +239,26 @@ def infer(
         for relation in usable
     ]
     joins, keys = _references(sampled)
+    around = {name: each for name, each in nested.items() if each.own and name in usable}
+    joins, keys = _with_nested(joins, keys, around, named)
+    times = {table.name: find_time(table) for table in sampled}
+    streams = {name for name, time in times.items() if time and time.confidence >= MIN_CONFIDENCE} | {*timed}
     relations = []
     for table in sampled:
         origins, left_out = named[table.name]
-        time = find_time(table)
-        timeless = time is None or time.confidence < MIN_CONFIDENCE
+        time = times[table.name]
+        outer = table.name
+        while outer in around:
+            outer = around[outer].parent
         relations.append(
             InferredRelation(
                 name=table.name,
                 attributes=tuple(_attribute(c, origins[c.name]) for c in table.columns.values()),
                 key=keys.get(table.name),
                 time=time,
-                table=_TIMELESS if timeless and table.name not in timed else "",
-                left_out=left_out,
+                table="" if streams & {table.name, outer} else _TIMELESS,
+                left_out=(*_beside(nested.get(table.name)), *left_out),
+                origin=nested[table.name].origin if table.name in nested else None,
             )
         )
     found = Inference(
@@ -240,6 +274,34 @@ def infer(
     )
     found = keeping(found, known) if known else found
     return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
+
+
+def _beside(nested: Nested | None) -> Iterator[LeftOut]:
+    if nested is not None:
+        rows = nested.origin.partition(".")[2]
+        yield from (LeftOut(name, f"the rows are in {rows}") for name in nested.beside)
+
+
+def _with_nested(
+    joins: list[Finding[Join]],
+    keys: dict[str, Finding[tuple[str, ...]]],
+    nested: Mapping[str, Nested],
+    named: Mapping[str, tuple[dict[str, str], tuple[LeftOut, ...]]],
+) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
+    """Join the rows of arrays to the rows around them, by the key of these, and by nothing else of theirs."""
+    sure: list[Finding[Join]] = []
+    for name, each in nested.items():
+        own = next(new for new, column in named[name][0].items() if column == each.own)
+        key = next(new for new, column in named[each.parent][0].items() if column == each.parents)
+        sure.append(Finding(Join.of(name, each.parent, ((own, key),)), 1.0, "in an array of its rows"))
+        keys = {**keys, each.parent: Finding((key,), 1.0, "rows in arrays refer to it")}
+    taken = {(found.value.left, a) for found in sure for a, _ in found.value.on}
+    others = [
+        found
+        for found in joins
+        if not any({(found.value.left, a), (found.value.right, b)} & taken for a, b in found.value.on)
+    ]
+    return [*others, *sure], keys
 
 
 KEPT_JOIN: Final = "kept from the earlier schema"
@@ -421,6 +483,8 @@ def _without_implied(joins: list[Finding[Join]], tables: Sequence[Table]) -> lis
 def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
     """An attribute with an origin takes more than its type alone: arrays, and what else is mixed."""
     told = origin if column.mixed or origin != column.name else None
+    if origin.rpartition(".")[2] == PLACE:
+        return Finding(Attribute(column.name, AttributeType.STRING, origin=told), 1.0, _PLACE)
     attribute = Attribute(column.name, column.type, origin=told)
     return Finding(attribute, round(column.confidence, 2), column.reason)
 

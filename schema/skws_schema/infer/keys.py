@@ -74,7 +74,7 @@ def identifier_score(table: Table, column: ColumnProfile) -> float:
     own = relation_tokens(table.name)
     if words == ("id",) or (words[-1:] == ("id",) and stem(column.name) == own):
         return 0.98
-    if words[-1:] and words[-1] in {"code", "key", "uuid", "guid", "no", "number"}:
+    if words[-1:] and words[-1] in {"code", "key", "uuid", "guid", "hash", "sha", "no", "number"}:
         return 0.85
     if words[-1:] == ("id",) or (len(words) == 1 and words[0].endswith("id")):
         return 0.85

@@ -43,6 +43,34 @@ def check_relations(located: Located, relations: Mapping[str, Draft]) -> None:
     for draft in relations.values():
         for check in _RELATION_CHECKS:
             check(located, draft)
+        _check_origin(located, draft, relations)
+
+
+def _check_origin(located: Located, draft: Draft, relations: Mapping[str, Draft]) -> None:
+    """Rows come from an array in the rows of a relation, none of them from each other's."""
+    written = draft.entry.get("from")
+    if not isinstance(written, str) or not written:
+        return
+    place = located.value_place((*draft.path, "from"))
+    parent, dot, path = written.partition(".")
+    if not (dot and path):
+        located.report(place, f"{draft.name}.from: expected RELATION.PATH, found {written!r}")
+    elif parent not in relations:
+        located.report(place, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
+    elif draft.entry.get("source") is not None:
+        located.report(place, f"{draft.name}.from: a table with a source has its rows from there alone")
+    elif parent != draft.name and draft.name in _around(parent, relations):
+        located.report(place, f"{draft.name}.from: {parent} has its rows from {draft.name}")
+
+
+def _around(name: str, relations: Mapping[str, Draft]) -> list[str]:
+    """The relations whose rows are around those of ``name``, itself included."""
+    seen: list[str] = []
+    while name in relations and name not in seen:
+        seen.append(name)
+        origin = relations[name].entry.get("from")
+        name = origin.partition(".")[0] if isinstance(origin, str) else ""
+    return seen
 
 
 def check_window_text(located: Located, check_window: CheckWindow | None) -> None:

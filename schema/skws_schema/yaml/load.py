@@ -155,6 +155,7 @@ def _relation(name: str, entry: RelationDocument) -> Relation:
         table=entry.table,
         finite=entry.finite,
         source=entry.source,
+        origin=entry.origin,
     )
 
 

@@ -1,0 +1,144 @@
+"""Rows of several relations in one JSON object: a row, and rows in its arrays of objects.
+
+A relation's ``from: commits.files`` says that its rows are the objects in the array ``files`` of each row
+of ``commits``. Its attributes may come from those objects or, as ``from: commits.hash``, from the row around
+them. With the relation's own name, the array is in objects that are no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from skws.data.batch import BadRecord, Record
+from skws.data.values import MalformedError, shown
+from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, reached
+from skws_schema.model import PLACE, Schema
+
+
+def has_nested(schema: Schema, relation: int) -> bool:
+    """Whether objects with the rows of a relation hold rows in arrays."""
+    name = schema.relations[relation].name
+    return any(each.parent == name for each in schema.relations)
+
+
+class NestedReader:
+    """Reads objects with the rows of the relation at a position, and of those in its arrays.
+
+    ``source``: the name of the file.
+    """
+
+    def __init__(self, schema: Schema, relation: int, source: str) -> None:
+        self._schema, self._relation, self._source = schema, relation, source
+        self._outer = BareRowReader(schema, relation, self._heads(relation))
+        self._inner: dict[str, RowReader] = {}
+        self._children: dict[int, list[tuple[int, str]]] = {}
+        columns = {(each.name, one.column) for each in schema.relations for one in each.attributes}
+        inner = {column for _, column in columns}
+        self._numbered = {
+            number
+            for number, each in enumerate(schema.relations)
+            if (each.name, PLACE) in columns or f"{each.name}.{PLACE}" in inner
+        }
+        self._add(relation)
+
+    def notes(self, source: str) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return [*self._outer.notes(source), *notes(self._inner, source)]
+
+    def records(self, item: Any, place: int, arrived: int | None = None) -> list[Record]:
+        """The records of a JSON object at a place of the file. Raises MalformedError: then none is taken."""
+        own = self._schema.relations[self._relation]
+        where = f"{self._source}:{place}"
+        if own.parent != own.name:
+            return list(self._row(item, where, arrived))
+        if type(item) is not dict:
+            raise MalformedError(f"expected a JSON object with rows of {own.name}, got {shown(item)}")
+        elements = _elements(item, own.path)
+        return [
+            record
+            for number, element in enumerate(elements)
+            for record in self._row(element, f"{where}:{number}", arrived)
+        ]
+
+    def _add(self, relation: int) -> None:
+        """Make the readers of the rows in arrays, and in their arrays."""
+        name = self._schema.relations[relation].name
+        children = [
+            (number, each.path)
+            for number, each in enumerate(self._schema.relations)
+            if each.parent == name and number != relation
+        ]
+        self._children[relation] = children
+        for number, _ in children:
+            if number in self._children:  # relations in each other, which no array is
+                continue
+            reader = RowReader(self._schema, number)
+            reader.known = {*reader.known, *self._heads(number), name}
+            self._inner[reader.relation.name] = reader
+            self._add(number)
+
+    def _heads(self, relation: int) -> set[str]:
+        name = self._schema.relations[relation].name
+        return {
+            each.path.partition(".")[0]
+            for each in self._schema.relations
+            if each.parent == name and each.name != name
+        }
+
+    def _row(self, item: Any, where: str, arrived: int | None) -> Iterator[Record]:
+        if self._relation in self._numbered and type(item) is dict:
+            item = {**item, PLACE: where}
+        record = self._outer.record(item, arrived)
+        yield record
+        yield from self._below(self._relation, item, where, record)
+
+    def _below(self, relation: int, item: dict[str, Any], where: str, around: Record) -> Iterator[Record]:
+        name = self._schema.relations[relation].name
+        for number, path in self._children[relation]:
+            reader = self._inner[self._schema.relations[number].name]
+            for place, element in enumerate(_elements(item, path)):
+                if type(element) is not dict:
+                    raise MalformedError(
+                        f"expected a row (a JSON object) of {reader.relation.name}, got {shown(element)}"
+                    )
+                inner = {**element, name: item}
+                at = f"{where}:{place}"
+                if number in self._numbered:
+                    inner[PLACE] = at
+                row = reader.deletion(inner) if around.delete else reader.insertion(inner)
+                yield reader.record(row, around.time, delete=around.delete and not reader.table)
+                yield from self._below(number, inner, at, around)
+
+
+def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
+    """The elements of the array at ``path``; none where there is none. Raises MalformedError."""
+    found = reached(item, path)
+    if found is MISSING or found is None:
+        return []
+    if not isinstance(found, list):
+        raise MalformedError(f"expected an array of rows at {path!r}, got {shown(found)}")
+    return found
+
+
+def arrays(item: Mapping[str, Any], depth: int = DEEPEST) -> dict[str, list[dict[str, Any]]]:
+    """The arrays of objects in an object, by path; not those inside of others."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, value in item.items():
+        if isinstance(value, Mapping):
+            inner = arrays(value, depth - 1) if depth else {}
+            found |= {f"{name}.{path}": elements for path, elements in inner.items()}
+        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            found[name] = value
+    return found
+
+
+def without(item: Mapping[str, Any], paths: Mapping[str, object]) -> dict[str, Any]:
+    """A copy of an object without the values at some paths."""
+    rest = {}
+    for name, value in item.items():
+        if name in paths:
+            continue
+        inner = {path[len(name) + 1 :]: None for path in paths if path.startswith(f"{name}.")}
+        rest[name] = without(value, inner) if inner and isinstance(value, Mapping) else value
+    return rest

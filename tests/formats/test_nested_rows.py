@@ -1,0 +1,160 @@
+"""Rows in arrays of JSON objects: relations of their own, joined to the rows around them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skws
+from skws.data.batch import BadRecord, Record
+from skws.formats import plan, read_split
+from skws.sources.drafts import inferred
+from skws_schema.errors import SchemaError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+
+COMMITS: list[dict[str, Any]] = [
+    {"sha": "a1", "message": "Fix", "files": [{"path": "lexer", "hunks": [{"line": 1}, {"line": 7}]}]},
+    {"sha": "b2", "message": "Docs", "files": [{"path": "index", "hunks": []}, {"path": "style"}]},
+    {"sha": "c3", "message": "Start", "files": []},
+]
+
+
+def lines(path: Path, items: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+def document(path: Path, item: object) -> Path:
+    path.write_text(json.dumps(item, indent=1))
+    return path
+
+
+def read(path: Path, schema: Schema, split_bytes: int = 1 << 20) -> tuple[dict[str, list[Any]], list[str]]:
+    """The rows by relation, and the reasons of bad records."""
+    rows: dict[str, list[Any]] = {relation.name: [] for relation in schema.relations}
+    bad = []
+    for split in plan(path, schema, split_bytes=split_bytes):
+        for item in read_split(split, schema):
+            if isinstance(item, Record):
+                rows[schema.relations[item.relation].name].append(item.row)
+            elif isinstance(item, BadRecord):
+                bad.append(item.reason)
+    return rows, bad
+
+
+def draft(path: Path) -> Schema:
+    schema = inferred([str(path)]).schema()
+    assert parse_schema(inferred([str(path)]).to_yaml()) == schema
+    return schema
+
+
+@pytest.mark.parametrize("split_bytes", [1 << 20, 10])
+def test_each_array_of_objects_is_a_relation(tmp_path: Path, split_bytes: int) -> None:
+    path = lines(tmp_path / "commits.jsonl", COMMITS)
+    schema = draft(path)
+    assert {r.name: r.origin for r in schema.relations} == {
+        "commits": None,
+        "commits_files": "commits.files",
+        "commits_files_hunks": "commits_files.hunks",
+    }
+    assert [join.name for join in schema.joins] == [
+        "commits_files.commits_sha = commits.sha",
+        "commits_files_hunks.commits_files_row = commits_files.row",
+    ]
+    rows, bad = read(path, schema, split_bytes)
+    assert bad == []
+    assert rows["commits"] == [("a1", "Fix"), ("b2", "Docs"), ("c3", "Start")]
+    assert [row[:2] for row in rows["commits_files"]] == [("a1", "lexer"), ("b2", "index"), ("b2", "style")]
+    lexer = rows["commits_files"][0][2]
+    assert rows["commits_files_hunks"] == [(lexer, 1), (lexer, 7)]
+    assert len({row[2] for row in rows["commits_files"]}) == 3
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_object_around_the_rows_is_unwrapped(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps({"count": 3, "page": {"next": None}, "items": COMMITS}, indent=indent))
+    inference = inferred([str(path)])
+    schema = inference.schema()
+    assert schema.relations[0].origin == "answer.items"
+    assert [left.name for left in inference.relations[0].left_out] == ["count", "page.next"]
+    rows, bad = read(path, schema)
+    assert bad == []
+    assert [row[0] for row in rows["answer"]] == ["a1", "b2", "c3"]
+    assert len(rows["answer_files"]) == 3
+
+
+def test_an_object_with_several_arrays_is_a_row(tmp_path: Path) -> None:
+    path = document(
+        tmp_path / "shop.json", {"town": "Bonn", "staff": [{"n": "Ada"}], "stock": [{"i": "lamp"}]}
+    )
+    schema = draft(path)
+    assert {r.name for r in schema.relations} == {"shop", "shop_staff", "shop_stock"}
+    found = list(skws.search("ada lamp", [path]))
+    assert [sorted(one.relation for one in result.tuples) for result in found] == [
+        ["shop", "shop_staff", "shop_stock"]
+    ]
+
+
+def test_rows_without_a_key_have_their_place(tmp_path: Path) -> None:
+    items = [{"who": "Ada", "of": [{"x": "lamp"}]}, {"who": "Ada", "of": [{"x": "desk"}]}]
+    path = lines(tmp_path / "orders.jsonl", items)
+    schema = draft(path)
+    assert schema.relation("orders").key == ("row",)
+    rows, _ = read(path, schema)
+    assert [row[0] for row in rows["orders_of"]] == [row[1] for row in rows["orders"]]
+    assert len({row[1] for row in rows["orders"]}) == 2
+
+
+def test_arrays_have_the_time_of_their_row(tmp_path: Path) -> None:
+    items = [{"id": 1, "time": 5, "of": [{"x": "lamp"}]}, {"id": 2, "time": 9, "of": [{"x": "desk"}]}]
+    path = lines(tmp_path / "orders.jsonl", items)
+    schema = parse_schema(
+        "relations:\n  orders: {attributes: {id: integer}, key: [id]}\n"
+        "  of: {from: orders.of, attributes: {order: {type: integer, from: orders.id}, x: text}}\n"
+        "joins: [of.order = orders.id]\n"
+    )
+    (split,) = plan(path, schema)
+    found = [(item.relation, item.time) for item in read_split(split, schema) if isinstance(item, Record)]
+    assert found == [(0, 5_000_000), (1, 5_000_000), (0, 9_000_000), (1, 9_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ({"id": 1, "of": [{"x": "a"}, 3]}, "expected a row (a JSON object) of of, got 3"),
+        ({"id": 1, "of": "none"}, "expected an array of rows at 'of', got 'none'"),
+        ({"id": 1, "of": [{"x": "a"}, {"x": {"y": 1}}]}, "of.x: expected"),
+    ],
+)
+def test_what_is_no_row_is_a_bad_record(tmp_path: Path, item: object, reason: str) -> None:
+    path = lines(tmp_path / "orders.jsonl", [{"id": 0, "of": None}, item])
+    schema = parse_schema(
+        "relations:\n  orders: {attributes: {id: integer}, key: [id], table: true}\n"
+        "  of:\n    from: orders.of\n    table: true\n"
+        "    attributes: {order: {type: integer, from: orders.id}, x: text}\n"
+        "joins: [of.order = orders.id]\n"
+    )
+    rows, bad = read(path, schema)
+    assert rows["orders"][0] == (0,)
+    assert any(reason in one for one in bad)
+
+
+@pytest.mark.parametrize(
+    ("origin", "fault"),
+    [
+        ("a", "b.from: expected RELATION.PATH, found 'a'"),
+        ("c.x", "b.from: no relation 'c'"),
+        ("a.x", "b.from: a has its rows from b"),
+    ],
+)
+def test_a_wrong_place_is_refused(origin: str, fault: str) -> None:
+    with pytest.raises(SchemaError, match=fault.replace(".", r"\.")):
+        parse_schema(
+            f"relations:\n  a: {{from: b.y, attributes: {{x: text}}}}\n"
+            f"  b: {{from: {origin}, attributes: {{x: text}}}}\n"
+        )

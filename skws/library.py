@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
@@ -22,10 +22,11 @@ import numpy as np
 import yaml
 from msgspec import Struct, structs
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch, together
+from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, together
 from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
-from skws.formats.sampling import sample
+from skws.formats.nested import arrays, has_nested, nested_rows
+from skws.formats.sampling import SampleRow, Samples, sample
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.queries import session
@@ -164,7 +165,7 @@ def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, dept
     for name, given in columns.items():
         from skws.formats.frames import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
 
-        for line in missing_columns(given, schema.relation(name)):
+        for line in missing_columns(given, schema.relations[_position(name, schema)]):
             warnings.warn(line, stacklevel=depth + 1)
 
 
@@ -354,10 +355,14 @@ def _kind_of(data: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """Frames by relation, and files: by relation, or (None) with records that name theirs."""
+    """Frames by relation, and files: by relation, or (None) with records that name theirs.
+
+    ``nested``: rows with arrays of objects, which may be rows of other relations.
+    """
 
     frames: Mapping[str, pa.Table]
     files: Sequence[tuple[str | None, Path]]
+    nested: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Data) -> _Given:
@@ -373,28 +378,33 @@ class _Given:
         if unnamed := [name for name in data if not isinstance(name, str)]:
             raise UsageError(f"data: expected the name of a relation, found {unnamed[0]!r}")
         files = [(name, Path(one)) for name, one in data.items() if isinstance(one, str | Path)]
-        frames = {name: one for name, one in data.items() if not isinstance(one, str | Path)}
+        nested = {name: one for name, one in data.items() if _has_arrays(one)}
+        frames = {n: one for n, one in data.items() if not (isinstance(one, str | Path) or n in nested)}
         if not frames:
-            return cls({}, files)
+            return cls({}, files, nested)
         from skws.formats.frames import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
 
-        return cls({name: arrow_table(name, one) for name, one in frames.items()}, files)
+        return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
 
     def with_names(self) -> _Given:
         """With names that relations can have, as those of files. Raises UsageError for two that are one."""
-        known = [as_name(name) for name in (*self.frames, *(name for name, _ in self.files)) if name]
+        known = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
         for name, times in Counter(known).items():
             if times > 1:
                 raise UsageError(f"data: {times} names become {name!r}; relations need names of their own")
         files = [(name and as_name(name), path) for name, path in self.files]
-        return _Given({as_name(name): table for name, table in self.frames.items()}, files)
+        nested = {as_name(name): rows for name, rows in self.nested.items()}
+        return _Given({as_name(name): table for name, table in self.frames.items()}, files, nested)
 
     @property
     def schema(self) -> Schema:
         """Inferred from samples. Raises SchemaError, SourceError."""
-        samples = sample([path for _, path in self.files]) if self.files else None
-        tables = dict(samples.tables()) if samples else {}
-        timed = set(samples.timed) if samples else set()
+        samples = sample([path for _, path in self.files]) if self.files else Samples()
+        for name, rows in self.nested.items():
+            for row in rows:
+                own = {key: value for key, value in row.items() if key not in ("time", "op")}
+                samples.add(name, SampleRow(name, own, row.get("time") is not None, json=True))
+        tables, timed = dict(samples.tables()), set(samples.timed)
         if self.frames:
             from skws.formats.frames import sampled_columns  # noqa: PLC0415 - as above
 
@@ -403,34 +413,54 @@ class _Given:
                 if any(value is not None for value in columns.pop("time", ())):
                     timed.add(name)
                 tables[name] = columns
-        nested = samples.nested if samples else {}
-        return infer(tables, timed=timed, nested=nested).schema()
+        return infer(tables, timed=timed, nested=samples.nested).schema()
 
     def timed(self, schema: Schema) -> Schema:
         """The schema, in which relations whose frames have no times are static tables."""
-        if not self.frames:
-            return schema
-        from skws.formats.frames import has_time  # noqa: PLC0415 - as above
-
         static = {
-            name
-            for name, table in self.frames.items()
-            if not has_time(table.column_names, schema.relations[_position(name, schema)])
+            _position(name, schema)
+            for name, rows in self.nested.items()
+            if schema.relations[_position(name, schema)].time is None
+            and all(row.get("time") is None for row in rows)
         }
-        relations = (replace(r, table=r.table or r.name in static) for r in schema.relations)
-        return replace(schema, relations=tuple(relations)) if static else schema
+        if self.frames:
+            from skws.formats.frames import has_time  # noqa: PLC0415 - as above
+
+            for name, table in self.frames.items():
+                position = _position(name, schema)
+                if not has_time(table.column_names, schema.relations[position]):
+                    static.add(position)
+        names = {schema.relations[position].name for position in static}
+        relations = []
+        for relation in schema.relations:
+            if relation.name in names or (relation.parent in names and relation.time is None):
+                names.add(relation.name)
+            relations.append(replace(relation, table=relation.table or relation.name in names))
+        return replace(schema, relations=tuple(relations)) if names else schema
 
     def chunks(self, schema: Schema, policy: BadRecordLog, time: int = 0) -> Iterator[RecordBatch]:
         """The records of all frames, a chunk at a time; ``time``: of rows without one, in microseconds.
 
         Raises UsageError, BadRecordsError.
         """
-        if not self.frames:
+        frames = dict(self.frames)
+        for name, rows in self.nested.items():
+            position = _position(name, schema)
+            if has_nested(schema, position):
+                chunk = Chunk.of(nested_rows(schema, position, name, rows, time))
+                for bad in chunk.bad:
+                    policy.add(bad)
+                yield chunk.records
+            else:
+                from skws.formats.frames import arrow_table  # noqa: PLC0415 - as above
+
+                frames[name] = arrow_table(name, rows)
+        if not frames:
             return
         from skws.formats.frames import frame_chunks  # noqa: PLC0415 - as above
 
-        numbers = {name: _position(name, schema) for name in self.frames}
-        for name, table in self.frames.items():
+        numbers = {name: _position(name, schema) for name in frames}
+        for name, table in frames.items():
             for chunk in frame_chunks(table, numbers[name], schema, time):
                 for bad in chunk.bad:
                     policy.add(bad)
@@ -445,7 +475,15 @@ class _Given:
         return Replay(splits, schema)
 
 
+def _has_arrays(data: object) -> bool:
+    """Whether rows are dictionaries of which some have arrays of objects."""
+    return isinstance(data, list | tuple) and any(isinstance(row, Mapping) and arrays(row) for row in data)
+
+
 def _position(name: str, schema: Schema) -> int:
+    for position, relation in enumerate(schema.relations):
+        if name == relation.stored:
+            return position
     if name not in schema.index:
         raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
     return schema.index[name]
@@ -488,7 +526,7 @@ def _records(
     """The rows of static tables; the records of the stream in order of time."""
     replay = given.replay(schema)
     tables = list(replay.tables(policy))
-    if not given.frames:
+    if not (given.frames or given.nested):
         return tables, replay.batches(policy)
     batches = [*replay.batches(policy), *given.chunks(schema, policy)]
     whole = together(batches) if batches else NO_RECORDS

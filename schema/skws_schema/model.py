@@ -184,6 +184,7 @@ class Relation:
     ``finite`` promises that the stream ends; ``source`` is where the rows of a
     table are read from, None if they come with the streams. ``origin``: the array in another relation's
     rows that holds this one's, such as ``commits.files``; with its own name, in objects that are no rows.
+    Without a path, the name of its table.
     """
 
     name: str
@@ -215,13 +216,18 @@ class Relation:
 
     @property
     def parent(self) -> str | None:
-        """The relation whose rows hold this one's."""
-        return None if self.origin is None else self.origin.partition(".")[0]
+        """The relation whose rows hold this one's in arrays."""
+        return self.origin.partition(".")[0] if self.path and self.origin else None
 
     @property
     def path(self) -> str:
-        """Where they are in its rows."""
+        """Where they are in its rows; empty if they are rows of their own."""
         return "" if self.origin is None else self.origin.partition(".")[2]
+
+    @property
+    def stored(self) -> str:
+        """The name of its table in a database."""
+        return self.name if self.origin is None or self.path else self.origin
 
     def key_of(self, row: Row) -> Row | None:
         """The values of the key in a row; None without one, or with a NULL in it, which equals nothing."""

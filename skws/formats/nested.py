@@ -7,8 +7,10 @@ them. With the relation's own name, the array is in objects that are no rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.data.values import MalformedError, shown
@@ -109,6 +111,20 @@ class NestedReader:
                 row = reader.deletion(inner) if around.delete else reader.insertion(inner)
                 yield reader.record(row, around.time, delete=around.delete and not reader.table)
                 yield from self._below(number, inner, at, around)
+
+
+def nested_rows(
+    schema: Schema, relation: int, source: str, rows: Iterable[Mapping[str, Any]], time: int
+) -> Iterator[Record | BadRecord]:
+    """The records of rows in memory; ``time``: of rows without one, in microseconds."""
+    reader = NestedReader(schema, relation, source)
+    for number, row in enumerate(rows):
+        try:
+            item = orjson.loads(orjson.dumps(row, default=str, option=orjson.OPT_NON_STR_KEYS))
+            yield from reader.records(item, number, time)
+        except (MalformedError, orjson.JSONEncodeError) as error:
+            yield BadRecord(source, number + 1, 0, b"", str(error))
+    yield from reader.notes(source)
 
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:

@@ -33,7 +33,7 @@ from skws_schema.infer.infer import (
 )
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws_schema.yaml.document import is_name
+from skws_schema.yaml.document import as_name
 
 SAMPLE_ROWS: Final = 1000
 LOOKED_AT: Final = 50_000
@@ -105,7 +105,7 @@ class SqliteDatabase:
         Samples show columns of text that hold numbers, and joins where no table declares a reference.
         """
         named = {name: list(filter(self._usable(name), columns)) for name, columns in self._tables.items()}
-        usable = {name: columns for name, columns in named.items() if is_name(name) and columns}
+        usable = {name: columns for name, columns in named.items() if _is_usable(name) and columns}
         if not usable:
             raise SourceError(f"{self.name}: no tables to infer a schema from")
         joins = tuple(self._joins(usable))
@@ -122,7 +122,7 @@ class SqliteDatabase:
         return renamed(found if joins else joined_by_values(found, self._first_rows(usable)))
 
     def rows(self, relation: Relation) -> Iterator[Row]:
-        table = self._table(relation.name)
+        table = self._table(relation.stored)
         known = {column.name.lower(): column.name for column in self._tables[table]}
         for attribute in relation.attributes:
             if attribute.column.lower() not in known:
@@ -177,7 +177,7 @@ class SqliteDatabase:
         """Why a table is in no schema."""
         if not self._tables[table]:
             return "it cannot be read"
-        return NO_ATTRIBUTES if is_name(table) else NO_RELATION
+        return NO_ATTRIBUTES if _is_usable(table) else NO_RELATION
 
     def _usable(self, table: str) -> Callable[[Column], bool]:
         classes = self._classes[table]
@@ -327,6 +327,11 @@ class SqliteDatabase:
                 yield connection
         except sqlite3.Error as error:
             raise SourceError(f"{self.name}: {error}") from None
+
+
+def _is_usable(table: str) -> bool:
+    """Whether a relation can be called after a table; with a dot, ``from:`` would be a path."""
+    return as_name(table) != "" and "." not in table
 
 
 def _attribute(place: tuple[str, str], kinds: _Kinds, referring: set[tuple[str, str]]) -> Finding[Attribute]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import skws
 from skws.data.batch import BadRecord, Record
 from skws.formats import plan, read_split
+from skws.results.model import Result
 from skws.sources.drafts import inferred
 from skws_schema.errors import SchemaError
 from skws_schema.model import Schema
@@ -147,7 +149,7 @@ def test_what_is_no_row_is_a_bad_record(tmp_path: Path, item: object, reason: st
 @pytest.mark.parametrize(
     ("origin", "fault"),
     [
-        ("a", "b.from: expected RELATION.PATH, found 'a'"),
+        ("a.", "b.from: expected a name or RELATION.PATH, found 'a.'"),
         ("c.x", "b.from: no relation 'c'"),
         ("a.x", "b.from: a has its rows from b"),
     ],
@@ -158,3 +160,42 @@ def test_a_wrong_place_is_refused(origin: str, fault: str) -> None:
             f"relations:\n  a: {{from: b.y, attributes: {{x: text}}}}\n"
             f"  b: {{from: {origin}, attributes: {{x: text}}}}\n"
         )
+
+
+NESTED = """\
+relations:
+  commits: {attributes: {sha: string, message: text}, key: [sha]}
+  files: {from: commits.files, attributes: {sha: {type: string, from: commits.sha}, path: text}}
+joins: [files.sha = commits.sha]
+"""
+
+
+@pytest.mark.parametrize("schema", [None, NESTED])
+@pytest.mark.parametrize("when", [{}, {"time": datetime(2026, 1, 1, tzinfo=UTC)}])
+def test_rows_of_python(schema: str | None, when: dict[str, Any]) -> None:
+    rows = [{**commit, **when} for commit in COMMITS]
+    (found,) = skws.search("fix lexer", {"commits": rows}, schema=schema)
+    assert isinstance(found, Result)
+    assert found.tuples[0].relation == "commits"
+    assert found.start == (when["time"].timestamp() if when else None)
+
+
+def test_rows_of_python_are_fed_to_a_session() -> None:
+    session = skws.Session(NESTED, window="1 hour")
+    session.add("fix lexer")
+    rows = [{**commit, "time": "2026-01-01T00:00:00Z"} for commit in COMMITS]
+    assert len(session.process({"commits": rows})) == 1
+
+
+def test_rows_of_python_in_arrays_may_be_left_alone() -> None:
+    schema = "relations:\n  commits: {attributes: {sha: text}}\n"
+    assert len(list(skws.search("a1", {"commits": COMMITS}, schema=schema))) == 1
+
+
+def test_a_key_of_python_may_be_any_name() -> None:
+    schema = (
+        "relations:\n  details: {from: Order Details, attributes: {id: integer, what: text}}\n"
+        "  people: {attributes: {id: integer, name: text}}\njoins: [details.id = people.id]\n"
+    )
+    data = {"Order Details": [{"id": 1, "what": "lamp"}], "people": [{"id": 1, "name": "Ada"}]}
+    assert len(list(skws.search("ada lamp", data, schema=schema))) == 1

@@ -47,7 +47,9 @@ def test_tables_types_keys_and_references(database: Database, skws: Skws) -> Non
         "director": (("did",), False),
         "movie": (("country", "mid"), False),
         "newest": ((), True),
+        "odd_name": ((), False),
     }
+    assert schema.relation("odd_name").stored == "odd name"
     types = {a.name: a.type for a in schema.relation("movie").attributes}
     T = AttributeType  # noqa: N806
     assert types == {
@@ -78,7 +80,7 @@ def test_why_something_is_left_out(database: Database, skws: Skws) -> None:
         """CREATE TABLE film (fid int PRIMARY KEY, tags text[], facts jsonb, "first name" text, title text,
             loud text GENERATED ALWAYS AS (upper(title)) STORED)""",
         "CREATE TABLE picture (bytes bytea)",
-        'CREATE TABLE "odd name" (x int)',
+        'CREATE TABLE "odd.name" (x int)',
         "CREATE TABLE none ()",
         "CREATE VIEW newest AS SELECT title FROM film",
     )
@@ -86,7 +88,7 @@ def test_why_something_is_left_out(database: Database, skws: Skws) -> None:
     said = [line.strip() for line in text.splitlines() if "left out" in line]
     assert said == [
         "# left out, since it has no column that can be an attribute: none",
-        "# left out, since it is not a valid name: odd name",
+        "# left out, since it is not a valid name: odd.name",
         "# left out, since it has no column that can be an attribute: picture",
         "# left out, since no attribute has its type: tags (_text)",
         "# left out, since no attribute has its type: facts (jsonb)",
@@ -141,8 +143,9 @@ def test_what_is_inferred_can_be_followed(database: Database, skws: Skws) -> Non
         items, _, notices = follow(feed, database, offset)
     assert len(items) == 8
     assert all(isinstance(item, Record) for item in items)
-    assert len(notices) == 1
-    assert "public.award" in notices[0]
+    award, odd = sorted(notices)
+    assert "ALTER TABLE public.award REPLICA" in award
+    assert 'ALTER TABLE public."odd name" REPLICA' in odd
 
 
 @pytest.mark.parametrize(

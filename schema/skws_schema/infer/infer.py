@@ -151,7 +151,9 @@ class Inference:
     def _relation_lines(self, relation: InferredRelation) -> Iterator[str]:
         yield f"  {scalar(relation.name)}:"
         if relation.origin is not None:
-            yield f"    from: {scalar(relation.origin)}".ljust(_COMMENT_COLUMN) + f"  # {_ARRAY}"
+            nested = "." in relation.origin
+            line = f"    from: {scalar(relation.origin)}"
+            yield f"{line.ljust(_COMMENT_COLUMN)}  # {_ARRAY}" if nested else line
         yield "    attributes:"
         for attribute in relation.attributes:
             yield _noted(
@@ -174,7 +176,8 @@ class Inference:
 
 
 def renamed(inference: Inference) -> Inference:
-    """With other names for the columns of a catalog that no attribute can be called by."""
+    """With other names for the tables and columns of a catalog that nothing can be called by."""
+    tables = {old: new for new, old in attribute_names([each.name for each in inference.relations]).items()}
     names = {
         relation.name: {
             column: name
@@ -184,12 +187,15 @@ def renamed(inference: Inference) -> Inference:
     }
     return replace(
         inference,
-        relations=tuple(_with_names(relation, names[relation.name]) for relation in inference.relations),
-        joins=tuple(_joined(found, names) for found in inference.joins),
+        relations=tuple(
+            _with_names(relation, tables[relation.name], names[relation.name])
+            for relation in inference.relations
+        ),
+        joins=tuple(_joined(found, tables, names) for found in inference.joins),
     )
 
 
-def _with_names(relation: InferredRelation, names: Mapping[str, str]) -> InferredRelation:
+def _with_names(relation: InferredRelation, name: str, names: Mapping[str, str]) -> InferredRelation:
     def called(found: Finding[Attribute]) -> Finding[Attribute]:
         column = found.value.name
         if names[column] == column:
@@ -199,16 +205,22 @@ def _with_names(relation: InferredRelation, names: Mapping[str, str]) -> Inferre
     key, time = relation.key, relation.time
     return replace(
         relation,
+        name=name,
+        origin=relation.origin if name == relation.name else relation.name,
         attributes=tuple(map(called, relation.attributes)),
         key=key and replace(key, value=tuple(names[column] for column in key.value)),
         time=time and replace(time, value=names[time.value]),
     )
 
 
-def _joined(found: Finding[Join], names: Mapping[str, Mapping[str, str]]) -> Finding[Join]:
+def _joined(
+    found: Finding[Join], tables: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
+) -> Finding[Join]:
     join = found.value
     on = tuple((names[join.left][a], names[join.right][b]) for a, b in join.on)
-    return found if on == join.on else replace(found, value=Join.of(join.left, join.right, on))
+    left, right = tables[join.left], tables[join.right]
+    same = (left, right, on) == (join.left, join.right, join.on)
+    return found if same else replace(found, value=Join.of(left, right, on))
 
 
 def infer(

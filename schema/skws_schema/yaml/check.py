@@ -47,14 +47,16 @@ def check_relations(located: Located, relations: Mapping[str, Draft]) -> None:
 
 
 def _check_origin(located: Located, draft: Draft, relations: Mapping[str, Draft]) -> None:
-    """Rows come from an array in the rows of a relation, none of them from each other's."""
+    """Rows in arrays are in those of a relation that is there, and no two relations are in each other."""
     written = draft.entry.get("from")
     if not isinstance(written, str) or not written:
         return
     place = located.value_place((*draft.path, "from"))
     parent, dot, path = written.partition(".")
-    if not (dot and path):
-        located.report(place, f"{draft.name}.from: expected RELATION.PATH, found {written!r}")
+    if not dot:
+        return
+    if not path:
+        located.report(place, f"{draft.name}.from: expected a name or RELATION.PATH, found {written!r}")
     elif parent not in relations:
         located.report(place, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
     elif draft.entry.get("source") is not None:

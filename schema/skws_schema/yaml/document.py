@@ -139,9 +139,9 @@ class RelationDocument(_Level):
     source: Text | None = Field(default=None, examples=["movies.parquet", "sqlite:movies.db"])
     """Where the rows of a table are read from: a file, a folder, sqlite:FILE or postgresql://... (default:
     they come with the streams). A path is relative to this file."""
-    origin: Text | None = Field(default=None, alias="from", examples=["commits.files"])
-    """The array that holds its rows: RELATION.PATH, an array of objects in the rows of another relation
-    (default: they are rows of their own). With its own name, an array in objects that are no rows."""
+    origin: Text | None = Field(default=None, alias="from", examples=["commits.files", "Order Details"])
+    """The name of its table in a database (default: its own), or the array that holds its rows: RELATION.PATH
+    is an array of objects in the rows of another relation; with its own name, in objects that are no rows."""
     finite: Flag = False
     """A stream that ends, so that remembering all of it needs bounded memory."""
 

@@ -5,6 +5,7 @@ Types, keys and joins are those of the catalog. Where it has no foreign keys, na
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from skws_schema.infer.infer import (
 )
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
-from skws_schema.yaml.document import is_name
+from skws_schema.yaml.document import as_name
 
 # Tables that the search path finds by their bare name; partitions are part of their root.
 _TABLES: Final = """
@@ -105,6 +106,12 @@ class Table:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+    @property
+    def written(self) -> str:
+        """The full name as a person writes it in SQL."""
+        parts = (self.namespace, self.name)
+        return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
 
     @property
     def quoted(self) -> Identifier:
@@ -203,8 +210,8 @@ def match_tables(schema: Schema, known: Mapping[str, Table], database: str) -> M
         if position in schema.evolution.removed_relations or relation.source is not None:
             continue
         faults += mismatches(relation, known)
-        if relation.name in known:
-            found[position] = known[relation.name]
+        if relation.stored in known:
+            found[position] = known[relation.stored]
     if all(relation.table for relation in schema.relations):
         faults.append("all its relations are static tables, and there is nothing to follow")
     if faults:
@@ -219,10 +226,10 @@ def match_tables(schema: Schema, known: Mapping[str, Table], database: str) -> M
 
 def mismatches(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
     """The reasons why a relation cannot be read; none if it can."""
-    if relation.name in known:
-        yield from _faults(relation, known[relation.name])
+    if relation.stored in known:
+        yield from _faults(relation, known[relation.stored])
     else:
-        yield f"no table {relation.name!r} in the search path{nearest(relation.name, known)}"
+        yield f"no table {relation.stored!r} in the search path{nearest(relation.stored, known)}"
 
 
 def _faults(relation: Relation, table: Table) -> Iterator[str]:
@@ -247,7 +254,7 @@ def _warnings(relation: Relation, table: Table) -> Iterator[str]:
         name = table.full_name
         yield (
             f"{name} has no primary key: while it is in a publication, the server refuses all its updates"
-            f" and deletes, from every client (ALTER TABLE {name} REPLICA IDENTITY FULL)"
+            f" and deletes, from every client (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
         )
     elif not identifies(relation, table.identity, table.identity_columns):
         reason = advice(relation, table.full_name)
@@ -313,15 +320,23 @@ def _inference(known: Mapping[str, Table], name: str) -> Inference:
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
     relations = tuple(_relation(table, referring) for table in usable.values())
     left_out = tuple(
-        LeftOut(table, NO_ATTRIBUTES if is_name(table) else NO_RELATION)
+        LeftOut(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
         for table in known
         if table not in usable
     )
     return Inference(name, relations, tuple(joins), left_out=left_out)
 
 
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
+
+
+def _is_named(table: str) -> bool:
+    """Whether a relation can be called after a table; with a dot, ``from:`` would be a path."""
+    return as_name(table) != "" and "." not in table
+
+
 def _usable(table: Table) -> bool:
-    return is_name(table.name) and any(not _fault(column) for column in table.columns)
+    return _is_named(table.name) and any(not _fault(column) for column in table.columns)
 
 
 def _readable(table: Table) -> Table:
@@ -462,7 +477,7 @@ class PostgresDatabase:
         faults = list(mismatches(relation, self._tables))
         if faults:
             raise SourceError(f"{self.name}: {'; '.join(faults)}")
-        return self._tables[relation.name]
+        return self._tables[relation.stored]
 
     @cached_property
     def _tables(self) -> dict[str, Table]:

@@ -121,11 +121,11 @@ def test_a_database_without_searched_columns_is_told(skws: Skws, tmp_path: Path)
 
 
 def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: Path) -> None:
-    """Names with spaces, views of dropped tables, and the insides of virtual tables."""
+    """Names with dots, views of dropped tables, and the insides of virtual tables."""
     path = tmp_path / "odd.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("""
-            CREATE TABLE "Order Items" (id INTEGER, what TEXT);
+            CREATE TABLE "Order.Items" (id INTEGER, what TEXT);
             CREATE VIEW broken AS SELECT * FROM gone;
             CREATE TABLE picture (bytes BLOB);
             CREATE VIRTUAL TABLE found USING fts5(words);
@@ -140,11 +140,27 @@ def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: P
     done = skws("search", "kettle", "--database", path, "-f", "jsonl")
     assert sorted(one["network"] for one in done.records) == ["found{kettle}", *["line{kettle}"] * 2]
     assert (
-        "left out: 'Order Items' (it is not a valid name), 'broken' (it cannot be read), "
+        "left out: 'Order.Items' (it is not a valid name), 'broken' (it cannot be read), "
         "'picture' (it has no column that can be an attribute), 'seal' (no attribute type holds bytes)\n"
     ) in done.err
     (joined,) = skws("search", path, "iron OR kettle", "dented", "-f", "jsonl").records
     assert joined["network"] == "line{iron|kettle} - note{dented}"
+
+
+def test_a_table_with_a_blank_in_its_name_is_a_relation(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "north wind.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("""
+            CREATE TABLE Orders (id INTEGER PRIMARY KEY, customer TEXT);
+            CREATE TABLE "Order Details" ("Order ID" INTEGER REFERENCES Orders, product TEXT);
+            CREATE TABLE Order_Details (x TEXT);
+            INSERT INTO Orders VALUES (1, 'Ada'), (2, 'Grace');
+            INSERT INTO "Order Details" VALUES (1, 'lamp'), (2, 'desk');
+        """)
+    (joined,) = skws("search", path, "ada", "lamp", "-f", "jsonl").records
+    assert joined["joins"][0][2] == "Order_Details_2.Order_ID = Orders.id"
+    kept = load_schema(Path(f"{path}.schema.yaml"))
+    assert [relation.stored for relation in kept.relations] == ["Orders", "Order Details", "Order_Details"]
 
 
 def test_a_schema_is_inferred_from_a_sqlite_file(skws: Skws, books: Path, tmp_path: Path) -> None:

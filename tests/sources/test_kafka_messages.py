@@ -13,7 +13,7 @@ from skws.formats.dead_letters import place
 from skws.sources.kafka.address import Form
 from skws.sources.kafka.reader import TopicReader
 from skws_schema.errors import SourceError
-from skws_schema.model import AttributeType
+from skws_schema.model import AttributeType, iso
 from tests.sources.following import SCHEMA
 
 NOW = 5_000_000
@@ -76,6 +76,21 @@ def test_updates_and_deletions_of_debezium() -> None:
     assert read(delete, key={"mid": 1}) == gone
     assert read(delete, key={"schema": {}, "payload": {"mid": 1}}) == gone
     assert "no row `before`" in reason(read(delete))
+
+
+def test_a_time_far_ahead_of_the_clock_is_refused() -> None:
+    """Else all later records would be late."""
+    latest = NOW + 10
+    reader = TopicReader("movie", SCHEMA, Form.AUTO, latest=lambda: latest)
+    (good,) = reader.items(0, 0, None, orjson.dumps(FILM), NOW + 10)
+    (bad,) = reader.items(0, 1, None, orjson.dumps(FILM), NOW + 11)
+    assert isinstance(good, Record)
+    assert good.time == NOW + 10
+    assert reason([bad]).startswith(f"the time {iso(NOW + 11)} is more than that ahead of the clock")
+    latest += 1
+    (later,) = reader.items(0, 2, None, orjson.dumps(FILM), NOW + 11)
+    assert isinstance(later, Record)
+    assert later.time == NOW + 11
 
 
 @pytest.mark.parametrize("value", [None, b"null"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from time import time_ns
 from typing import Final
 
 from confluent_kafka import KafkaException
 
 from skws.data.batch import Chunk, Item
+from skws.data.values import LATEST
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition, gone
@@ -161,8 +163,13 @@ class KafkaFeed(Feed):
 
     def _topic_reader(self, topic: str) -> TopicReader:
         if topic not in self._readers:
-            self._readers[topic] = TopicReader(topic, self._schema, self._address.form)
+            self._readers[topic] = TopicReader(topic, self._schema, self._address.form, latest=self._latest)
         return self._readers[topic]
+
+    def _latest(self) -> int:
+        """The last time that a record may have now, by the calendar: the clock may be that of a replay."""
+        ahead = self._address.ahead
+        return LATEST if ahead is None else min(LATEST, time_ns() // 1_000 + ahead)
 
     def _at(self, position: Position) -> tuple[PartitionReader, Position]:
         """A reader at ``position``, and that position with partitions found since."""

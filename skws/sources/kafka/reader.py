@@ -33,7 +33,7 @@ from skws.sources.kafka.address import Address, Form
 from skws.sources.kafka.client import Client, Partition
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
-from skws_schema.model import AttributeType, Relation, Row, Schema
+from skws_schema.model import AttributeType, Relation, Row, Schema, iso
 
 # The length of the prefix by serializers of schema registries: a zero and the number of a schema.
 _REGISTRY: Final = 5
@@ -50,10 +50,19 @@ def relation_of(topic: str, schema: Schema) -> int | None:
 class TopicReader:
     """Reads the messages of one topic. Raises SourceError if the topic cannot have this form.
 
-    ``timeless``: the times of messages do not matter, as in topics of static tables.
+    ``timeless``: the times of messages do not matter, as in topics of static tables. ``latest``: the last
+    time that a record may have now: later ones would make all others late.
     """
 
-    def __init__(self, topic: str, schema: Schema, form: Form, *, timeless: bool = False) -> None:
+    def __init__(
+        self,
+        topic: str,
+        schema: Schema,
+        form: Form,
+        *,
+        timeless: bool = False,
+        latest: Callable[[], int] = lambda: LATEST,
+    ) -> None:
         relation = relation_of(topic, schema)
         if form is Form.ROWS and relation is None:
             names = ", ".join(schema.index)
@@ -61,6 +70,8 @@ class TopicReader:
         bare = relation is not None and form in (Form.AUTO, Form.ROWS)
         self._topic = topic
         self._timeless = timeless
+        self._latest = latest
+        self._last = EARLIEST  # the latest time that was good before
         self._form = form
         self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
         self._row = RowReader(schema, relation) if bare and relation is not None else None
@@ -95,11 +106,25 @@ class TopicReader:
             )
             if not in_calendar:
                 _refuse_time(read)
+            if not self._timeless:
+                self._refuse_ahead(read)
             return [*read, *self._notes()]
         except MalformedError as error:
             raw = key if value is None and key is not None else value or b""
             source = f"{self._topic}[{partition}]"
             return [BadRecord(source, 0, offset, raw, str(error), f"at offset {offset}")]
+
+    def _refuse_ahead(self, items: list[Item]) -> None:
+        """Raises MalformedError if an item is further ahead of the clock than may be."""
+        for item in items:
+            if isinstance(item, Record) and item.time > self._last:
+                latest = self._latest()
+                if item.time > latest:
+                    raise MalformedError(
+                        f"the time {iso(item.time)} is more than that ahead of the clock which ?ahead= allows"
+                        f" (until {iso(latest)}): it would make all other records late"
+                    )
+                self._last = item.time
 
     def _notes(self) -> Iterator[BadRecord]:
         """What was passed over in the last messages."""

@@ -10,6 +10,7 @@ No thread and no process is started, and nothing is read but what is given.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,10 +26,12 @@ from msgspec import Struct, structs
 from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, together
 from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
+from skws.formats.files import SUFFIXES
 from skws.formats.nested import arrays, has_nested, nested_rows
 from skws.formats.sampling import SampleRow, Samples, sample
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
 from skws.queries import session
 from skws.queries.evaluator import Counts
 from skws.queries.keyword_plans import keyword_plan, ranking_of
@@ -36,6 +39,16 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.kinds import check
 from skws.results.frames import results_html
 from skws.results.model import LiveResult
+from skws.sources.addresses import (
+    KAFKA,
+    Database,
+    all_tables,
+    database_at,
+    is_address,
+    is_postgres,
+    is_sqlite,
+)
+from skws.sources.feed import redacted
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
 from skws_schema.errors import UsageError, nearest
@@ -57,6 +70,8 @@ SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any]
 """A schema, the path of its YAML, or its YAML as text or as a dictionary."""
 
 _SHOWN: Final = 20  # results drawn in a notebook
+_DATA: Final = (SUFFIXES.keys() | {".db", ".sqlite", ".sqlite3"}) - {".json"}
+"""Endings of data in place of a schema, whose YAML may be JSON."""
 _ON_ERROR: Final = (OnError.FAIL, OnError.SKIP)
 _REMEDY: Final = 'use on_error="skip" to go on past bad rows'
 
@@ -182,8 +197,9 @@ def search(
     """Search frames or files with keywords, patterns, or any other kind of query, in this process.
 
     ``data``: by relation a frame (pandas, Polars, Arrow), rows as dictionaries, or the path of a file; or the
-    paths of replay files. Rows of a frame have times in the relation's time attribute or in a column
-    ``time``; a frame without them is a static table. ``op`` may be a column, too: "-" deletes.
+    paths of replay files; or a database as it is now: a SQLite file, postgresql://... Rows of a frame have
+    times in the relation's time attribute or in a column ``time``; a frame without them is a static table.
+    ``op`` may be a column, too: "-" deletes.
     ``schema``: None infers one from the data. ``window``: None for the schema's. ``max_size``: the most
     tuples of a result. ``limit``: the most results; of keywords without a window the best ones, best first,
     else the first ones. ``on_error``: "fail", or "skip" to count bad rows.
@@ -206,7 +222,7 @@ def search(
     results = Results(described, queries, OnError(on_error))
     names = names_by_text(queries)
     found = _searched(results, given, stream)
-    if limit is not None and _asks_what_is_there(queries, stream):
+    if _asks_what_is_there(queries, stream) and (given.database is not None or limit is not None):
         found = _best(results, given, stream, limit)
     results._rest = (called(result, names) for result in islice(found, limit))  # noqa: SLF001 - its own
     return results
@@ -215,7 +231,8 @@ def search(
 class Session:
     """Queries over a stream that is fed batch by batch.
 
-    ``window``: None for the schema's. ``tables``: rows of static relations, by relation. ``lateness``: how
+    ``window``: None for the schema's. ``tables``: rows of static relations, by relation, or files or a
+    database that have them. ``schema`` may be these, too: it is then inferred from them. ``lateness``: how
     late rows may come, such as "5 s". Rows of a call are put in order of time; rows that come too late are
     counted in ``counts`` and left out. ``force_unbounded``: also take queries that need more and more memory,
     since no window lets rows expire. Raises SchemaError, UsageError.
@@ -226,7 +243,7 @@ class Session:
         schema: SchemaLike,
         *,
         window: str | Window | None = None,
-        tables: Mapping[str, Any] | None = None,
+        tables: Data | None = None,
         lateness: str | None = None,
         max_size: int = DEFAULT_MAX_SIZE,
         force_unbounded: bool = False,
@@ -237,8 +254,8 @@ class Session:
         stream = replace(stream, lateness=late, force_unbounded=force_unbounded)
         self._queries: dict[str, Query] = {}
         self._session = session.Session(stream)
-        static = _Given.of(tables or {}).chunks(self.schema, BadRecordLog(remedy=_REMEDY))
-        self._session.load_tables([record for batch in static for record in batch.records()])
+        static, rest = _records(_Given.of(tables or {}), self.schema, BadRecordLog(remedy=_REMEDY))
+        self._session.load_tables([*static, *(record for batch in rest for record in batch.records())])
 
     @property
     def counts(self) -> Counts:
@@ -328,7 +345,11 @@ def schema_of(schema: SchemaLike) -> Schema:
     if isinstance(schema, str) and "\n" in schema:
         return parse_schema(schema)
     if isinstance(schema, str | Path):
-        return load_schema(Path(schema))
+        given = Path(schema)
+        if not (is_address(str(schema)) or given.is_dir() or given.suffix.lower() in _DATA):
+            return load_schema(given)
+        data = _Given.of(schema)
+        return data.timed(data.schema)
     raise UsageError(
         f"schema: expected a Schema, YAML or the path of its file, found {type(schema).__name__}"
     )
@@ -357,16 +378,25 @@ def _kind_of(data: object) -> str:
 class _Given:
     """Frames by relation, and files: by relation, or (None) with records that name theirs.
 
-    ``nested``: rows with arrays of objects, which may be rows of other relations.
+    ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``: what is
+    searched in place of them.
     """
 
     frames: Mapping[str, pa.Table]
     files: Sequence[tuple[str | None, Path]]
     nested: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    database: Database | None = None
 
     @classmethod
     def of(cls, data: Data) -> _Given:
         if isinstance(data, str | Path):
+            address = str(data)
+            if is_postgres(address) or is_sqlite(address):
+                return cls({}, [], database=database_at(address))
+            if address == "-" or address.startswith(KAFKA):
+                raise UsageError(
+                    f"{redacted(address)} has no end; use skws watch, or give files or a database"
+                )
             data = [data]
         if isinstance(data, list | tuple) and all(isinstance(one, str | Path) for one in data):
             return cls({}, [(None, Path(path)) for path in data])
@@ -394,11 +424,14 @@ class _Given:
                 raise UsageError(f"data: {times} names become {name!r}; relations need names of their own")
         files = [(name and as_name(name), path) for name, path in self.files]
         nested = {as_name(name): rows for name, rows in self.nested.items()}
-        return _Given({as_name(name): table for name, table in self.frames.items()}, files, nested)
+        frames = {as_name(name): table for name, table in self.frames.items()}
+        return replace(self, frames=frames, files=files, nested=nested)
 
     @property
     def schema(self) -> Schema:
-        """Inferred from samples. Raises SchemaError, SourceError."""
+        """Inferred from samples, or a catalog. Raises SchemaError, SourceError."""
+        if self.database is not None:
+            return self.database.inferred(followed=False).schema()
         samples = sample([path for _, path in self.files]) if self.files else Samples()
         for name, rows in self.nested.items():
             for row in rows:
@@ -416,7 +449,9 @@ class _Given:
         return infer(tables, timed=timed, nested=samples.nested).schema()
 
     def timed(self, schema: Schema) -> Schema:
-        """The schema, in which relations whose frames have no times are static tables."""
+        """The schema, in which frames without times are static tables, as are those of a database."""
+        if self.database is not None:
+            return all_tables(schema)
         static = {
             _position(name, schema)
             for name, rows in self.nested.items()
@@ -508,22 +543,41 @@ def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
     return lasting and [query.kind for query in queries.values()] == [KEYWORDS]
 
 
-def _best(results: Results, given: _Given, stream: Stream, most: int) -> Iterator[LiveResult]:
-    """The best results over all rows, best first."""
+def _best(results: Results, given: _Given, stream: Stream, most: int | None) -> Iterator[LiveResult]:
+    """The best results over all rows, best first; ``most``: None, for a database, for all."""
     (query,) = results.queries.values()
     ranking = ranking_of(query.options) or RankingChoice()
     asked = keyword_plan(query, stream, stream.window, ranking)
+    if given.database is not None:
+        yield from _best_of_database(results, given.database, asked, most)
+        return
     tables, batches = _records(given, stream.schema, results.bad)
     engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
-    found = engine.search_once(asked, most)
+    found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
     yield from found.results
+
+
+def _best_of_database(
+    results: Results, database: Database, asked: Plan, most: int | None
+) -> Iterator[LiveResult]:
+    """By the index on disk that ``skws search`` uses, too."""
+    from skws.index.cache import database_tables  # noqa: PLC0415 - as below
+    from skws.queries.snapshot.search import SnapshotSearch  # noqa: PLC0415 - for databases only
+
+    tables = database_tables(database, asked.schema, None, lambda _: None)
+    for result in SnapshotSearch(asked, tables).results(most):
+        results.counts.results += 1
+        yield result
 
 
 def _records(
     given: _Given, schema: Schema, policy: BadRecordLog
 ) -> tuple[list[Record], Iterator[RecordBatch]]:
     """The rows of static tables; the records of the stream in order of time."""
+    if given.database is not None:
+        rows = given.database.rows
+        return [Record(n, 0, row) for n, each in enumerate(schema.relations) for row in rows(each)], iter(())
     replay = given.replay(schema)
     tables = list(replay.tables(policy))
     if not (given.frames or given.nested):

@@ -301,7 +301,7 @@ class Schema:
     evolution: Evolution = Evolution()
     synonyms: Groups = ()
     unknown: Unknown = Unknown.IGNORE
-    possible: tuple[Possible, ...] = field(default=(), compare=False)
+    possible: tuple[Possible, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.index) != len(self.relations):

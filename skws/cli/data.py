@@ -18,6 +18,7 @@ from skws.sources.feed import redacted
 from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import Job
 from skws_schema.errors import UsageError, nearest_file
+from skws_schema.model import Schema
 from skws_windows.window import Unbounded, parse_window
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
@@ -158,11 +159,36 @@ def schema_file(given: str, *, quiet: bool = False) -> Path:
     """The YAML that is meant: itself, or the one that is kept for a SOURCE. Raises SkwsError."""
     if not is_address(given) and Path(given).suffix.lower() in _YAML:
         return Path(given)
-    data = finite_data([given], None, None)
-    draft = draft_of(data.sources, followed=False)
+    if not _is_data(given):
+        raise UsageError(
+            f"{given}: no such file or folder{nearest_file(Path(given))}; expected the YAML of a schema, or"
+            f" {options.SOURCES}"
+        )
+    draft = draft_of([given], followed=False)
     for note in () if quiet else draft.notes:
         tell(note)
     return draft.path
+
+
+def planned(
+    words: Sequence[str], schema: Path | None, replay: Sequence[Path] | None = None
+) -> tuple[Schema, tuple[str, ...]]:
+    """The schema of a query that is not run, and the query. Raises SkwsError.
+
+    Without ``schema`` it is that of the files, if there are some, else of the first word, which is SOURCE.
+    """
+    if schema is not None:
+        return read_schema(schema), tuple(words)
+    if replay:
+        draft = draft_of([str(path) for path in replay], followed=False)
+        for note in draft.notes:
+            tell(note)
+        return read_schema(draft.path), tuple(words)
+    if not words:
+        raise UsageError(f"no schema: expected SOURCE: {options.SOURCES}; or --schema FILE")
+    source, *rest = words
+    described = read_schema(schema_file(source))
+    return all_tables(described) if is_sqlite(source) else described, tuple(rest)
 
 
 def engine_of(

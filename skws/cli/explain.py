@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from skws.cli import options
-from skws.cli.given import query_text, read_schema
+from skws.cli.data import planned
+from skws.cli.given import query_text
 from skws.cli.terminal import write_text
 from skws.explain.branch import to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
@@ -32,8 +33,8 @@ class ExplainFormat(StrEnum):
 
 
 def explain(
-    schema: options.SchemaFile,
-    query: options.MaybeQueryWords = None,
+    query: options.SourceAndWords = None,
+    schema: options.MaybeSchema = None,
     pattern: options.Pattern = None,
     replay: options.Replays = None,
     window: options.Window = None,
@@ -55,18 +56,18 @@ def explain(
 
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
-    described = read_schema(schema)
+    described, words = planned(query or [], schema, replay)
     if pattern is not None:
-        query_text(query or [], without)
+        query_text(words, without)
         _explain_pattern(pattern, described, window, output_format)
         return
-    if not query:
+    if not words:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
     if no_demand and mesh is not options.MeshName.FULL:
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
     if mesh.kind and evaluator is not EvaluatorName.MESH:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
-    parsed = parse_query(query_text(query, without), described, match_names=match_names)
+    parsed = parse_query(query_text(words, without), described, match_names=match_names)
     plan = Plan(
         described,
         parsed,

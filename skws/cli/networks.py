@@ -12,7 +12,8 @@ import orjson
 import typer
 
 from skws.cli import options
-from skws.cli.given import query_text, read_schema
+from skws.cli.data import planned
+from skws.cli.given import query_text
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
@@ -34,8 +35,8 @@ class NetworksFormat(StrEnum):
 
 
 def networks(
-    query: options.QueryWords,
-    schema: options.SchemaFile,
+    query: options.SourceAndWords = None,
+    schema: options.MaybeSchema = None,
     output_format: Annotated[
         NetworksFormat, typer.Option("--format", "-f", help="Format of the networks.")
     ] = NetworksFormat.TEXT,
@@ -50,8 +51,10 @@ def networks(
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
-    described = read_schema(schema)
-    parsed = parse_query(query_text(query, without), described, match_names=match_names)
+    described, words = planned(query or [], schema)
+    if not words:
+        raise UsageError("no QUERY: expected keywords")
+    parsed = parse_query(query_text(words, without), described, match_names=match_names)
     for note in parsed.notes:
         tell(note)
     # Networks do not depend on windows: a given one is only checked.

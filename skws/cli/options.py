@@ -129,7 +129,6 @@ _WORDS_HELP: Final = (
     "-relation: to leave out (after --), first ; then. Several arguments are one query, joined by blanks."
 )
 _WORDS: Final = typer.Argument(metavar="QUERY", help=_WORDS_HELP, show_default=False)
-QueryWords = Annotated[list[str], _WORDS]
 MaybeQueryWords = Annotated[list[str] | None, _WORDS]
 SourceAndWords = Annotated[
     list[str] | None,

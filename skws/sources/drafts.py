@@ -29,6 +29,9 @@ _FILE: Final = "file://"
 _DATA: Final = "# Data: "
 _DRAFT: Final = "# Draft: "
 _SHOWN: Final = 8
+_SYSTEM: Final = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/srv", "/usr", "/var")
+"""Folders of the system, also where root is the user."""
+_SHARED: Final = "/var/tmp"  # noqa: S108 - nothing is written there unless the data is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     path = next((path for path in _paths(places) if os.path.exists(path)), None)  # also if a name is too long
     if path is None:
         inference = inferred(sources, followed=followed)
-        path = _keep(_paths(places), lambda: _text(inference, data))
+        owned = [path for path in _paths(places) if _is_own(path.parent)]
+        path = _keep(owned, lambda: _text(inference, data))
         return Draft(
             path, load_schema(path), (*summary(inference), f"schema written to {path}; edit it as you like")
         )
@@ -151,6 +155,17 @@ def _paths(places: Sequence[str]) -> list[Path]:
         return [own]
     path = _path(places[0]).resolve()
     return [path.with_name(f"{path.name}{KEPT_SCHEMA}"), own]
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether files may be put into a folder unasked: one of the user, and none of the system."""
+    if folder.is_relative_to(_user_folder()):
+        return True
+    system = any(folder.is_relative_to(each) for each in _SYSTEM) and not folder.is_relative_to(_SHARED)
+    try:
+        return not system and folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _path(place: str) -> Path:

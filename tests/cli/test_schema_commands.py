@@ -70,6 +70,28 @@ def test_a_suggested_join_is_named_where_it_is_missing_and_added(
     assert (again.code, again.err) == (2, "skws: the schema has the join tickets.opened_by = users.id\n")
 
 
+@pytest.mark.parametrize("suffix", ["", ".db"])
+def test_plans_take_the_source_that_a_search_takes(skws: Skws, tmp_path: Path, suffix: str) -> None:
+    data = crm(tmp_path)
+    if suffix:
+        with closing(sqlite3.connect(f"{data}{suffix}")) as connection:
+            connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)")
+            connection.execute("CREATE TABLE tickets (opened_by INTEGER REFERENCES users, text TEXT)")
+    else:
+        skws("schema", "join", data, "tickets.opened_by=users.id")
+    listed = skws("networks", f"{data}{suffix}", "ada", "leaks")
+    assert "  users{ada} - tickets{leaks}\n" in listed.out, listed.err
+    assert "users{ada} - tickets{leaks}" in skws("explain", f"{data}{suffix}", "ada", "leaks").out
+    assert "tickets.opened_by = users.id" in skws("schema", "show", f"{data}{suffix}").out
+
+
+def test_plans_need_a_source_or_a_schema(skws: Skws, tmp_path: Path) -> None:
+    for command in ("networks", "explain"):
+        assert "no such file or folder" in skws(command, tmp_path / "none", "ada").err
+        assert "no schema: expected SOURCE" in skws(command).err
+        assert "use --schema FILE" in skws(command, "kafka://one:9092/a", "ada").err
+
+
 def test_a_database_suggests_joins_too(skws: Skws, tmp_path: Path) -> None:
     file = tmp_path / "crm.db"
     with closing(sqlite3.connect(file)) as connection:

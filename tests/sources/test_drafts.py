@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from skws.formats.files import entries
 from skws.sources.addresses import postgres_identity
-from skws.sources.drafts import draft_of
-from skws_schema.errors import SourceError, UsageError
+from skws.sources.drafts import draft_of, inferred
+from skws_schema.errors import SkwsError, SourceError, UsageError
 from tests.commands import Skws
 
 DAY = """\
@@ -96,6 +97,33 @@ def test_several_paths_are_kept_for_the_user(day: Path, user_folder: Path) -> No
     draft = draft_of([str(day), str(other)])
     assert draft.path.parent == user_folder
     assert draft_of([str(day), str(other)]).path == draft.path
+
+
+def test_nothing_is_put_into_the_folder_of_another(
+    day: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    draft = draft_of([str(day)])
+    assert draft.path.parent == user_folder
+    assert draft_of([str(day)]).path == draft.path
+    assert list(day.parent.glob("*.schema.yaml")) == []
+
+
+def test_nothing_is_put_into_folders_of_the_system(user_folder: Path) -> None:
+    found = (file for file in Path("/usr/share").rglob("*.json") if _is_readable(file))
+    file = next(found, None)
+    if file is None:
+        pytest.skip("no JSON in /usr/share")
+    assert draft_of([str(file)]).path.parent == user_folder
+    assert list(file.parent.glob("*.schema.yaml")) == []
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        return bool(inferred([str(file)]).relations)
+    except SkwsError:
+        return False
 
 
 def test_a_folder_that_cannot_be_written(day: Path, user_folder: Path) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+import skws as library
+from skws.results.model import Result
 from skws.sources.sqlite import SqliteDatabase
+from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from tests.commands import Skws
 from tests.mondial import MONDIAL, write_mondial
@@ -145,6 +148,23 @@ def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: P
     ) in done.err
     (joined,) = skws("search", path, "iron OR kettle", "dented", "-f", "jsonl").records
     assert joined["network"] == "line{iron|kettle} - note{dented}"
+
+
+def test_python_searches_a_database(skws: Skws, books: Path) -> None:
+    told = skws("search", books, "guin", "dispossessed", "-f", "jsonl").records
+    for address in (books, str(books), f"sqlite:{books}"):
+        found = list(library.search("guin dispossessed", address))
+        assert [one.id for one in found] == [one["id"] for one in told]
+    assert len(list(library.search("guin", books, limit=1))) == 1
+    session = library.Session(books, tables=books)
+    assert [one.network for one in session.add("guin dispossessed") if isinstance(one, Result)] == [
+        one["network"] for one in told
+    ]
+
+
+def test_python_names_what_it_cannot_search() -> None:
+    with pytest.raises(UsageError, match="kafka://one:9092/a has no end"):
+        library.search("x", "kafka://one:9092/a")
 
 
 def test_a_table_with_a_blank_in_its_name_is_a_relation(skws: Skws, tmp_path: Path) -> None:

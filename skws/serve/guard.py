@@ -312,6 +312,7 @@ class SavedBody(_Body):
     owner: str = Field("", description="Whose search it is.")
     metadata: dict[str, Any] = Field(default_factory=dict, description="Comes back with results.")
     every: str = Field("", description="Collect results and send them together, such as every '1 day'.")
+    updates: bool = Field(False, description="Digests have updates of results, too.")
 
     def told(self) -> dict[str, Any]:
         """What was given."""

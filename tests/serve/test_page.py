@@ -217,6 +217,17 @@ async def test_saved_searches_are_added_followed_and_removed(shopping: tuple[Pat
         await opened.until("document.getElementById('status').textContent.startsWith('3 results')")
         assert "King" in await opened.run("document.querySelector('#results .result.new').innerText")
         await picture(opened, "follow")
+        places = "[...document.querySelectorAll('#results .result')].map(e => e.dataset.id)"
+        before = await opened.run(places)
+        append(stream, customer(next(TIME), 2, "Ada Byron of Ockham"))
+        await opened.until(
+            "document.querySelector('#results .changed')?.textContent === 'Ada Byron of Ockham'"
+        )
+        assert await opened.run(places) == before, "an update changes its card where it stands"
+        assert await opened.run("document.querySelectorAll('#results .result.new').length") == 1
+        assert "updated 1970" in await opened.run("document.getElementById('results').innerText")
+        assert (await opened.run("document.getElementById('status').textContent")).startswith("3 results")
+        await picture(opened, "updated")
         append(stream, customer(next(TIME), 3, "Ada King", "-"))
         await opened.until("document.querySelectorAll('#results .gone').length === 1")
         await opened.run("document.querySelectorAll('#saved button')[1].click()")

@@ -186,6 +186,7 @@ def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], m
         ("x", {"pattern": "customer c[c.name = '\ud800']"}, "expected Unicode text"),
         ("x", {"query": "ada", "every": "often"}, "every"),
         ("x", {"query": "ada", "every": "1 ms"}, "every"),
+        ("x", {"query": "ada", "updates": "now"}, "updates"),
         ("x", {"query": "ada lamp", "window": "5 seconds"}, "window"),
         ("x", {"pattern": "customer c ; nothing n"}, "nothing"),
         ("x", {"sql": "select"}, ""),

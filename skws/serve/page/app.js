@@ -226,7 +226,8 @@ async function save(event) {
 function bodyOf(one) {
   const field = { keywords: "query", pattern: "pattern", sql: "sql" }[one.kind];
   if (!field || Object.keys(one.options).length) return null;
-  const body = { [field]: one.query, owner: one.owner, metadata: one.metadata, every: one.every ?? "" };
+  const { owner, metadata, every = "", updates = false } = one;
+  const body = { [field]: one.query, owner, metadata, every, updates };
   return one.max_size === null ? body : { ...body, max_size: one.max_size };
 }
 
@@ -294,9 +295,12 @@ function start(one, { fromAddress = false } = {}) {
       }
       return;
     }
-    if (known) return;
     const item = resultItem(result);
-    item.classList.toggle("new", ready);
+    if (known) {
+      if (result.op === "~") known.replaceWith(item); // where it stands: nobody is told of it anew
+      return;
+    }
+    item.classList.toggle("new", ready && result.op === "+");
     items.prepend(item);
     while (items.children.length > MOST) items.lastChild.remove();
     at("empty").hidden = true;

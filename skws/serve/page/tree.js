@@ -24,6 +24,8 @@ export function resultItem(result) {
   if (from) facts.push(`since ${from}`);
   const until = moment(result.end);
   if (until) facts.push(`until ${until}`);
+  const updated = result.op === "~" && moment(result.at);
+  if (updated) facts.push(`updated ${updated}`);
   item.append(element("p", { class: "facts dim" }, ...facts.map((fact) => element("span", {}, fact))), tree(result));
   if (result.explanation) item.append(why(result));
   return item;
@@ -53,7 +55,7 @@ function tree(result) {
   const seen = new Set();
   const branch = (at, join) => {
     seen.add(at);
-    const item = row(result.tuples[at], join);
+    const item = row(result.tuples[at], join, result.changed?.[result.tuples[at].id] ?? []);
     const below = joined[at].filter(([other]) => !seen.has(other));
     if (below.length) item.append(element("ul", {}, ...below.map(([other, name]) => branch(other, name))));
     return item;
@@ -63,14 +65,17 @@ function tree(result) {
   return list;
 }
 
-function row(tuple, join) {
+// ``changed``: the attributes that an update has changed.
+function row(tuple, join, changed) {
   const item = element("li");
   const relation = element("span", { class: "relation" }, tuple.relation);
   if (join) relation.title = `joined by ${join}`;
   item.append(relation);
   for (const [name, value] of Object.entries(tuple.row)) {
     if (value === null || value === "") continue;
-    item.append(element("span", { class: "attribute" }, name), text(value, tuple.marks?.[name] ?? []), " ");
+    const shown = text(value, tuple.marks?.[name] ?? []);
+    if (changed.includes(name)) shown.classList.add("changed");
+    item.append(element("span", { class: "attribute" }, name), shown, " ");
   }
   return item;
 }

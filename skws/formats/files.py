@@ -150,11 +150,11 @@ class _Recoded(io.RawIOBase):
 
 
 def _is_document(path: Path, head: bytes) -> bool:
-    """True for a ``.json`` file of one array, or of an object over several lines."""
+    """True for a ``.json`` file of one array, or of an object over several lines: its first one is open."""
     if ".json" not in (suffix.lower() for suffix in path.suffixes[-2:]):
         return False
     first = head.removeprefix(codecs.BOM_UTF8).lstrip().split(b"\n", 1)[0].rstrip()
-    return first.startswith(b"[") or first == b"{"
+    return first.startswith(b"[") or (first.startswith(b"{") and first.endswith((b"{", b"[", b",")))
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from skws.formats import Format
 from skws.formats.debezium import changed_table, is_change, unwrapped
 from skws.formats.files import BOM, not_json, opened
 from skws.formats.nested import arrays, without
-from skws.formats.rows import FLAT, Flat, leaves
+from skws.formats.rows import DEEPEST, FLAT, MISSING, Flat, leaves, reached
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import (
     CsvLayout,
@@ -46,6 +46,8 @@ _KEY_OF_FEW: Final = 0.85
 _KEY_OF_MANY: Final = 0.7
 """How much a column must look like an identifier: a row with the key of another replaces it."""
 _MANY: Final = 20
+_OWN: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
+"""Fields that a row has, and an object around rows has not."""
 
 _DIGITS: Final = re.compile(r"\d+")
 _Skip: TypeAlias = Callable[[str], None]
@@ -109,13 +111,24 @@ class Samples:
         if named:
             self.unreadable += count
             return
-        wrapped = _wrapped(bare) if document and count == 1 and own not in self._rows else None
-        if wrapped is not None:
-            self._arrays[own] = f"{own}.{wrapped}"
-            self._beside[own] = tuple(leaves(without(bare[0].values, {wrapped: None})))
-            bare = [SampleRow(None, one, json=True) for one in arrays(bare[0].values)[wrapped]]
+        if document and count == 1 and bare[0].json:
+            bare = self._unwrapped(own, bare[0])
         for row in bare:
             self.add(own, row)
+
+    def _unwrapped(self, own: str, row: SampleRow) -> list[SampleRow]:
+        """The rows in an object around them, as in the files before it; else the object as a row."""
+        known = self._arrays.get(own)
+        if own in self._rows and known is None:
+            return [row]
+        path = (_wrapped(row.values) or "") if known is None else known.partition(".")[2]
+        found = reached(row.values, path) if path else MISSING
+        if not isinstance(found, list):
+            return [row]
+        if known is None:
+            self._arrays[own] = f"{own}.{path}"
+            self._beside[own] = tuple(leaves(without(row.values, {path: None})))
+        return [SampleRow(None, one, json=True) for one in found if isinstance(one, dict)]
 
     def add(self, relation: str, row: SampleRow) -> None:
         rows = (self._updates if row.update else self._rows).setdefault(relation, [])
@@ -142,6 +155,10 @@ class Samples:
     def tables(self) -> dict[str, dict[str, list[object]]]:
         """Columns by relation; missing attributes are NULL. Rows of arrays have the key of those around."""
         tables = {relation: _columns(rows) for relation, rows in (self._updates | self._rows).items()}
+        for child, origin in self._arrays.items():
+            parent, _, path = origin.partition(".")
+            if parent != child:
+                tables[parent].pop(path, None)  # rows without the array have NULL there
         for child, each in self.nested.items():
             if not each.own:
                 continue
@@ -206,12 +223,21 @@ def sample(paths: Sequence[Path]) -> Samples:
     return samples
 
 
-def _wrapped(rows: Sequence[SampleRow]) -> str | None:
-    """The only array of a single object, if it is one of objects: the rows."""
-    item = rows[0].values
+def _wrapped(item: Mapping[str, Any]) -> str | None:
+    """The path to the rows in an object around them: its only list is one of objects, and it has no name."""
     found = arrays(item)
-    lists = [name for name, value in item.items() if isinstance(value, list)]
-    return next(iter(found)) if len(found) == 1 and lists == list(found) and rows[0].json else None
+    if len(found) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
+        return None
+    return next(iter(found))
+
+
+def _lists(value: object, depth: int = DEEPEST) -> int:
+    """The number of lists in objects, without those in lists."""
+    if isinstance(value, list):
+        return 1
+    return (
+        sum(_lists(one, depth - 1) for one in value.values()) if isinstance(value, Mapping) and depth else 0
+    )
 
 
 def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:

@@ -90,6 +90,52 @@ def test_an_object_around_the_rows_is_unwrapped(tmp_path: Path, indent: int | No
     assert len(rows["answer_files"]) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ('{"items": [\n{"n": "Ada"},\n{"n": "Bob"}]}', "answer.items"),
+        ('{"data": {"users": [{"n": "Ada"}, {"n": "Bob"}]}, "next": null}', "answer.data.users"),
+        ('{"id": 7, "lines": [{"n": "Ada"}, {"n": "Bob"}]}', None),
+        ('{"tags": ["x"], "lines": [{"n": "Ada"}, {"n": "Bob"}]}', None),
+    ],
+)
+def test_an_object_without_a_name_is_around_its_only_list(
+    tmp_path: Path, text: str, origin: str | None
+) -> None:
+    path = tmp_path / "answer.json"
+    path.write_text(text)
+    schema = draft(path)
+    assert schema.relations[0].origin == origin
+    rows, bad = read(path, schema)
+    assert bad == []
+    assert len(rows[schema.relations[0 if origin else 1].name]) == 2
+
+
+def test_pages_of_an_answer_are_unwrapped_alike(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for page in range(1, 4):
+        items = [{"n": f"Ada {page}", "of": [{"x": "lamp"}]}] if page < 3 else []
+        document(folder / f"{page}.json", {"page": page, "items": items})
+    schema = draft(folder)
+    assert [(r.name, r.origin) for r in schema.relations] == [
+        ("pages", "pages.items"),
+        ("pages_of", "pages.of"),
+    ]
+    rows, bad = read(folder, schema)
+    assert bad == []
+    assert [row[0] for row in rows["pages"]] == ["Ada 1", "Ada 2"]
+
+
+def test_some_rows_may_have_no_array(tmp_path: Path) -> None:
+    items = [{"id": 1, "tags": [{"t": "a"}]}, {"id": 2, "tags": None}, {"id": 3}, {"id": 4, "tags": []}]
+    path = document(tmp_path / "rows.json", items)
+    schema = draft(path)
+    assert [a.name for a in schema.relation("rows").attributes] == ["id"]
+    rows, bad = read(path, schema)
+    assert (bad, len(rows["rows"]), len(rows["rows_tags"])) == ([], 4, 1)
+
+
 def test_an_object_with_several_arrays_is_a_row(tmp_path: Path) -> None:
     path = document(
         tmp_path / "shop.json", {"town": "Bonn", "staff": [{"n": "Ada"}], "stock": [{"i": "lamp"}]}

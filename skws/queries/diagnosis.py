@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -18,7 +18,7 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws_schema.errors import SourceError
-from skws_schema.model import Relation, Row, Schema, sourced
+from skws_schema.model import Possible, Relation, Row, Schema, sourced
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
@@ -69,12 +69,17 @@ class Sample:
         ]
         if not lines and self.tuples and len(plan.query.slots) > 1:
             lines.append(f"every keyword matches some tuple, but {_why_unjoined(plan, self.relations)}")
-            lines += suggestions(plan.schema)
+            found = {plan.schema.relations[number].name for slot in self.relations for number in slot}
+            lines += suggestions(plan.schema, found)
         return lines
 
 
-def suggestions(schema: Schema) -> list[str]:
-    """The joins that the schema's draft only suggests, with how to add them."""
+def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
+    """The joins that the schema's draft only suggests, with how to add them.
+
+    First those between relations that ``found`` names, which have keywords.
+    """
+    best = sorted(schema.possible, key=lambda one: -len(found & _between(one)))
     return [
         f"possible: {one.on} ({one.reason}); "
         + (
@@ -82,8 +87,12 @@ def suggestions(schema: Schema) -> list[str]:
             if one.file
             else f"add '{one.on}' to the joins of the schema"
         )
-        for one in schema.possible[:_SUGGESTED]
+        for one in best[:_SUGGESTED]
     ]
+
+
+def _between(possible: Possible) -> set[str]:
+    return {side.partition(".")[0] for side in possible.on.split(" = ")}
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> list[str]:

@@ -70,6 +70,18 @@ def test_a_suggested_join_is_named_where_it_is_missing_and_added(
     assert (again.code, again.err) == (2, "skws: the schema has the join tickets.opened_by = users.id\n")
 
 
+def test_a_join_between_what_was_found_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
+    data = crm(tmp_path)
+    (data / "orders.csv").write_text("id,item\n" + "".join(f"{n},lamp {n}\n" for n in range(70, 90)))
+    numbers = "".join(f"{n},{n + 63},{n % 3 + 1},note {n}\n" for n in range(7, 17))
+    (data / "tickets.csv").write_text(f"id,order_no,opened_by,text\n{numbers}")
+    for words, first in (("ada note", "tickets.opened_by"), ("lamp note", "tickets.order_no")):
+        told = skws("search", data, words).err
+        hints = [line for line in told.splitlines() if line.startswith("possible: ")]
+        assert len(hints) == 2
+        assert hints[0].startswith(f"possible: {first} = ")
+
+
 @pytest.mark.parametrize("suffix", ["", ".db"])
 def test_plans_take_the_source_that_a_search_takes(skws: Skws, tmp_path: Path, suffix: str) -> None:
     data = crm(tmp_path)

@@ -27,7 +27,7 @@ from skws_tui.screens.metrics import resampled
 from skws_tui.services.analyzer import change_text, folded, read_draft
 from skws_tui.services.drawing import Columns, Drawer, Phrase, duration, plain_text, sentence, separator, when
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.results import ResultBuffer, Selection
+from skws_tui.services.results import ResultBuffer, Selection, Sort
 from skws_tui.services.user_files import (
     Session,
     export,
@@ -419,6 +419,28 @@ def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     assert lines[0].plain.rstrip().endswith("expired")
     assert {str(s.style) for line in lines for s in line.spans} == {str(palette(_theme("textual-dark")).dim)}
     assert drawer.countdown(row) == "expired, 1970-01-01 00:01:00"
+
+
+def test_an_update_changes_its_row_where_it_stands_and_marks_what_changed() -> None:
+    view = View(movies())
+    view.queries = ("travolta",)
+
+    def told(op: str, number: str, name: str, age: int, **more: Any) -> Result:
+        shown = ResultTuple.given("actor", f"actor:{number}", ("travolta",), {"name": name, "age": age})
+        return Result(op, "travolta", number, 0.0, 60.0, "actor{travolta}", (shown,), (), **more)  # type: ignore[arg-type]
+
+    found = [told("+", "1", "John Travolta", 69), told("+", "2", "Joey Travolta", 72)]
+    assert view.results.take(found) == 2
+    changed = (("actor:1", ("age",)),)
+    assert view.results.take([told("~", "1", "John Travolta", 70, at=30.0, changed=changed)]) == 0
+    first, second = view.results.listed(Selection(sort=Sort.OLDEST))
+    drawer = Drawer(view, palette(_theme("textual-dark")))
+    for row, marked in ((first, ["70"]), (second, [])):
+        for whole in (False, True):
+            drawn = drawer.detail(row, 80, whole=whole)
+            assert [drawn.plain[s.start : s.end] for s in drawn.spans if s.style == "reverse"] == marked
+            assert ("updated" in drawn.plain) == bool(marked)
+    assert "updated  1970-01-01 00:00:30, age of actor:1" in drawer.detail(first, 80, whole=True).plain
 
 
 def test_a_keyword_far_into_a_long_value_is_seen_in_a_narrow_tree() -> None:

@@ -33,6 +33,7 @@ _VALUE: Final = 60
 _NARROW: Final = 12
 """Cells of a value where there is less room."""
 _WIDE: Final = 10_000
+_CHANGED: Final = "reverse"
 _WHOLE: Final = 2_000
 _DAY: Final = 86_400
 
@@ -206,19 +207,24 @@ class Drawer:
         relation = self._relation(shown.relation)
         searched, joining = relation.search, self._joining(relation)
         times = [each.name for each in relation.attributes if each.type is AttributeType.TIMESTAMP]
+        changed = _changed(result, shown)
         texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
         for name, value in shown.row.items():
             if value is None:
                 continue
             room = max(_NARROW, min(_VALUE, width - cell_len(name) - 1))
             drawn = self._value(result, shown.relation, name, value_text(value), room)
-            if drawn.spans or name in searched:
+            found, marked = bool(drawn.spans), _CHANGED if name in changed else ""
+            if found or name in searched:
+                drawn.stylize(marked)
                 several = len(searched) > 1
                 named = Text.assemble((f"{visible(name)} " if several else "", self._palette.dim), drawn)
-                texts.append((not drawn.spans, named))
+                texts.append((not found, named))
             else:
                 plain = day_or_second(drawn.plain) if name in times else drawn.plain
-                others.append((name in joining, Text(f"{visible(name)} {plain}", self._palette.dim)))
+                named = Text(f"{visible(name)} {plain}", self._palette.dim)
+                named.stylize(marked, len(visible(name)) + 1)
+                others.append((name in joining, named))
         ordered = [*sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
         return Text(_GAP).join([text for _, text in ordered])
 
@@ -253,6 +259,7 @@ class Drawer:
 
     def _whole_rows(self, result: LiveResult) -> Iterator[Text]:
         for place, shown in enumerate(result.tuples):
+            changed = _changed(result, shown)
             heading = Text(_labelled(shown))
             yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self._palette.dim)
             for left, right, name in result.joins if isinstance(result, Result) else ():
@@ -264,9 +271,9 @@ class Drawer:
                 if value is None:
                     yield line.append("NULL", self._palette.dim)
                 else:
-                    yield line.append_text(
-                        self._value(result, shown.relation, name, value_text(value), _WHOLE)
-                    )
+                    drawn = self._value(result, shown.relation, name, value_text(value), _WHOLE)
+                    drawn.stylize(_CHANGED if name in changed else "")
+                    yield line.append_text(drawn)
 
     def _facts(self, row: ListedResult, width: int) -> Iterator[Text]:
         """Everything about a result but its tuples; values are wrapped to a width."""
@@ -283,6 +290,9 @@ class Drawer:
         yield "ended" if row.ending else "ends", self.countdown(row)
         if not isinstance(result, Result):
             return
+        if result.op == "~" and result.at is not None:
+            names = [f"{name} of {each}" for each, names in result.changed for name in names]
+            yield "updated", visible(", ".join([day_or_time(result.at), *names]))
         found = [f"{keyword} in {t.relation}" for t in result.tuples for keyword in t.keywords]
         joins = counted(len(result.joins), "join")
         yield "why", visible("; ".join(filter(None, [", ".join(found), joins])))
@@ -327,6 +337,11 @@ def _reading_order(result: LiveResult) -> Sequence[int]:
     if isinstance(result, Result):
         return [branch.node for branch in tree(result)]
     return range(len(result.tuples))
+
+
+def _changed(result: LiveResult, shown: TupleShown) -> tuple[str, ...]:
+    """The attributes of a tuple that the last update of its result has changed."""
+    return dict(result.changed).get(shown.id, ()) if isinstance(result, Result) else ()
 
 
 def _labelled(shown: TupleShown) -> str:

@@ -61,6 +61,17 @@ def test_joins_are_the_foreign_keys(data_set: str, precision: float, recall: flo
     assert len(true & found) / len(true) >= recall
 
 
+@pytest.mark.parametrize(("data_set", "count"), [("sakila", 0), ("mondial", 1), ("stackexchange-ai", 3)])
+def test_joins_that_are_only_suggested_are_foreign_keys(data_set: str, count: int) -> None:
+    true = {
+        f"{key['table']}.{key['columns'][0]} = {key['ref_table']}.{key['ref_columns'][0]}"
+        for key in described(data_set)["foreign_keys"]
+    }
+    found = {possible.on for possible in inferred(data_set)[0].possible}
+    assert len(found) == count
+    assert found <= true
+
+
 @pytest.mark.parametrize("data_set", SETS)
 def test_keys_are_what_foreign_keys_refer_to(data_set: str) -> None:
     referenced: dict[str, set[frozenset[str]]] = {}

@@ -1,4 +1,7 @@
-"""A session rebuilt from a snapshot and the log, as it is trimmed, gives what one gives that never ended."""
+"""A session rebuilt from a snapshot and the log gives what one gives that never ended.
+
+The log is trimmed, or replaced by what lives.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ import pytest
 
 from skws.data.batch import Record, RecordBatch
 from skws.queries.operator import Begins, LoggedBatch
+from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.query import TOP, Query, Stream
+from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -54,10 +59,13 @@ class Recovered:
     log: list[tuple[LogPart, LoggedBatch, Begins]] = field(default_factory=list)
     states: dict[str, bytes] = field(default_factory=dict)
     told: int = 0
+    queries: tuple[Query, ...] = QUERIES
+    replaced: int = 0
+    """How often the log was."""
 
     def __post_init__(self) -> None:
         self.live = Session(self.stream)
-        self.live.add_all(QUERIES)
+        self.live.add_all(self.queries)
 
     def take(self, batch: RecordBatch) -> list[LiveResult]:
         before = self.live.position, self.live.now
@@ -71,12 +79,22 @@ class Recovered:
         self.told += len(self.states)
         return found
 
+    def replace_log(self) -> None:
+        """Keep what lives in place of the log, if all queries do without it."""
+        records, begins = self.live.lasting_records(), self.live.all_begins()
+        if records is None:
+            return
+        before = self.live.position - insertions(records)
+        part = LogPart(self.live.now, self.live.position)
+        self.log = [(part, LoggedBatch(before, ALWAYS, records), begins)]
+        self.replaced += 1
+
     def rebuild(self) -> None:
         position, now = self.live.position, self.live.now
         self.live = Session(self.stream)
         self.live.expect(self.states)
         self.live.seek(self.log[0][1].position, self.log[0][1].now)
-        self.live.add_all(QUERIES)
+        self.live.add_all(self.queries)
         for _, logged, begins in self.log:
             self.live.replay(logged.batch, begins)
         self.live.seek(position, now)
@@ -87,16 +105,20 @@ def lines(results: list[LiveResult]) -> list[bytes]:
     return sorted(result.to_json() for result in results)
 
 
-def compare(stream: Stream, records: list[Record], rng: random.Random) -> tuple[Recovered, int]:
+def compare(
+    stream: Stream, records: list[Record], rng: random.Random, queries: tuple[Query, ...] = QUERIES
+) -> tuple[Recovered, int]:
     """Compare after every batch; gives the rebuilt session, and the number of results."""
-    calm, broken, found = Session(stream), Recovered(stream), 0
-    calm.add_all(QUERIES)
+    calm, broken, found = Session(stream), Recovered(stream, queries=queries), 0
+    calm.add_all(queries)
     while records:
         size = rng.randint(1, 8)
         batch, records = RecordBatch.of(records[:size]), records[size:]
         results = lines(calm.take(batch))
         assert lines(broken.take(batch)) == results
         found += len(results)
+        if queries != QUERIES and rng.random() < 0.3:
+            broken.replace_log()
         if rng.random() < 0.3:
             broken.rebuild()
     return broken, found
@@ -120,6 +142,20 @@ def test_with_records_out_of_order(seed: int) -> None:
     broken, found = compare(Stream(SCHEMA, TimeWindow(15), lateness=5), records, rng)
     assert found > 20
     assert broken.told
+
+
+@pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), Unbounded()])
+@pytest.mark.parametrize("lateness", [0, 5])
+@seeds(3, 40)
+def test_the_log_is_replaced_by_what_lives(window: Window, lateness: int, seed: int) -> None:
+    rng = random.Random(seed)
+    records = random_records(rng, 100)
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 6))
+    stream = Stream(SCHEMA, window, lateness=lateness, force_unbounded=True)
+    broken, found = compare(stream, records, rng, QUERIES[:2])
+    assert found > 10
+    assert broken.replaced
 
 
 def test_without_a_window_the_log_tells_all() -> None:

@@ -118,7 +118,7 @@ class Rest:
 
 @contextmanager
 def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """Inside, Ctrl-C and SIGTERM call ``stop``; a second one raises KeyboardInterrupt.
+    """Inside, Ctrl-C, SIGTERM and a closed terminal call ``stop``; a second one raises KeyboardInterrupt.
 
     Yields the list of signals received. Other threads than the main one receive none.
     """
@@ -135,7 +135,7 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
 
     former = {
         number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     for number in former:

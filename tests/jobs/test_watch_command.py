@@ -90,7 +90,7 @@ def test_exit_codes(folder: Path, skws: Skws) -> None:
         assert told in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_all_results_kept(
     folder: Path, job: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:

@@ -38,6 +38,8 @@ _AWAY: Final = re.compile(
 )
 _RUNS: Final = count(1)
 OWN: Final = ("slot", "publication", "snapshot", "patience")
+# A snapshot takes as long as it takes, whatever the role is allowed in one statement.
+_UNLIMITED: Final = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 # Makes texts of values independent of the server's settings.
 _SETTINGS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
@@ -184,7 +186,7 @@ class Address:
 
     def _arguments(self) -> dict[str, Any]:
         given = {**_DEFAULTS, **self.parameters}
-        options = f"{given.get('options', '')} {_SETTINGS}".strip()
+        options = f"{_UNLIMITED} {given.get('options', '')} {_SETTINGS}"
         return {**given, "client_encoding": "UTF8", "options": options}
 
 

@@ -161,7 +161,10 @@ def _check_identity(table: _Followed) -> None:
 
 
 def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | None) -> str | None:
-    """The text of a value; the old row's where it did not change and was not logged again."""
+    """The text of a value; the old row's where it did not change and was not logged again.
+
+    The blanks that fill up a ``char(n)`` are not part of it, as for PostgreSQL itself.
+    """
     cell = cells[place]
     if cell is UNCHANGED and old is not None:
         cell = old[place]
@@ -173,7 +176,7 @@ def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | N
     if cell is None:
         return None
     try:
-        return cell.decode()
+        return (cell.rstrip(b" ") if table.table.columns[place].padded else cell).decode()
     except UnicodeDecodeError:
         raise MalformedError(f"{table.name}.{name}: not UTF-8: {cell[:40]!r}") from None
 

@@ -252,10 +252,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; ``key``: it is part of the replica identity."""
+    """A column; ``key``: it is part of the replica identity. ``padded``: its type is ``char(n)``."""
 
     name: str
     key: bool
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +346,15 @@ def _relation(wire: Wire) -> Relation:
     )
 
 
+_CHAR_OF_LENGTH: Final = 1042  # the number of the type bpchar, the same in every database
+
+
 def _column(wire: Wire) -> Column:
     key = bool(wire.byte() & 1)
-    column = Column(wire.text(), key)
-    wire.take(8)  # type and modifier
-    return column
+    name = wire.text()
+    padded = wire.uint32() == _CHAR_OF_LENGTH
+    wire.take(4)  # the modifier
+    return Column(name, key, padded)
 
 
 def _type(wire: Wire) -> Other:

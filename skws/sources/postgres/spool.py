@@ -293,6 +293,7 @@ _COPY: Final = SQL("""
           FROM {}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')""")
 # Only a missing value is not distinct from NULL; a composite value of NULLs is.
 _TEXT: Final = SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END")
+_UNPADDED: Final = SQL("{}::text")  # of a char(n)
 
 
 def copy_tables(
@@ -307,11 +308,14 @@ def copy_tables(
         for position, table in found.items():
             relation = schema.relations[position]
             names = [attribute.column for attribute in relation.attributes]
+            padded = {column.name for column in table.columns if column.type == "bpchar"}
             statement = _COPY.format(
                 Literal(relation.name),
                 Literal(moment),
                 Literal(names),
-                SQL(", ").join(_TEXT.format(Identifier(name)) for name in names),
+                SQL(", ").join(
+                    (_UNPADDED if name in padded else _TEXT).format(Identifier(name)) for name in names
+                ),
                 table.quoted,
             )
             cursor.copy_expert(statement.as_string(connected), file)

@@ -173,6 +173,11 @@ def timestamp_of_float(seconds: float) -> int:
     return within_calendar(round(micros) if isfinite(micros) else LATEST + 1, seconds)
 
 
+# As databases write times that no calendar of four digits has.
+_OUTSIDE: Final = re.compile(r"[-+]?infinity|\d{4,}-\d\d-\d\d([ T].*)? BC|\d{5,}-\d\d-\d\d([ T].*)?", re.I)
+_OUT_OF_CALENDAR: Final = "times outside of the years 1 to 9999, and infinity, are missing"
+
+
 def timestamp_of_text(text: str) -> int:
     """Microseconds since the epoch of an ISO 8601 text, or of seconds written as a number."""
     if len(text) < 10 or text[4] != "-" or text[7] != "-" or (len(text) > 10 and text[10] not in "T t"):
@@ -181,6 +186,8 @@ def timestamp_of_text(text: str) -> int:
         moment = datetime.fromisoformat(text)
         gap = moment - (_NAIVE_EPOCH if moment.tzinfo is None else _EPOCH)
     except (ValueError, OverflowError):
+        if _OUTSIDE.fullmatch(text):
+            raise MissingError(_OUT_OF_CALENDAR) from None
         raise refusal(AttributeType.TIMESTAMP, text) from None
     micros = (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds
     if not EARLIEST <= micros <= LATEST:  # by its offset
@@ -194,6 +201,8 @@ def _seconds_of_text(text: str) -> int:
         return timestamp_of_int(int(match[1]))
     if _NUMBER.fullmatch(text):
         return timestamp_of_float(float(text))
+    if _OUTSIDE.fullmatch(text):
+        raise MissingError(_OUT_OF_CALENDAR)
     raise refusal(AttributeType.TIMESTAMP, text)
 
 

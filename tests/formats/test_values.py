@@ -41,6 +41,14 @@ REFUSED: list[tuple[T, list[Any]]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    "text", ["infinity", "-infinity", "0044-03-15 BC", "0044-03-15 12:00:00+00 BC", "10000-01-01 00:00:00"]
+)
+def test_a_time_that_no_calendar_of_four_digits_has_is_missing(text: str) -> None:
+    with pytest.raises(MissingError, match="outside of the years 1 to 9999"):
+        conversion(T.TIMESTAMP, str)(text)
+
+
 @pytest.mark.parametrize("kind", [T.INTEGER, T.NUMBER])
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "inf", float("nan"), float("-inf")])
 def test_what_is_no_number_is_missing(kind: T, value: Any) -> None:

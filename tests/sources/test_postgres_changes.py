@@ -96,6 +96,36 @@ def test_blanks_that_fill_up_a_value_are_no_part_of_it(database: Database) -> No
     assert told == [(False, ("a", "a ")), (False, ("b", "b ")), (True, ("a", None))]
 
 
+def test_times_that_no_attribute_can_hold_are_missing(database: Database) -> None:
+    """Their rows are not, in the snapshot and in changes; where the time is the event's, the row is bad."""
+    database.run("CREATE TABLE movie (mid int PRIMARY KEY, title varchar, until timestamp)")
+    rows = (
+        "INSERT INTO movie VALUES (%d, 'a', 'infinity')",
+        "INSERT INTO movie VALUES (%d, 'b', '0044-03-15 BC')",
+        "INSERT INTO movie VALUES (%d, 'c', '12000-01-01')",
+    )
+    database.run(*(row % number for number, row in enumerate(rows)))
+    kinds = (
+        Attribute("mid", AttributeType.INTEGER),
+        Attribute("title", AttributeType.TEXT),
+        Attribute("until", AttributeType.TIMESTAMP),
+    )
+    schema = Schema("seen", (Relation("movie", kinds, key=("mid",)),), ())
+    with closing(source(database).open(schema)) as opened:
+        begun, offset, _ = follow(opened, database, opened.start())
+        database.run(*(row % (number + 10) for number, row in enumerate(rows)))
+        changed, _, _ = follow(opened, database, offset)
+    for items, first in ((begun, 0), (changed, 10)):
+        assert [record.row for record in records(items)] == [
+            (first + number, title, None) for number, title in enumerate("abc")
+        ]
+        told = [item for item in items if isinstance(item, BadRecord)]
+        assert sum(item.passed_over for item in told) == 3
+        assert {item.reason for item in told} == {
+            "movie.until: times outside of the years 1 to 9999, and infinity, are missing"
+        }
+
+
 def test_a_snapshot_takes_its_time(database: Database) -> None:
     """Whatever the role is allowed in one statement."""
     database.run(

@@ -95,7 +95,7 @@ class ChangeDecoder:
             return []
         match change:
             case Insert():
-                return [self._inserted(table, change.new, None, at)]
+                return [self._inserted(table, change.new, None, at), *table.reader.notes(table.name)]
             case Delete():
                 return [self._deleted(table, change.old, change.key, at.time, at)]
             case Update():
@@ -103,11 +103,12 @@ class ChangeDecoder:
 
     def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
         new = self._inserted(table, change.new, change.old, at)
+        notes = list(table.reader.notes(table.name))
         # At the time of the new row: a later deletion would remove that, as it has the same key.
         time = new.time if isinstance(new, Record) else at.time
         # If neither is logged, the identity's columns have not changed.
         key = change.key if change.key is not None else change.new
-        return [self._deleted(table, change.old, key, time, at), new]
+        return [self._deleted(table, change.old, key, time, at), new, *notes]
 
     def _inserted(self, table: _Followed, new: Cells, old: Cells | None, at: Moment) -> Item:
         reader = table.reader
@@ -132,6 +133,8 @@ class ChangeDecoder:
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
             return self._bad(table, at, _shown(table, cells), f"cannot tell which tuple was deleted: {error}")
+        finally:
+            reader.passed_over.clear()  # told when the row came
 
     def _follow(self, reader: RowReader, table: Relation) -> _Followed:
         places = {column.name: place for place, column in enumerate(table.columns)}

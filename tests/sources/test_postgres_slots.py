@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg2
 import pytest
 
+from skws.sources.postgres.address import Address
+from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.slot import lsn_of
 from skws_schema.errors import SourceError
-from tests.postgres import Database
+from tests.postgres import PASSWORD, Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source
 from tests.waiting import until
 
@@ -76,7 +80,7 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
         offset = feed.start()
         _, offset, _ = follow(feed, database, offset)
         offset = feed.poll(offset, 1).end
-        with pytest.raises(SourceError, match="is in use by the server's process"):
+        with pytest.raises(SourceError, match=f"is in use by skws, process {os.getpid()} on "):
             left.drop_slot()
     _released(database)
     with (
@@ -94,6 +98,23 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
         pytest.raises(SourceError, match="is gone, and with it the changes"),
     ):
         feed.poll(offset, 10)
+
+
+def test_a_role_that_may_not_publish_is_told_which_right_it_needs(database: Database) -> None:
+    role = f"reader_{database.name}"
+    made = f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD '{PASSWORD}'"
+    database.run(*TABLES, made, f"GRANT SELECT ON movie TO {role}")
+    try:
+        schema = replace(SCHEMA, relations=(SCHEMA.relation("movie"),), joins=())
+        address = Address.of(database.uri(slot=database.name).replace("//owner:", f"//{role}:"))
+        needed = f"GRANT CREATE ON DATABASE {database.name} TO {role}, and to own the tables"
+        with (
+            closing(PostgresSource(address).open(schema)) as feed,
+            pytest.raises(SourceError, match=needed),
+        ):
+            feed.start()
+    finally:
+        database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_run_killed_while_it_began_begins_anew(database: Database, tmp_path: Path) -> None:

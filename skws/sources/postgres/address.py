@@ -46,7 +46,8 @@ _SETTINGS: Final = (
 )
 # Notice a connection that broke silently within a minute, not two hours.
 _DEFAULTS: Final = {
-    "application_name": "skws",
+    # So that the server, and whoever meets a slot in use, can tell whose connection it is.
+    "application_name": f"skws, process {os.getpid()} on {gethostname()}"[:63],
     "connect_timeout": "10",
     "keepalives_idle": "30",
     "keepalives_interval": "10",

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg2
+from psycopg2.errors import InsufficientPrivilege
 from psycopg2.extensions import connection, cursor
 from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection
 from psycopg2.sql import SQL, Identifier, Literal
@@ -196,6 +197,9 @@ def _writers(address: Address) -> str:
     return f" (the server's process {found[0]}: {client_of(*found[1:])})" if found else ""
 
 
+_READER: Final = "SELECT application_name FROM pg_stat_activity WHERE pid = %s"
+
+
 def drop_slot(address: Address) -> bool:
     """Drop the slot of an address; False if there is none. Raises SourceError, also while it is read."""
     with address.sql() as connected, connected, connected.cursor() as statement:
@@ -203,9 +207,11 @@ def drop_slot(address: Address) -> bool:
         if state is None:
             return False
         if state.active_pid is not None:
+            statement.execute(_READER, (state.active_pid,))
+            reader = statement.fetchone()
             raise SourceError(
-                f"the slot {address.slot!r} is in use by the server's process {state.active_pid};"
-                " stop that first"
+                f"the slot {address.slot!r} is in use by {(reader and reader[0]) or 'an unnamed client'}"
+                f" (the server's process {state.active_pid}); stop that first"
             )
         statement.execute("SELECT pg_drop_replication_slot(%s)", (address.slot,))
     return True
@@ -472,14 +478,32 @@ def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
 def _create(statement: cursor, name: str, tables: Sequence[Table], comment: str) -> None:
     listed = SQL(", ").join(t.quoted for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-    statement.execute(create.format(Identifier(name), listed))
+    with _needing_rights(statement, name, tables):
+        statement.execute(create.format(Identifier(name), listed))
     statement.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(comment)))
+
+
+@contextmanager
+def _needing_rights(statement: cursor, name: str, tables: Sequence[Table]) -> Iterator[None]:
+    """Raises SourceError that says which right is missing, and how to have it."""
+    try:
+        yield
+    except InsufficientPrivilege as error:
+        known = statement.connection.info
+        listed = ", ".join(table.full_name for table in tables)
+        raise SourceError(
+            f"the role {known.user!r} may not publish {listed}: {str(error).splitlines()[0]}; it needs"
+            f" GRANT CREATE ON DATABASE {known.dbname} TO {known.user}, and to own the tables; or their owner"
+            f" runs CREATE PUBLICATION {name} FOR TABLE {listed} WITH (publish_via_partition_root = true),"
+            f" and ?publication={name} names it"
+        ) from None
 
 
 def _extend(statement: cursor, name: str, tables: Sequence[Table]) -> None:
     for table in _lacking(statement, name, tables):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
-        statement.execute(add.format(Identifier(name), table.quoted))
+        with _needing_rights(statement, name, [table]):
+            statement.execute(add.format(Identifier(name), table.quoted))
 
 
 def _check_publication(statement: cursor, name: str, tables: Sequence[Table]) -> None:

@@ -89,6 +89,7 @@ class ColumnarEngine(MeshEngine):
         )
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
+        self._turned_at = 0  # the position at the last turn of a count window
         self._searching: int | None = None  # the number of the query that ``search`` answers
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
@@ -480,7 +481,11 @@ class ColumnarEngine(MeshEngine):
         if rest:
             yield self._count_results(rest)
         now, horizon = self._order.now / MICROSECOND, self._order.horizon / MICROSECOND
-        self._updates.forget(*((None, None) if self.by_count else (now, horizon)))
+        if not isinstance(self.window, CountWindow):
+            self._updates.forget(now, horizon)
+        elif self._order.position - self._turned_at > self.window.size + 1:
+            self._updates.turn()
+            self._turned_at = self._order.position
 
     def _count_results(self, results: list[Result]) -> list[Result]:
         told = Counter(map(_OP, results))

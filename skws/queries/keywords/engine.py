@@ -185,7 +185,8 @@ class Engine:
             instants = [self._instant] * len(results)
         told = self._updates.take(results, retractions, before, instants)
         now, horizon = self._now / MICROSECOND, (self._now - self.plan.lateness) / MICROSECOND
-        self._updates.forget(*((None, None) if self.plan.by_count else (now, horizon)))
+        if not self.plan.by_count:
+            self._updates.forget(now, horizon)
         return self._count(told)
 
     def _count(self, told: list[Result]) -> list[Result]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -91,6 +91,10 @@ class Updates:
         self._begins: dict[Id, Begin] = {}
         self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
         self._new: dict[tuple[str, str], Begin] = {}  # the last of each, as not everybody keeps a log
+        # What of each there was at the last turn of a count window.
+        self._known_at_turn: dict[Id, Begin] = {}
+        self._expected_at_turn: dict[tuple[str, str], Begin] = {}
+        self._new_at_turn: dict[tuple[str, str], Begin] = {}
         self._held: list[Result] = []  # of an instant that may go on
         self._instant_held: Instant = None
         self._limit = _LEAST
@@ -146,16 +150,23 @@ class Updates:
         self._begins.clear()
         self._expected.update(((each.query, each.id), each) for each in begins)
 
-    def forget(self, now: float | None, horizon: float | None) -> None:
+    def forget(self, now: float, horizon: float) -> None:
         """Forget results that have expired at ``now``, once they are many.
 
-        No record comes before ``horizon``. Both are None under a count window.
+        No record comes before ``horizon``.
         """
         del horizon  # all records come later
-        if now is not None and len(self._begins) > self._limit:
+        if len(self._begins) > self._limit:
             self._begins = {name: each for name, each in self._begins.items() if _lives(each, now)}
             self._expected = {name: each for name, each in self._expected.items() if _lives(each, now)}
+            self._new = {name: each for name, each in self._new.items() if _lives(each, now)}
             self._limit = 2 * len(self._begins) + _LEAST
+
+    def turn(self) -> None:
+        """A count window has gone by since the last turn: begins that are as they were then are over."""
+        self._begins, self._known_at_turn = _since(self._begins, self._known_at_turn)
+        self._expected, self._expected_at_turn = _since(self._expected, self._expected_at_turn)
+        self._new, self._new_at_turn = _since(self._new, self._new_at_turn)
 
     def renumber(self, numbers: Mapping[int, int]) -> None:
         """Queries have other numbers; ``numbers``: by the former ones."""
@@ -165,7 +176,7 @@ class Updates:
         """Forget the results of a query; one of the same text that comes later does not know their begins."""
         gone = [each for name, each in self._begins.items() if name[0] == query]
         gone += [each for name, each in self._expected.items() if name[0] == text]
-        self._note(each._replace(begin=each.version) for each in gone)
+        self._forget_begins(gone)
         self._begins = {name: each for name, each in self._begins.items() if name[0] != query}
         self._expected = {name: each for name, each in self._expected.items() if name[0] != text}
 
@@ -221,9 +232,18 @@ class Updates:
                 known_before[name] = known
             ended[name] = len(told)
             told.append(result)
-        # With another schema the same version may come back, and begin then.
-        self._note(each._replace(begin=each.version) for n, each in known_before.items() if n in ended)
+        self._forget_begins(each for n, each in known_before.items() if n in ended)
         return [each for each in told if each is not None]
+
+    def _forget_begins(self, ended: Iterable[Begin]) -> None:
+        """Results have ended: with another schema the same version may come back, and begins then."""
+        for each in ended:
+            name = each.query, each.id
+            new = self._new.get(name)
+            if new is not None and new.version == each.version:
+                del self._new[name]  # no log has it
+            else:
+                self._new[name] = each._replace(begin=each.version)
 
     def _update(self, before: Result, after: Result) -> Result | None:
         """An update, from a retraction with the begin that was told."""
@@ -237,6 +257,17 @@ class Updates:
     def _note(self, begins: Iterable[Begin]) -> None:
         """Have a log keep begins."""
         self._new.update(((each.query, each.id), each) for each in begins)
+
+
+_Named = TypeVar("_Named", Id, tuple[str, str])
+
+
+def _since(
+    begins: dict[_Named, Begin], before: Mapping[_Named, Begin]
+) -> tuple[dict[_Named, Begin], dict[_Named, Begin]]:
+    """The begins that are not as they were before, twice."""
+    left = {name: each for name, each in begins.items() if before.get(name) is not each}
+    return left, dict(left)
 
 
 def _name(result: Result) -> Id:
@@ -359,11 +390,13 @@ class CorrectedUpdates(Updates):
                 if history.told is not None:
                     history.told = replace(history.told, start=begin.begin)
 
-    def forget(self, now: float | None, horizon: float | None) -> None:
+    def forget(self, now: float, horizon: float) -> None:
         del now
-        self._horizon = _at(horizon)
+        self._horizon = horizon
         if len(self._known) > self._limit:
             self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
+            left = {(each.versions[-1].result.query, name[1]) for name, each in self._known.items()}
+            self._new = {name: each for name, each in self._new.items() if name in left}
             self._limit = 2 * len(self._known) + _LEAST
 
     def renumber(self, numbers: Mapping[int, int]) -> None:

@@ -23,6 +23,7 @@ from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
+from tests.queries.random_streams import STREAMS
 from tests.strategies import WORDS, examples, query_texts, schemas, static_rows, streams
 
 A, B, C = WORDS[:3]
@@ -183,3 +184,24 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
     shared.remove("gamma beta")
     assert shared.entries == alone.entries > alone.live_tuples
     assert told(shared, 2, 4, "beta") == told(alone, 2, 4, "beta") == 1
+
+
+@pytest.mark.parametrize("logged", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("window", "lateness"), [(TimeWindow(9), 0), (TimeWindow(9), 3), (CountWindow(9), 0), (Unbounded(), 0)]
+)
+def test_begins_of_updated_results_go_with_the_results(window: Window, lateness: int, logged: bool) -> None:
+    """Whether a log keeps them or nobody does; without a window the rows are deleted."""
+    engine = ColumnarEngine(STREAMS, window, lateness=lateness)
+    engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
+    keyed = STREAMS.index["keyed"]
+    for number in range(1_300):
+        rows = [(text, number, 0) for text in ("alpha", "alpha beta")]
+        records = [Record(keyed, 3 * number + place, row) for place, row in enumerate(rows)]
+        if isinstance(window, Unbounded):
+            records.append(Record(keyed, 3 * number + 2, rows[1], delete=True))
+        ops = [each.op for each in engine.process(records)]
+        assert ops[:2] == ["+", "~"]
+        assert not logged or len(engine.begins()) <= 2
+    assert len(engine.all_begins()) < 1_100
+    assert len(engine.begins()) < 1_100

@@ -471,7 +471,7 @@ def _columns(*_: Any) -> list[tuple[Any, ...]]:
 
 
 def _keys(*_: Any) -> list[tuple[Any, ...]]:
-    return [(_OIDS["customer"], True, False, [1])]
+    return [(_OIDS["customer"], True, False, True, [1])]
 
 
 Work = Callable[[Cursor, str, Sequence[Any]], "list[tuple[Any, ...]] | None"]

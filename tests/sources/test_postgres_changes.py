@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg2
 import pytest
 
 from skws.data.batch import BadRecord
@@ -340,7 +341,14 @@ def test_partitions_are_followed_by_their_root(database: Database) -> None:
 def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_changes(
     database: Database, feed: Feed
 ) -> None:
-    database.run("ALTER TABLE sighting REPLICA IDENTITY DEFAULT")
+    """A key that is checked at the end of a transaction is none."""
+    database.run(
+        "ALTER TABLE sighting REPLICA IDENTITY DEFAULT, ADD PRIMARY KEY (mid) DEFERRABLE",
+        "INSERT INTO sighting VALUES (1, 'a')",
+    )
     with closing(source(database).open(SCHEMA)) as again:
         _, _, notices = follow(again, database, again.start())
-    assert any("public.sighting has no primary key: while it is in a publication" in line for line in notices)
+        with pytest.raises(psycopg2.Error, match="does not have a replica identity"):
+            database.run("DELETE FROM sighting")
+    lacking = "public.sighting has no key that old rows are logged with: while it is in a publication"
+    assert any(lacking in line for line in notices)

@@ -5,18 +5,18 @@ Types, keys and joins are those of the catalog. Where it has no foreign keys, na
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from psycopg2.extensions import connection
+from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.formats.rows import typed_rows
 from skws.sources.postgres.address import Address
+from skws.sources.postgres.identities import Partition, advice, faults, identifies, written
 from skws.sources.postgres.pgoutput import Identity
 from skws_schema.errors import SourceError, nearest
 from skws_schema.infer.column_profile import EVENT, LATER, tokens
@@ -51,10 +51,21 @@ _COLUMNS: Final = """
     WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attrelid, a.attnum"""
 _KEYS: Final = """
-    SELECT i.indrelid, i.indisprimary, i.indisreplident,
+    SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate,
            (i.indkey::int2[])[0:i.indnkeyatts - 1]
     FROM pg_index i
     WHERE i.indrelid = ANY(%s::oid[]) AND (i.indisprimary OR i.indisreplident)"""
+_PARTITIONS: Final = """
+    SELECT root.oid, n.nspname, c.relname, c.relreplident,
+           ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+                 WHERE i.indrelid = c.oid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+                   AND CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate
+                                             WHEN 'i' THEN i.indisreplident END),
+           c.relkind = 'r' AND c.relpersistence = 'p'
+    FROM unnest(%s::oid[]) root (oid), pg_partition_tree(root.oid) leaf
+    JOIN pg_class c ON c.oid = leaf.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE leaf.isleaf
+    ORDER BY n.nspname, c.relname"""
 _REFERENCES: Final = """
     SELECT c.conname, c.conrelid, c.confrelid, c.conkey, c.confkey
     FROM pg_constraint c
@@ -86,7 +97,10 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; ``identity_columns``: those whose old values are logged with updates and deletes."""
+    """A table; ``identity_columns``: those whose old values are logged with updates and deletes.
+
+    ``partitions``: those that hold its rows, where it is partitioned.
+    """
 
     oid: int
     namespace: str
@@ -97,6 +111,7 @@ class Table:
     key: tuple[str, ...]
     identity_columns: frozenset[str]
     references: tuple[ForeignKey, ...]
+    partitions: tuple[Partition, ...] = ()
 
     @property
     def replicated(self) -> bool:
@@ -110,8 +125,7 @@ class Table:
     @property
     def written(self) -> str:
         """The full name as a person writes it in SQL."""
-        parts = (self.namespace, self.name)
-        return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
+        return written(self.namespace, self.name)
 
     @property
     def quoted(self) -> Identifier:
@@ -127,6 +141,7 @@ class _Rows:
     columns: dict[int, dict[int, TableColumn]]
     keys: list[tuple[Any, ...]]
     references: list[tuple[Any, ...]]
+    partitions: dict[int, list[Partition]]
 
     def named(self, oid: int, numbers: list[int]) -> tuple[str, ...]:
         return tuple(self.columns[oid][number].name for number in numbers)
@@ -135,8 +150,10 @@ class _Rows:
 def tables(connected: connection) -> dict[str, Table]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
     rows = _queried(connected)
-    primary = {oid: rows.named(oid, numbers) for oid, is_primary, _, numbers in rows.keys if is_primary}
-    chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, numbers in rows.keys if is_identity}
+    primary = {oid: rows.named(oid, numbers) for oid, is_primary, _, _, numbers in rows.keys if is_primary}
+    # A primary key that is checked later (DEFERRABLE) is none of a replica identity.
+    by_default = {oid: primary[oid] for oid, is_primary, _, at_once, _ in rows.keys if is_primary and at_once}
+    chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity}
     references = _references(rows)
     return {
         name: Table(
@@ -148,27 +165,39 @@ def tables(connected: connection) -> dict[str, Table]:
             tuple(rows.columns[oid].values()),
             primary.get(oid, ()),
             _identity_columns(
-                Identity(identity), rows.columns[oid], primary.get(oid, ()), chosen.get(oid, ())
+                Identity(identity), rows.columns[oid], by_default.get(oid, ()), chosen.get(oid, ())
             ),
             tuple(references[oid]),
+            tuple(rows.partitions[oid]),
         )
         for oid, namespace, name, kind, identity in rows.tables
     }
 
 
 def _queried(connected: connection) -> _Rows:
-    with connected.cursor() as cursor:
-        cursor.execute(_TABLES)
-        found = cursor.fetchall()
+    with connected.cursor() as statement:
+        statement.execute(_TABLES)
+        found = statement.fetchall()
         oids = [row[0] for row in found]
-        cursor.execute(_COLUMNS, (oids,))
+        statement.execute(_COLUMNS, (oids,))
         columns: dict[int, dict[int, TableColumn]] = defaultdict(dict)
-        for oid, number, *column in cursor.fetchall():
+        for oid, number, *column in statement.fetchall():
             columns[oid][number] = TableColumn(*column)
-        cursor.execute(_KEYS, (oids,))
-        keys = cursor.fetchall()
-        cursor.execute(_REFERENCES, (oids, oids))
-        return _Rows(found, columns, keys, cursor.fetchall())
+        statement.execute(_KEYS, (oids,))
+        keys = statement.fetchall()
+        statement.execute(_REFERENCES, (oids, oids))
+        references = statement.fetchall()
+        roots = [oid for oid, _, _, kind, _ in found if kind == "p"]
+        return _Rows(found, columns, keys, references, _partitions(statement, roots))
+
+
+def _partitions(statement: cursor, roots: list[int]) -> dict[int, list[Partition]]:
+    found: dict[int, list[Partition]] = defaultdict(list)
+    if roots:
+        statement.execute(_PARTITIONS, (roots,))
+        for root, namespace, name, identity, columns, logged in statement.fetchall():
+            found[root].append(Partition(namespace, name, Identity(identity), frozenset(columns), logged))
+    return found
 
 
 def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
@@ -250,32 +279,17 @@ def _faults(relation: Relation, table: Table) -> Iterator[str]:
 
 
 def _warnings(relation: Relation, table: Table) -> Iterator[str]:
-    if table.identity is not Identity.FULL and not table.identity_columns:
-        name = table.full_name
+    # Of a partitioned table the server looks at the partitions alone.
+    if table.kind == "r" and table.identity is not Identity.FULL and not table.identity_columns:
         yield (
-            f"{name} has no primary key: while it is in a publication, the server refuses all its updates"
-            f" and deletes, from every client (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
+            f"{table.full_name} has no key that old rows are logged with: while it is in a publication, the"
+            " server refuses all its updates and deletes, from every client"
+            f" (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
         )
     elif not identifies(relation, table.identity, table.identity_columns):
-        reason = advice(relation, table.full_name)
+        reason = advice(relation, table.written)
         yield f"updates and deletes of {table.full_name} will be bad records: {reason}"
-
-
-def identifies(relation: Relation, identity: Identity, columns: frozenset[str]) -> bool:
-    """Whether a logged old row identifies its tuple."""
-    key = [attribute.column for attribute in relation.attributes if attribute.name in relation.key]
-    return identity is Identity.FULL or (bool(key) and columns.issuperset(key))
-
-
-def advice(relation: Relation, table: str) -> str:
-    """The remedy where old rows do not identify the tuple."""
-    need = "the whole row, as the schema has no key"
-    if relation.key:
-        need = f"the key {list(relation.key)} of the schema"
-    return (
-        f"old rows are not logged with {need}"
-        f" (ALTER TABLE {table} REPLICA IDENTITY FULL, or make the table's primary key the `key`)"
-    )
+    yield from faults(relation, table.full_name, table.partitions)
 
 
 _SURE: Final = 1.0
@@ -325,9 +339,6 @@ def _inference(known: Mapping[str, Table], name: str) -> Inference:
         if table not in usable
     )
     return Inference(name, relations, tuple(joins), left_out=left_out)
-
-
-_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 
 
 def _is_named(table: str) -> bool:

@@ -3,10 +3,15 @@
 Nothing is guessed: an old row that was not logged, an unchanged value stored out
 of line that was not logged, and a truncate are bad records with the reason. A
 table that no longer has the schema's columns stops the stream.
+
+A change of a partition comes as one of its root, which hides that less of the old row was logged than the
+root's identity says: the rest is NULL. But each partition is described before its first change, right behind
+its root. So where one logs too little, old rows that may be its own are bad records.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -15,7 +20,8 @@ import orjson
 from skws.data.batch import BadRecord, Item, Record
 from skws.data.values import MalformedError
 from skws.formats.rows import RowReader
-from skws.sources.postgres.catalog import MatchedTables, advice, identifies
+from skws.sources.postgres.catalog import MatchedTables
+from skws.sources.postgres.identities import Partition, advice, identifies, written
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -57,6 +63,10 @@ class _Followed:
     def name(self) -> str:
         return f"{self.table.namespace}.{self.table.name}"
 
+    @property
+    def written(self) -> str:
+        return written(self.table.namespace, self.table.name)
+
 
 class ChangeDecoder:
     """Makes records of changes for one schema; ``relation`` must come before the changes of a table."""
@@ -69,6 +79,10 @@ class ChangeDecoder:
         }
         self._oids = {table.oid: table.full_name for table in matched.streams.values()}
         self._followed: dict[int, _Followed] = {}
+        self._roots = {table.oid: table for table in matched.streams.values() if table.kind == "p"}
+        self._described = 0  # the table of the last message, if that was a description
+        self._partial: dict[int, dict[int, Partition]] = defaultdict(dict)
+        """By root and by their own number: partitions whose old rows do not tell the tuple."""
 
     def relation(self, table: Relation) -> list[str]:
         """Set a table's columns; gives notices. Raises SourceError if they no longer fit the schema."""
@@ -80,13 +94,30 @@ class ChangeDecoder:
                     f"the table {self._oids[table.oid]} was renamed to {name};"
                     " rename the relation in the schema and resume"
                 )
-            return []
+            return self._partition(table)
+        self._described = table.oid
         before = self._followed.get(table.oid)
         self._followed[table.oid] = self._follow(reader, table)
         return [] if before is None else _differences(name, before.table, table)
 
+    def _partition(self, table: Relation) -> list[str]:
+        """Set what a partition logs of old rows; gives notices of what was not told at the start."""
+        known, root = self._roots.get(self._described), self._followed.get(self._described)
+        self._described = 0
+        if known is None or root is None or _names(root.table) != _names(table):
+            return []
+        key = frozenset(column.name for column in table.columns if column.key)
+        partition = Partition(table.namespace, table.name, table.identity, key)
+        fault = partition.fault(root.reader.relation, root.name)
+        if not fault:
+            self._partial[root.table.oid].pop(table.oid, None)
+            return []
+        self._partial[root.table.oid][table.oid] = partition
+        return [] if partition in known.partitions else [fault]
+
     def items(self, change: RowChange, at: Moment) -> list[Item]:
         """The items of a change; none for tables that the schema does not have."""
+        self._described = 0
         if isinstance(change, Truncate):
             followed = [self._followed[oid] for oid in change.oids if oid in self._followed]
             return [self._bad(f, at, {}, _truncated(f)) for f in followed]
@@ -97,7 +128,7 @@ class ChangeDecoder:
             case Insert():
                 return [self._inserted(table, change.new, None, at), *table.reader.notes(table.name)]
             case Delete():
-                return [self._deleted(table, change.old, change.key, at.time, at)]
+                return [self._deleted(table, change, at.time, at)]
             case Update():
                 return self._updated(table, change, at)
 
@@ -106,9 +137,7 @@ class ChangeDecoder:
         notes = list(table.reader.notes(table.name))
         # At the time of the new row: a later deletion would remove that, as it has the same key.
         time = new.time if isinstance(new, Record) else at.time
-        # If neither is logged, the identity's columns have not changed.
-        key = change.key if change.key is not None else change.new
-        return [self._deleted(table, change.old, key, time, at), new, *notes]
+        return [self._deleted(table, change, time, at), new, *notes]
 
     def _inserted(self, table: _Followed, new: Cells, old: Cells | None, at: Moment) -> Item:
         reader = table.reader
@@ -120,13 +149,18 @@ class ChangeDecoder:
         except MalformedError as error:
             return self._bad(table, at, _shown(table, new), str(error))
 
-    def _deleted(self, table: _Followed, old: Cells | None, key: Cells | None, time: int, at: Moment) -> Item:
+    def _deleted(self, table: _Followed, change: Update | Delete, time: int, at: Moment) -> Item:
         reader = table.reader
-        cells = old if old is not None else key or ()
-        names = {name for name, _ in table.places} if old is not None else set(reader.relation.key)
+        logged = change.old if change.old is not None else change.key
+        cells = logged or ()
+        if logged is None and isinstance(change, Update):
+            cells = change.new  # the identity's columns have not changed
+        whole = change.old is not None
+        names = {name for name, _ in table.places} if whole else set(reader.relation.key)
         try:
-            if old is None:
+            if not whole:
                 _check_identity(table)
+            self._check_partitions(table, logged)
             row = {
                 name: _value(table, name, place, cells, None) for name, place in table.places if name in names
             }
@@ -135,6 +169,20 @@ class ChangeDecoder:
             return self._bad(table, at, _shown(table, cells), f"cannot tell which tuple was deleted: {error}")
         finally:
             reader.passed_over.clear()  # told when the row came
+
+    def _check_partitions(self, table: _Followed, logged: Cells | None) -> None:
+        """Raises MalformedError if an old row may be that of a partition that does not log what tells it."""
+        for partition in self._partial.get(table.table.oid, {}).values():
+            rest = (
+                cell
+                for column, cell in zip(table.table.columns, logged or (), strict=False)
+                if column.name not in partition.identity_columns
+            )
+            if not partition.refused and all(cell is None for cell in rest):
+                raise MalformedError(
+                    f"it may be of {partition.namespace}.{partition.name}, a partition of {table.name}"
+                    f" with another replica identity: {partition.advice(table.reader.relation)}"
+                )
 
     def _follow(self, reader: RowReader, table: Relation) -> _Followed:
         places = {column.name: place for place, column in enumerate(table.columns)}
@@ -160,7 +208,7 @@ class ChangeDecoder:
 
 def _check_identity(table: _Followed) -> None:
     if not table.identifies:
-        raise MalformedError(advice(table.reader.relation, table.name))
+        raise MalformedError(advice(table.reader.relation, table.written))
 
 
 def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | None) -> str | None:
@@ -174,7 +222,7 @@ def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | N
     if cell is UNCHANGED:
         raise MalformedError(
             f"{table.name}.{name}: its value did not change and was not logged"
-            f" (ALTER TABLE {table.name} REPLICA IDENTITY FULL)"
+            f" (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
         )
     if cell is None:
         return None
@@ -200,8 +248,12 @@ def _truncated(table: _Followed) -> str:
     )
 
 
+def _names(table: Relation) -> set[str]:
+    return {column.name for column in table.columns}
+
+
 def _differences(name: str, before: Relation, after: Relation) -> list[str]:
-    old, new = ({column.name for column in table.columns} for table in (before, after))
+    old, new = _names(before), _names(after)
     added = [
         f"{name} has a new column {column!r}, which the schema does not name" for column in sorted(new - old)
     ]

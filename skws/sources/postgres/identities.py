@@ -1,0 +1,104 @@
+"""What PostgreSQL logs of an old row, and whether that tells the tuple: of a table, and of each partition.
+
+The log speaks of a partitioned table alone, by the identity of its root. What it holds of an old row is
+decided by the identity of the partition that the row is in, which does not follow the root's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from skws.sources.postgres.pgoutput import Identity
+from skws_schema.model import Relation
+
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
+_SHOWN: Final = 5
+"""Partitions that are named; a table may have thousands."""
+_WORDS: Final = {
+    Identity.DEFAULT: "DEFAULT",
+    Identity.NOTHING: "NOTHING",
+    Identity.FULL: "FULL",
+    Identity.INDEX: "USING INDEX",
+}
+
+
+def written(*parts: str) -> str:
+    """A qualified name as a person writes it in SQL."""
+    doubled = (part.replace('"', '""') for part in parts)
+    return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in doubled)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition that holds rows. ``logged``: its changes are; those of foreign and unlogged tables are not.
+
+    ``identity_columns``: those whose old values are logged; of no meaning if whole rows are.
+    """
+
+    namespace: str
+    name: str
+    identity: Identity
+    identity_columns: frozenset[str]
+    logged: bool = True
+
+    @property
+    def refused(self) -> bool:
+        """Whether the server refuses updates and deletes of a published table with this identity."""
+        return self.identity is not Identity.FULL and not self.identity_columns
+
+    def fault(self, relation: Relation, root: str) -> str:
+        """What becomes of its updates and deletes, and the remedy; empty if they can be followed."""
+        which = f"{self.namespace}.{self.name}, a partition of {root},"
+        if not self.logged:
+            return (
+                f"{which} is a foreign or an unlogged table, whose changes are not logged: its present rows"
+                " stay in the search until their window ends"
+            )
+        if self.refused:
+            return (
+                f"{which} has REPLICA IDENTITY {_WORDS[self.identity]} and no key for it: while {root} is in"
+                " a publication, the server refuses all updates and deletes of its rows, from every client"
+                f" (ALTER TABLE {self._written} REPLICA IDENTITY FULL)"
+            )
+        if not identifies(relation, self.identity, self.identity_columns):
+            return (
+                f"{which} has REPLICA IDENTITY {_WORDS[self.identity]}, whatever that of {root} is: updates"
+                f" and deletes of its rows will be bad records: {self.advice(relation)}"
+            )
+        return ""
+
+    def advice(self, relation: Relation) -> str:
+        """The remedy where its old rows do not identify the tuple."""
+        return advice(relation, self._written)
+
+    @property
+    def _written(self) -> str:
+        return written(self.namespace, self.name)
+
+
+def faults(relation: Relation, root: str, partitions: Sequence[Partition]) -> Iterator[str]:
+    """A line for each of the first partitions with a fault, and one for all others."""
+    found = [fault for partition in partitions if (fault := partition.fault(relation, root))]
+    yield from found[:_SHOWN]
+    if len(found) > _SHOWN:
+        yield f"so it is with {len(found) - _SHOWN:,} more partitions of {root}"
+
+
+def identifies(relation: Relation, identity: Identity, columns: frozenset[str]) -> bool:
+    """Whether a logged old row identifies its tuple."""
+    key = [attribute.column for attribute in relation.attributes if attribute.name in relation.key]
+    return identity is Identity.FULL or (bool(key) and columns.issuperset(key))
+
+
+def advice(relation: Relation, table: str) -> str:
+    """The remedy where old rows do not identify the tuple; ``table``: as written in SQL."""
+    need = "the whole row, as the schema has no key"
+    if relation.key:
+        need = f"the key {list(relation.key)} of the schema"
+    return (
+        f"old rows are not logged with {need}"
+        f" (ALTER TABLE {table} REPLICA IDENTITY FULL, or make the table's primary key the `key`)"
+    )

@@ -459,7 +459,7 @@ def _micros(cursor: Cursor, *_: Any) -> list[tuple[Any, ...]]:
 
 
 def _tables(*_: Any) -> list[tuple[Any, ...]]:
-    return [(oid, "public", name, "r", _IDENTITY[name]) for name, oid in _OIDS.items()]
+    return [(oid, "public", name, "r", _IDENTITY[name], True, []) for name, oid in _OIDS.items()]
 
 
 def _columns(*_: Any) -> list[tuple[Any, ...]]:

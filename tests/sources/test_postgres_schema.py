@@ -43,6 +43,42 @@ def test_all_that_is_missing_is_named_at_once(database: Database) -> None:
     assert "***@" in str(raised.value)
 
 
+def test_changes_of_an_unlogged_table_cannot_be_followed(database: Database) -> None:
+    database.run(*TABLES, "ALTER TABLE movie SET UNLOGGED")
+    message = "is an unlogged table, whose changes cannot be followed .* ALTER TABLE public.movie SET LOGGED"
+    with pytest.raises(SourceError, match=message):
+        source(database).open(SCHEMA)
+
+
+def test_what_inherits_from_a_table_is_a_relation_of_its_own(database: Database) -> None:
+    """As its changes are logged under its own name. A static table has the rows that SELECT shows."""
+    database.run(
+        *TABLES,
+        "CREATE TABLE film () INHERITS (movie)",
+        "CREATE TABLE style () INHERITS (genre)",
+        "INSERT INTO genre VALUES (1, 'crime')",
+        "INSERT INTO style VALUES (2, 'noir')",
+        "INSERT INTO movie VALUES (1, 'a', 1)",
+        "INSERT INTO film VALUES (2, 'b', 2)",
+    )
+    with closing(source(database).open(SCHEMA)) as feed:
+        offset = feed.start()
+        assert shown(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, "noir")]
+        database.run("INSERT INTO film VALUES (3, 'c', 2)", "INSERT INTO movie VALUES (4, 'd', 1)")
+        database.run("DELETE FROM movie")  # those of film, too, which need no replica identity
+        items, _, notices = follow(feed, database, offset)
+    assert shown(items) == [
+        ("+", "movie", 1, "a", 1),
+        ("+", "movie", 4, "d", 1),
+        ("-", "movie", 1, None, None),
+        ("-", "movie", 4, None, None),
+    ]
+    assert notices == [
+        "public.movie is read without the rows of tables that inherit from it (film): PostgreSQL logs their"
+        " changes under their own names, so that they are relations of their own, if the schema names them"
+    ]
+
+
 def test_tables_of_another_namespace_are_found_by_the_search_path(database: Database) -> None:
     database.run(
         "CREATE SCHEMA other", "SET search_path = other", *TABLES, "INSERT INTO movie VALUES (1, 'a', 2)"

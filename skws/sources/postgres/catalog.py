@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from psycopg2.extensions import connection, cursor
-from psycopg2.sql import SQL, Identifier, Literal
+from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from skws.formats.rows import typed_rows
 from skws.sources.postgres.address import Address
@@ -37,7 +37,9 @@ from skws_schema.yaml.document import as_name
 
 # Tables that the search path finds by their bare name; partitions are part of their root.
 _TABLES: Final = """
-    SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident
+    SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence = 'p',
+           ARRAY(SELECT i.inhrelid::regclass::text FROM pg_inherits i
+                 WHERE i.inhparent = c.oid AND c.relkind = 'r' ORDER BY 1)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND pg_table_is_visible(c.oid)
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_'
@@ -74,6 +76,9 @@ _REFERENCES: Final = """
     ORDER BY c.conrelid::regclass::text, c.conname"""
 
 
+_WITH_ROWS: Final = frozenset("rp")
+
+
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """``type``: its name inside PostgreSQL (``int4``); ``kind``: b (base), e (enum), c (composite), ..."""
@@ -99,7 +104,8 @@ class ForeignKey:
 class Table:
     """A table; ``identity_columns``: those whose old values are logged with updates and deletes.
 
-    ``partitions``: those that hold its rows, where it is partitioned.
+    ``partitions``: those that hold its rows, where it is partitioned. ``logged``: its rows survive a crash.
+    ``children``: tables that inherit from it, whose rows ``SELECT`` shows with its own.
     """
 
     oid: int
@@ -112,11 +118,15 @@ class Table:
     identity_columns: frozenset[str]
     references: tuple[ForeignKey, ...]
     partitions: tuple[Partition, ...] = ()
+    logged: bool = True
+    children: tuple[str, ...] = ()
 
     @property
-    def replicated(self) -> bool:
-        """Whether its changes are logged: those of views and foreign tables are not."""
-        return self.kind in {"r", "p"}
+    def unfollowed(self) -> str:
+        """Why its changes are not logged; empty if they are."""
+        if self.kind not in _WITH_ROWS:
+            return "a view or a foreign table"
+        return "" if self.logged else "an unlogged table"
 
     @property
     def full_name(self) -> str:
@@ -131,6 +141,16 @@ class Table:
     def quoted(self) -> Identifier:
         """The name as SQL takes it."""
         return Identifier(self.namespace, self.name)
+
+    @property
+    def alone(self) -> Composable:
+        """For SQL: the table without those that inherit from it; partitions belong to their root."""
+        return SQL("ONLY {}").format(self.quoted) if self.kind == "r" else self.quoted
+
+    @property
+    def alone_written(self) -> str:
+        """``alone`` as a person writes it."""
+        return f"ONLY {self.written}" if self.children else self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +189,10 @@ def tables(connected: connection) -> dict[str, Table]:
             ),
             tuple(references[oid]),
             tuple(rows.partitions[oid]),
+            logged,
+            tuple(children),
         )
-        for oid, namespace, name, kind, identity in rows.tables
+        for oid, namespace, name, kind, identity, logged, children in rows.tables
     }
 
 
@@ -187,7 +209,7 @@ def _queried(connected: connection) -> _Rows:
         keys = statement.fetchall()
         statement.execute(_REFERENCES, (oids, oids))
         references = statement.fetchall()
-        roots = [oid for oid, _, _, kind, _ in found if kind == "p"]
+        roots = [oid for oid, _, _, kind, *_ in found if kind == "p"]
         return _Rows(found, columns, keys, references, _partitions(statement, roots))
 
 
@@ -201,7 +223,7 @@ def _partitions(statement: cursor, roots: list[int]) -> dict[int, list[Partition
 
 
 def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
-    names = {oid: name for oid, _, name, _, _ in rows.tables}
+    names = {oid: name for oid, _, name, *_ in rows.tables}
     found: dict[int, list[ForeignKey]] = defaultdict(list)
     for name, oid, to, numbers, to_numbers in rows.references:
         found[oid].append(ForeignKey(name, rows.named(oid, numbers), names[to], rows.named(to, to_numbers)))
@@ -271,10 +293,11 @@ def _faults(relation: Relation, table: Table) -> Iterator[str]:
             yield (
                 f"{table.full_name}.{column.name} is a generated column, which PostgreSQL does not replicate"
             )
-    if not relation.table and not table.replicated:
+    if not relation.table and table.unfollowed:
+        logs = "" if table.logged else f"; ALTER TABLE {table.written} SET LOGGED has them logged"
         yield (
-            f"{table.full_name} is a view or a foreign table, whose changes cannot be followed"
-            " (`table: true` reads it once)"
+            f"{table.full_name} is {table.unfollowed}, whose changes cannot be followed"
+            f" (`table: true` reads it once{logs})"
         )
 
 
@@ -289,6 +312,12 @@ def _warnings(relation: Relation, table: Table) -> Iterator[str]:
     elif not identifies(relation, table.identity, table.identity_columns):
         reason = advice(relation, table.written)
         yield f"updates and deletes of {table.full_name} will be bad records: {reason}"
+    if table.children:
+        yield (
+            f"{table.full_name} is read without the rows of tables that inherit from it"
+            f" ({', '.join(table.children)}): PostgreSQL logs their changes under their own names, so that"
+            " they are relations of their own, if the schema names them"
+        )
     yield from faults(relation, table.full_name, table.partitions)
 
 
@@ -315,7 +344,7 @@ def _first_rows(
     for relation in found.relations:
         names = [a.value.name for a in relation.attributes if a.value.type in _JOINED]
         table = known[relation.name]
-        if not names or not table.replicated:
+        if not names or table.kind not in _WITH_ROWS:
             continue
         columns = SQL(", ").join(SQL("left({}::text, 100)").format(Identifier(name)) for name in names)
         statement = SQL("SELECT {} FROM {} LIMIT {}").format(
@@ -376,7 +405,7 @@ def _relation(table: Table, referring: Container[tuple[str, str]]) -> InferredRe
         attributes,
         Finding(key, _SURE, _key_reason(table)) if key else None,
         _time(taken),
-        "" if table.replicated else "changes of a view or a foreign table cannot be followed",
+        f"changes of {table.unfollowed} cannot be followed" if table.unfollowed else "",
         tuple(_left_out(column) for column in table.columns if _fault(column)),
     )
 

@@ -476,7 +476,8 @@ def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
 
 
 def _create(statement: cursor, name: str, tables: Sequence[Table], comment: str) -> None:
-    listed = SQL(", ").join(t.quoted for t in tables)
+    # With those that inherit from it, the server would refuse updates of tables that are not read here.
+    listed = SQL(", ").join(t.alone for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     with _needing_rights(statement, name, tables):
         statement.execute(create.format(Identifier(name), listed))
@@ -490,7 +491,7 @@ def _needing_rights(statement: cursor, name: str, tables: Sequence[Table]) -> It
         yield
     except InsufficientPrivilege as error:
         known = statement.connection.info
-        listed = ", ".join(table.full_name for table in tables)
+        listed = ", ".join(table.alone_written for table in tables)
         raise SourceError(
             f"the role {known.user!r} may not publish {listed}: {str(error).splitlines()[0]}; it needs"
             f" GRANT CREATE ON DATABASE {known.dbname} TO {known.user}, and to own the tables; or their owner"
@@ -503,7 +504,7 @@ def _extend(statement: cursor, name: str, tables: Sequence[Table]) -> None:
     for table in _lacking(statement, name, tables):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
         with _needing_rights(statement, name, [table]):
-            statement.execute(add.format(Identifier(name), table.quoted))
+            statement.execute(add.format(Identifier(name), table.alone))
 
 
 def _check_publication(statement: cursor, name: str, tables: Sequence[Table]) -> None:

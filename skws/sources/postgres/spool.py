@@ -316,7 +316,7 @@ def copy_tables(
                 SQL(", ").join(
                     (_UNPADDED if name in padded else _TEXT).format(Identifier(name)) for name in names
                 ),
-                table.quoted,
+                table.quoted if relation.table else table.alone,  # as what is logged under its name
             )
             cursor.copy_expert(statement.as_string(connected), file)
 

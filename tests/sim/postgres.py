@@ -489,6 +489,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("WITH RECURSIVE meant", lambda *_: []),  # who holds a lock
     ("SET TRANSACTION SNAPSHOT", _use_snapshot),
     ("SET LOCAL lock_timeout", lambda *_: []),
+    ("SET LOCAL row_security", lambda *_: []),
     ("SELECT pg_drop_replication_slot", _drop_slot),
     ("SHOW wal_level", lambda *_: [("logical",)]),
     ("SELECT (extract(epoch FROM clock_timestamp())", _micros),

@@ -210,6 +210,36 @@ def test_who_may_not_replicate_is_told_so(database: Database) -> None:
         database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+def test_who_may_not_see_all_rows_is_told_so(database: Database) -> None:
+    """Else the snapshot would lack rows that are updated and deleted later."""
+    role = f"reader_{database.name}"
+    database.run(
+        *TABLES,
+        f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'x'",
+        f"GRANT SELECT ON genre, movie, sighting TO {role}",
+        "INSERT INTO movie VALUES (1, 'a', 1), (2, 'b', 2)",
+        "CREATE PUBLICATION mine FOR TABLE movie, sighting WITH (publish_via_partition_root = true)",
+        "ALTER TABLE movie ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY one ON movie USING (gid = 1)",
+    )
+    uri = database.uri(slot=database.name, publication="mine")
+    address = Address.of(uri.replace("owner:s3cret%2Fpass%40word", f"{role}:x"))
+    try:
+        with closing(PostgresSource(address).open(SCHEMA)) as feed:
+            with pytest.raises(SourceError) as raised:
+                feed.start()
+            told = str(raised.value)
+            assert f"the role '{role}' may not read all rows of public.movie: query would be affected" in told
+            assert f"ALTER ROLE {role} BYPASSRLS, or to own the table" in told
+            assert database.ask(f"SELECT FROM pg_replication_slots WHERE slot_name = '{database.name}'") == []
+            database.run(f"ALTER ROLE {role} BYPASSRLS")
+            items, _, _ = follow(feed, database, feed.start())
+        assert shown(items) == [("+", "movie", 1, "a", 1), ("+", "movie", 2, "b", 2)]
+        PostgresSource(address).drop_slot()
+    finally:
+        database.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
 def test_a_server_without_a_logical_log_is_told_of(postgres_server: Server) -> None:
     programs = binaries()
     assert programs is not None

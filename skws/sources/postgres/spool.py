@@ -30,7 +30,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 import orjson
-from psycopg2.errors import LockNotAvailable
+from psycopg2.errors import InsufficientPrivilege, LockNotAvailable
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
@@ -40,6 +40,7 @@ from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
 from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.identities import written
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
@@ -294,6 +295,8 @@ _COPY: Final = SQL("""
 # Only a missing value is not distinct from NULL; a composite value of NULLs is.
 _TEXT: Final = SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END")
 _UNPADDED: Final = SQL("{}::text")  # of a char(n)
+# The log has the changes of all rows: where policies hide some from the role, the server refuses to copy.
+_ALL_ROWS: Final = "SET LOCAL row_security = off"
 
 
 def copy_tables(
@@ -301,10 +304,11 @@ def copy_tables(
 ) -> None:
     """Write the rows of tables, by position of their relation, as records of ``time`` (microseconds).
 
-    Raises psycopg2.Error, SourceError if the file cannot be written.
+    Raises psycopg2.Error, SourceError if the file cannot be written or the role may not read all rows.
     """
     moment = (_EPOCH + timedelta(microseconds=time)).isoformat()
     with _written(path) as file, connected.cursor() as cursor:
+        cursor.execute(_ALL_ROWS)
         for position, table in found.items():
             relation = schema.relations[position]
             names = [attribute.column for attribute in relation.attributes]
@@ -318,7 +322,23 @@ def copy_tables(
                 ),
                 table.quoted if relation.table else table.alone,  # as what is logged under its name
             )
-            cursor.copy_expert(statement.as_string(connected), file)
+            with _all_rows(connected, table):
+                cursor.copy_expert(statement.as_string(connected), file)
+
+
+@contextmanager
+def _all_rows(connected: connection, table: Table) -> Iterator[None]:
+    """Raises SourceError that says which right is missing."""
+    try:
+        yield
+    except InsufficientPrivilege as error:
+        user = connected.info.user
+        raise SourceError(
+            f"the role {user!r} may not read all rows of {table.full_name}: {str(error).splitlines()[0]}; it"
+            " needs the right to SELECT and, where row-level security hides rows, ALTER ROLE"
+            f" {written(user)} BYPASSRLS, or to own the table: the changes of hidden rows would come all the"
+            " same"
+        ) from None
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.files import SUFFIXES
 from skws.formats.nested import arrays, has_nested, nested_rows
+from skws.formats.rows import RowReader
 from skws.formats.sampling import SampleRow, Samples, sample
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
@@ -562,10 +563,11 @@ def _best_of_database(
     results: Results, database: Database, asked: Plan, most: int | None
 ) -> Iterator[LiveResult]:
     """By the index on disk that ``skws search`` uses, too."""
-    from skws.index.cache import database_tables  # noqa: PLC0415 - as below
+    from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - as below
     from skws.queries.snapshot.search import SnapshotSearch  # noqa: PLC0415 - for databases only
 
     tables = database_tables(database, asked.schema, None, lambda _: None)
+    results.bad.take(passed_over(tables))
     for result in SnapshotSearch(asked, tables).results(most):
         results.counts.results += 1
         yield result
@@ -576,8 +578,11 @@ def _records(
 ) -> tuple[list[Record], Iterator[RecordBatch]]:
     """The rows of static tables; the records of the stream in order of time."""
     if given.database is not None:
-        rows = given.database.rows
-        return [Record(n, 0, row) for n, each in enumerate(schema.relations) for row in rows(each)], iter(())
+        readers = [RowReader(schema, n) for n in range(len(schema.relations))]
+        rows = [Record(each.index, 0, row) for each in readers for row in given.database.rows(each)]
+        for each in readers:
+            policy.take(each.notes(given.database.name))
+        return rows, iter(())
     replay = given.replay(schema)
     tables = list(replay.tables(policy))
     if not (given.frames or given.nested):

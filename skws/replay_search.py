@@ -173,7 +173,7 @@ class Search:
         if self.plan is not None and sourced(self.job.schema):
             from skws.index.cache import pinned  # noqa: PLC0415 - an index needs Arrow
 
-            schema = pinned(self.job.schema, report)
+            schema = pinned(self.job.schema, report, self.bad)
             self.plan = replace(self.plan, schema=schema)
             self._stream = replace(self._stream, schema=schema)
         with self.bad, explain_refusals():

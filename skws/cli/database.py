@@ -8,8 +8,9 @@ from time import perf_counter
 from typing import Any
 
 from skws.cli.run import of_all
-from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell
-from skws.index.cache import database_tables
+from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
+from skws.formats import BadRecordLog
+from skws.index.cache import database_tables, passed_over
 from skws.progress import Progress
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.snapshot.search import SnapshotSearch
@@ -54,6 +55,8 @@ def search_database(
 
     with ProgressBar(wanted=not quiet) as bar:
         tables = database_tables(database, schema, index, reading)
+    bad = BadRecordLog()
+    bad.take(passed_over(tables))
     ready = perf_counter()
     search = SnapshotSearch(plan, tables)
     found, left_out = 0, False
@@ -70,6 +73,7 @@ def search_database(
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
+    tell_bad(bad)
     tell(summary(found, search, job.max_size, perf_counter() - ready, left_out=left_out))
     for reason in () if found else search.why_nothing():
         tell(reason)

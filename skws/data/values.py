@@ -41,7 +41,7 @@ class Micros(int):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A value that Python cannot hold, such as a date after the year 9999; no conversion takes it."""
+    """A value that Python cannot hold, such as a date after the year 9999, which is missing."""
 
     text: str
 
@@ -168,7 +168,7 @@ def timestamp_of_int(seconds: int) -> int:
 def timestamp_of_float(seconds: float) -> int:
     """The nearest microsecond since the epoch."""
     if not isfinite(seconds):
-        raise refusal(AttributeType.TIMESTAMP, seconds)
+        raise MissingError(_OUT_OF_CALENDAR)
     micros = seconds * 1e6
     return within_calendar(round(micros) if isfinite(micros) else LATEST + 1, seconds)
 
@@ -207,7 +207,14 @@ def _seconds_of_text(text: str) -> int:
 
 
 def timestamp_of_micros(micros: Micros) -> int:
-    return within_calendar(int(micros), int(micros))
+    return of_calendar(int(micros))
+
+
+def of_calendar(micros: int) -> int:
+    """``micros``, of a source that knows the unit: what no attribute can hold is missing."""
+    if EARLIEST <= micros <= LATEST:
+        return micros
+    raise MissingError(_OUT_OF_CALENDAR)
 
 
 def within_calendar(micros: int, given: object) -> int:
@@ -236,6 +243,7 @@ JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
         int: timestamp_of_int,
         float: timestamp_of_float,
         Micros: timestamp_of_micros,
+        Unreadable: lambda value: timestamp_of_text(value.text),
     },
 }
 

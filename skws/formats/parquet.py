@@ -37,8 +37,8 @@ from skws.data.values import (
     MalformedError,
     Unreadable,
     conversion,
+    of_calendar,
     timestamp,
-    within_calendar,
 )
 from skws.formats.files import Advance, Split, ignore
 from skws.formats.rows import has_origins
@@ -252,15 +252,15 @@ def _python_value(value: pa.Scalar) -> Any:
 def _instant(kind: pa.DataType) -> Callable[[Any], int] | None:
     """The conversion of a temporal column's integers to microseconds; None for other columns."""
     if pa.types.is_date32(kind):
-        return lambda days: within_calendar(days * 86_400_000_000, days)
+        return lambda days: of_calendar(days * 86_400_000_000)
     if pa.types.is_date64(kind):
-        return lambda millis: within_calendar(millis * 1000, millis)
+        return lambda millis: of_calendar(millis * 1000)
     if not pa.types.is_timestamp(kind):
         return None
     if kind.unit == "ns":
         return lambda nanos: nanos // 1000  # 64 bits of these stay in the calendar
     scale = _MICROS[kind.unit]
-    return lambda units: within_calendar(units * scale, units)
+    return lambda units: of_calendar(units * scale)
 
 
 def _conversion(kind: pa.DataType, wanted: AttributeType) -> Convert:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
 from math import isfinite
@@ -455,24 +455,41 @@ def _deletion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> R
     return reader.record(values, arrived if given is None else timestamp(given), delete=True)
 
 
-def typed_rows(database: str, relation: Relation, values: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
-    """Rows of a database, converted to the types of attributes. Raises SourceError for a bad value."""
-    kinds = [attribute.type for attribute in relation.attributes]
+def typed_rows(database: str, reader: RowReader, values: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
+    """Rows of a database, converted to the types of attributes; the reader counts the missing values.
+
+    Raises SourceError for a bad value.
+    """
+    kinds = [attribute.type for attribute in reader.relation.attributes]
     for number, row in enumerate(values, 1):
         try:
-            yield tuple(
-                _stored(kind, value) if type(value) in (str, float) else conversion(kind, type(value))(value)
-                for kind, value in zip(kinds, row, strict=True)
-            )
+            yield _typed(reader, kinds, row)
         except MalformedError as error:
-            raise SourceError(f"{database}: row {number:,} of {relation.name}: {error}") from None
+            raise SourceError(f"{database}: row {number:,}: {error}") from None
 
 
-def _stored(kind: AttributeType, value: str | float) -> Value:
+def _typed(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any, ...]) -> Row:
+    found: list[Value] = []
+    for place, (kind, value) in enumerate(zip(kinds, row, strict=True)):
+        try:
+            found.append(_stored(kind, value))
+        except MalformedError as error:
+            found.append(reader.missing_value(reader.names[place], error))
+    return tuple(found)
+
+
+def _stored(kind: AttributeType, value: Any) -> Value:
     """A value of SQLite, whose columns hold any type: an empty text is none, and a text may be a number."""
-    if kind in _TEXTS:
-        return value if type(value) is str else orjson.dumps(value).decode()
-    return None if value == "" else conversion(kind, type(value))(value)
+    if kind not in _TEXTS:
+        return None if value == "" else conversion(kind, type(value))(value)
+    return _written(value) if type(value) is float else conversion(kind, type(value))(value)
+
+
+def _written(value: bool | float) -> str:
+    """As JSON writes it."""
+    if not isfinite(value):
+        raise MissingError(NOT_FINITE)
+    return orjson.dumps(value).decode()
 
 
 MISSING: Final = object()
@@ -544,9 +561,7 @@ def taken(attribute: Attribute, value: Any) -> Value:
     if isinstance(value, list):
         value = _one(attribute, list(_leaves(value)))
     if attribute.type in _TEXTS and isinstance(value, bool | float):
-        if not isfinite(value):
-            raise MissingError(NOT_FINITE)
-        return orjson.dumps(value).decode()
+        return _written(value)
     return conversion(attribute.type, type(value))(value)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -23,10 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws import __version__
-from skws.data.batch import Record
+from skws.data.batch import BadRecord, Record
 from skws.durable import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
+from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
 from skws.index.kept import DATABASES, TABLES, alone, forget_old
 from skws.index.postings import Gathered, IndexFile, mark_of, packed, save
@@ -56,9 +58,13 @@ def make_index(
     relation: Relation,
     key_sets: Sequence[tuple[int, ...]],
     batches: Iterable[pa.RecordBatch],
+    passed_over: Mapping[str, int],
     report: Callable[[str, int, int | None], None],
 ) -> None:
-    """Write the parts of a table's index into a folder; ``report`` takes its progress. Raises SourceError."""
+    """Write the parts of a table's index into a folder; ``report`` takes its progress. Raises SourceError.
+
+    ``passed_over``: how many values of ``batches`` were, by the reason, once all have been read.
+    """
     size = 0
     for size in write_rows(folder / "rows.arrow", relation, batches):
         if size > MOST:
@@ -75,14 +81,14 @@ def make_index(
     save(folder, "gone", gone)
     save(folder, "occurrences", occurrences)
     names = [[relation.attributes[column].name for column in columns] for columns in key_sets]
-    meta = {"rows": size, "keys": names, "texts": texts}
+    meta = {"rows": size, "keys": names, "texts": texts, "passed_over": passed_over}
     (folder / "meta.json").write_bytes(orjson.dumps(meta))
 
 
 def make_parts(
     folder: Path,
     schema: Schema,
-    rows: Callable[[Relation], Iterator[Row]],
+    rows: Callable[[RowReader], Iterator[Row]],
     report: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write the parts of the indexes of all relations; ``report`` takes the number of rows read so far.
@@ -93,7 +99,8 @@ def make_parts(
     for number, relation in enumerate(schema.relations):
         part = folder / str(number)
         part.mkdir()
-        batches = as_batches(rows(relation), arrow_schema(relation))
+        reader = RowReader(schema, number)
+        batches = as_batches(rows(reader), arrow_schema(relation))
         read = 0
 
         def reading(doing: str, size: int, _of: int | None, before: int = done) -> None:
@@ -102,7 +109,7 @@ def make_parts(
                 read = size
                 report(before + size)
 
-        make_index(part, relation, KeySets(schema).columns[number], batches, reading)
+        make_index(part, relation, KeySets(schema).columns[number], batches, reader.passed_over, reading)
         done += read
 
 
@@ -198,7 +205,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 
 
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
-_FORMAT: Final = 5
+_FORMAT: Final = 6
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 
@@ -213,10 +220,16 @@ def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[Tab
     return [_opened(schema, number, report) for number in sourced(schema)]
 
 
-def pinned(schema: Schema, report: ReportProgress = unreported) -> Schema:
-    """A schema that shows other processes of this machine the tables as they are now."""
+def pinned(schema: Schema, report: ReportProgress = unreported, bad: BadRecordLog | None = None) -> Schema:
+    """A schema that shows other processes of this machine the tables as they are now.
+
+    ``bad`` takes what was passed over in them.
+    """
     relations = list(schema.relations)
-    for index in open_tables(schema, report):
+    tables = open_tables(schema, report)
+    if bad is not None:
+        bad.take(passed_over(tables))
+    for index in tables:
         source = f"{_MADE}{index.path}"
         relations[index.relation] = replace(relations[index.relation], source=source)
     return replace(schema, relations=tuple(relations))
@@ -245,7 +258,9 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         path = kept / f"{digest(identity)}.index"
         with alone(kept, f"table {relation.name} of {relation.source}"):
             if _ensure(
-                path, path.stem, lambda to: make_index(to, relation, columns, source.batches(), advanced)
+                path,
+                path.stem,
+                lambda to: make_index(to, relation, columns, source.batches(), source.passed_over, advanced),
             ):
                 _forget_others(path)
                 forget_old(kept)
@@ -286,6 +301,13 @@ def database_tables(
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
     return tables
+
+
+def passed_over(tables: Iterable[TableIndex]) -> Iterator[BadRecord]:
+    """The values that were passed over when the rows of some tables were read."""
+    for table in tables:
+        for reason, count in table.passed_over.items():
+            yield BadRecord(str(table.path), 0, 0, b"", reason, passed_over=count)
 
 
 def _cached(database: Database, schema: Schema) -> Path:
@@ -333,6 +355,10 @@ def _is_index(path: Path) -> bool:
 class TableSource(Protocol):
     """Rows of one relation. All methods may raise SourceError."""
 
+    @property
+    def passed_over(self) -> Mapping[str, int]:
+        """How many values of the batches so far were, by the reason."""
+
     def identity(self) -> str:
         """A text that changes whenever the rows change."""
 
@@ -358,12 +384,19 @@ class _InDatabase:
     schema: Schema
     number: int
 
+    @cached_property
+    def _reader(self) -> RowReader:
+        return RowReader(self.schema, self.number)
+
+    @property
+    def passed_over(self) -> Mapping[str, int]:
+        return self._reader.passed_over
+
     def identity(self) -> str:
-        return self.database.stamp([self.schema.relations[self.number]])
+        return self.database.stamp([self._reader.relation])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        relation = self.schema.relations[self.number]
-        return as_batches(self.database.rows(relation), arrow_schema(relation))
+        return as_batches(self.database.rows(self._reader), arrow_schema(self._reader.relation))
 
 
 @dataclass(frozen=True)
@@ -373,6 +406,7 @@ class _Files:
     path: Path
     schema: Schema
     number: int
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     @cached_property
     def _splits(self) -> list[Split]:
@@ -408,6 +442,7 @@ class _Files:
                         continue
                 records = bad.records(read_split(split, self._reading))
                 yield from as_batches(self._rows(split, records), arrow_schema(relation))
+            self.passed_over.update(bad.passed_over)
 
     def _rows(self, split: Split, records: Iterator[Record]) -> Iterator[Row]:
         relations = self.schema.relations

@@ -169,6 +169,8 @@ class TableIndex:
             tuple(described.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
         }
+        self.passed_over: dict[str, int] = meta["passed_over"]
+        """How many values were, by the reason, when the rows were read."""
         self.texts: dict[int, tuple[int, int]] = {
             described.columns[name]: tuple(found) for name, found in meta["texts"].items()
         }

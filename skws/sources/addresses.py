@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
+from skws.formats.rows import RowReader
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files import FilesSource
 from skws.sources.kafka.address import Address as KafkaAddress
@@ -32,8 +33,11 @@ class Database(Protocol):
     def inferred(self, *, followed: bool) -> Inference:
         """The schema that the catalog implies; ``followed``: changes will be read, too, if they can be."""
 
-    def rows(self, relation: Relation) -> Iterator[Row]:
-        """The rows of a relation's table, with the types of its attributes."""
+    def rows(self, reader: RowReader) -> Iterator[Row]:
+        """The rows of the table of the reader's relation, with the types of its attributes.
+
+        The reader counts the values that are missing since no attribute can hold them.
+        """
 
 
 def database_at(text: str) -> Database:

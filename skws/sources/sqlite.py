@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from skws.data.batch import NOTHING, Chunk, Item, Record
 from skws.data.values import MalformedError, MissingError, conversion
-from skws.formats.rows import typed_rows
+from skws.formats.rows import RowReader, typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.column_profile import profile
@@ -121,7 +121,8 @@ class SqliteDatabase:
         found = Inference(self._path.stem, relations, joins, "none", left_out)
         return renamed(found if joins else joined_by_values(found, self._first_rows(usable)))
 
-    def rows(self, relation: Relation) -> Iterator[Row]:
+    def rows(self, reader: RowReader) -> Iterator[Row]:
+        relation = reader.relation
         table = self._table(relation.stored)
         known = {column.name.lower(): column.name for column in self._tables[table]}
         for attribute in relation.attributes:
@@ -133,7 +134,7 @@ class SqliteDatabase:
         names = ", ".join(_quoted(attribute.column) for attribute in relation.attributes)
         with self._opened() as connection:
             found = connection.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608 - names of the catalog
-            yield from typed_rows(self.name, relation, found)
+            yield from typed_rows(self.name, reader, found)
 
     def _table(self, name: str) -> str:
         alike = {table.lower(): table for table in self._tables}
@@ -378,8 +379,10 @@ class SnapshotFeed(Feed):
     def tables(self) -> Iterator[Item]:
         for number, relation in enumerate(self._schema.relations):
             if relation.source is None:
-                for row in self._database.rows(relation):
+                reader = RowReader(self._schema, number)
+                for row in self._database.rows(reader):
                     yield Record(number, 0, row)
+                yield from reader.notes(self._database.name)
 
     def poll(self, start: Offset, limit: int) -> Batch:  # noqa: ARG002 - there is nothing after the tables
         return Batch(NOTHING, start, ended=True)

@@ -320,6 +320,23 @@ def _texts_only() -> Schema:
     return Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
 
 
+def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path) -> None:
+    write_csv(tmp_path / "p.csv")
+    write_sqlite(tmp_path / "p.db")
+    with (tmp_path / "p.csv").open("a") as file:
+        file.write("9,lamp,NaN\n")
+    with closing(sqlite3.connect(tmp_path / "p.db")) as connection, connection:
+        connection.execute("INSERT INTO product VALUES (9, 'lamp', 9e999)")
+    for source in ("p.csv", "sqlite:p.db"):
+        schema, sales = shop(tmp_path, source)
+        for _ in range(2):
+            done = skws("search", "gift", "lamp", "--replay", sales, "--schema", schema)
+            assert done.code == 0, done.err
+            assert (
+                "product.price: NaN and infinity are no numbers, so they are missing (1 values)" in done.err
+            )
+
+
 def test_the_replay_needs_no_file_for_the_table(tmp_path: Path) -> None:
     write_csv(tmp_path / "p.csv")
     schema, sales = shop(tmp_path, "p.csv")

@@ -156,7 +156,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         with packed(path) as parts:
-            make_parts(parts, SCHEMA, lambda relation: iter(rows if relation.name == "page" else []))
+            make_parts(parts, SCHEMA, lambda reader: iter(rows if reader.relation.name == "page" else []))
         table = all_relations(IndexFile(path), SCHEMA)[PAGE]
         assert set(carrying) <= set(table.carrying(matcher).nonzero()[0].tolist())
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from skws.formats.rows import RowReader
 from skws.sources.drafts import draft_of
 from skws.sources.sqlite import SqliteDatabase
 from skws_schema.model import Schema
@@ -42,7 +43,7 @@ def filled(path: Path, *statements: tuple[str, list[list[Any]]]) -> SqliteDataba
 
 
 def rows(database: SqliteDatabase, schema: Schema, name: str) -> list[tuple[Any, ...]]:
-    return list(database.rows(schema.relation(name)))
+    return list(database.rows(RowReader(schema, schema.index[name])))
 
 
 @pytest.mark.parametrize(("key", "reference", "ids", "given", "kind"), REFERENCES)

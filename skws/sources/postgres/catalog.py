@@ -14,7 +14,7 @@ from typing import Any, Final
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
-from skws.formats.rows import typed_rows
+from skws.formats.rows import RowReader, typed_rows
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.identities import Partition, advice, faults, identifies, written
 from skws.sources.postgres.pgoutput import Identity
@@ -503,14 +503,16 @@ class PostgresDatabase:
             heading = f"# Inferred from {self.name}. What is uncertain is commented out."
             return replace(renamed(found), heading=heading)
 
-    def rows(self, relation: Relation) -> Iterator[Row]:
-        table = self._table_of(relation)
-        texts = SQL(", ").join(SQL("{}::text").format(Identifier(a.column)) for a in relation.attributes)
+    def rows(self, reader: RowReader) -> Iterator[Row]:
+        table = self._table_of(reader.relation)
+        texts = SQL(", ").join(
+            SQL("{}::text").format(Identifier(a.column)) for a in reader.relation.attributes
+        )
         statement = SQL("SELECT {} FROM {}").format(texts, table.quoted)
         with self.address.sql() as connected, connected.cursor("skws") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(statement)
-            yield from typed_rows(self.name, relation, iter(cursor))
+            yield from typed_rows(self.name, reader, iter(cursor))
 
     def _table_of(self, relation: Relation) -> Table:
         """Raises SourceError if there is no table for a relation."""

@@ -255,7 +255,7 @@ def test_a_value_that_does_not_fit_is_named(skws: Skws, books: Path, tmp_path: P
         connection.execute("INSERT INTO author VALUES (9, 'Anonymous', 'long ago')")
     done = skws("search", "guin", "--database", books, "--schema", schema)
     assert done.code == 4
-    assert "row 4 of author: expected a timestamp" in done.err
+    assert "row 4: author.born: expected a timestamp" in done.err
 
 
 def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: Database) -> None:
@@ -265,6 +265,51 @@ def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: 
         other = skws("search", *query, "--database", database.uri(), "-f", "jsonl")
         assert mine
         assert other.records == mine
+
+
+def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Database) -> None:
+    """Not their rows; told also when the index is there. In a key or a join, the row is bad."""
+    database.run(
+        "CREATE TABLE movie (mid float8 PRIMARY KEY, title text, until timestamp, worth float8)",
+        "INSERT INTO movie VALUES (1, 'kettle', 'infinity', 'NaN'), (2, 'kettle', '0044-03-15 BC', 1),"
+        " (3, 'kettle', '12000-01-01', 'infinity')",
+    )
+    asked = ("search", database.uri(), "kettle", "-f", "jsonl")
+    for _ in range(2):
+        done = skws(*asked)
+        assert done.code == 0, done.err
+        shown = {one["tuples"][0]["row"]["mid"]: one["tuples"][0]["row"] for one in done.records}
+        assert [(row["until"], row["worth"]) for _, row in sorted(shown.items())] == [
+            (None, None),
+            (None, 1.0),
+            (None, None),
+        ]
+        assert (
+            "passed over: movie.until: times outside of the years 1 to 9999, and infinity, are missing"
+            " (3 values)\n"
+            "passed over: movie.worth: NaN and infinity are no numbers, so they are missing (2 values)\n"
+        ) in done.err
+    found = library.search("kettle", database.uri())
+    assert len(found) == 3
+    assert sum(found.bad.passed_over.values()) == 5
+    database.run("INSERT INTO movie VALUES ('NaN', 'kettle', NULL, NULL)")
+    done = skws(*asked)
+    assert done.code == 4
+    assert "row 4: movie.mid: NaN and infinity are no numbers" in done.err
+
+
+def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "things.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT, worth REAL, note TEXT)")
+        connection.execute("INSERT INTO thing VALUES (1, 'kettle', 9e999, 'x'), (2, 'kettle', -9e999, 'y')")
+        connection.execute("CREATE TABLE odd (id INTEGER PRIMARY KEY, value)")
+        connection.execute("INSERT INTO odd VALUES (1, 'kettle'), (2, 9e999)")
+    done = skws("search", path, "kettle", "-f", "jsonl")
+    assert len(done.records) == 3
+    assert {one["tuples"][0]["row"].get("worth") for one in done.records} == {None}
+    assert "thing.worth: NaN and infinity are no numbers, so they are missing (2 values)" in done.err
+    assert "odd.value: NaN and infinity are no numbers, so they are missing (1 values)" in done.err
 
 
 def test_joins_of_postgresql_without_foreign_keys_stay_as_its_rows_change(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skws.data.batch import Record
+from skws.formats.rows import RowReader
 from skws.index.cache import make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import all_relations
@@ -48,8 +49,8 @@ def _longer(record: Record, length: int) -> Record:
 def in_store(plan: Plan, records: list[Record], most: int | None = None, worth: float = inf) -> list[Result]:
     schema = plan.schema
 
-    def rows(relation: Relation) -> Iterator[Row]:
-        return (r.row for r in records if schema.relations[r.relation].name == relation.name)
+    def rows(reader: RowReader) -> Iterator[Row]:
+        return (r.row for r in records if r.relation == reader.index)
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"

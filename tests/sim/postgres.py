@@ -451,7 +451,12 @@ def _drop_slot(cursor: Cursor, _text: str, values: Sequence[Any]) -> None:
 
 def _published(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     one = cursor.source.server.publications.get(values[0])
-    return [] if one is None else [("public", table) for table in one.tables]
+    columns = {table: [name for name, _ in _COLUMNS[table]] for table in _OIDS}
+    return [] if one is None else [("public", table, columns[table], False) for table in one.tables]
+
+
+def _actions(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return [(True,) * 5] if values[0] in cursor.source.server.publications else []
 
 
 def _micros(cursor: Cursor, *_: Any) -> list[tuple[Any, ...]]:
@@ -483,6 +488,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("DROP PUBLICATION", _drop_publication),
     ("SELECT slot_name::text FROM pg_replication_slots WHERE database", lambda *_: []),  # of killed runs
     ("SELECT slot_name::text", _readers),
+    ("SELECT pubinsert", _actions),
     ("SELECT schemaname, tablename", _published),
     ("LOCK TABLE", _lock),
     (" ".join(spool._CHANGED.split())[:150], _rewritten),

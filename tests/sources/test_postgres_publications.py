@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -148,7 +150,7 @@ def test_one_that_is_named_serves_several_slots(database: Database, slots: tuple
         (
             "CREATE PUBLICATION {0} FOR TABLE movie, sighting WITH (publish = 'insert')",
             "{0}",
-            "leaves out inserts, updates or deletes",
+            "leaves out update, delete, truncate",
         ),
     ],
 )
@@ -164,6 +166,120 @@ def test_one_that_cannot_be_used(
         feed.start()
     assert published(database) == [slots[0]]
     assert database.ask(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{slots[0]}'") == []
+
+
+PARTITIONED = (
+    *TABLES,
+    "DROP TABLE movie",
+    "CREATE TABLE movie (mid int PRIMARY KEY, title text, gid int) PARTITION BY RANGE (mid)",
+    "CREATE TABLE early PARTITION OF movie FOR VALUES FROM (0) TO (10)",
+)
+INHERITED = (*TABLES, 'CREATE TABLE "Film" () INHERITS (movie)')
+
+
+@pytest.mark.parametrize(
+    ("tables", "made", "message"),
+    [
+        (
+            TABLES,
+            "FOR TABLE movie, sighting WITH (publish = 'insert, update, delete')",
+            "leaves out truncate (ALTER PUBLICATION mine SET (publish = 'insert, update, delete, truncate'))",
+        ),
+        (
+            TABLES,
+            "FOR TABLE movie WHERE (mid < 5), sighting",
+            "leaves out rows of public.movie by a WHERE (ALTER PUBLICATION mine DROP TABLE public.movie;"
+            " ALTER PUBLICATION mine ADD TABLE public.movie)",
+        ),
+        (
+            TABLES,
+            "FOR TABLE movie (mid, extra), sighting",
+            "leaves out columns of public.movie: gid, title (ALTER PUBLICATION mine DROP TABLE public.movie;",
+        ),
+        (
+            INHERITED,
+            "FOR TABLE sighting",
+            "lacks public.movie (ALTER PUBLICATION mine ADD TABLE ONLY public.movie)",
+        ),
+        (
+            PARTITIONED,
+            "FOR TABLE movie, sighting",
+            "publishes the partitions of public.movie under their own names"
+            " (ALTER PUBLICATION mine SET (publish_via_partition_root = true)): change it",
+        ),
+        (
+            PARTITIONED,
+            "FOR ALL TABLES",
+            "under their own names (ALTER PUBLICATION mine SET (publish_via_partition_root = true)): change",
+        ),
+        (
+            PARTITIONED,
+            "FOR TABLE movie WITH (publish = 'insert')",
+            "lacks public.sighting (ALTER PUBLICATION mine ADD TABLE public.sighting)",
+        ),
+        (
+            PARTITIONED,
+            "FOR TABLE sighting",
+            "SET (publish_via_partition_root = true)); lacks public.movie (ALTER PUBLICATION mine ADD TABLE",
+        ),
+    ],
+)
+def test_one_that_leaves_something_out_is_refused_with_what_mends_it(
+    database: Database, tables: tuple[str, ...], made: str, message: str
+) -> None:
+    database.run(*tables, f"CREATE PUBLICATION mine {made}")
+    with closing(of(database, database.name, publication="mine").open(SCHEMA)) as feed:
+        with pytest.raises(SourceError) as raised:
+            feed.start()
+        told = str(raised.value)
+        assert message in told
+        found = re.findall(r"ALTER PUBLICATION (?:[^();]|\([^()]*\))*", told)
+        database.run(*found)
+        _, offset, _ = follow(feed, database, feed.start())
+        database.run(insert(1, 6))
+        items, _, _ = follow(feed, database, offset)
+    assert shown(items) == movies(*range(1, 7))
+
+
+def test_a_list_of_columns_that_has_all_that_is_read_is_honoured(database: Database) -> None:
+    database.run(*TABLES, "CREATE PUBLICATION mine FOR TABLE movie (mid, title, gid), sighting")
+    with closing(of(database, database.name, publication="mine").open(SCHEMA)) as feed:
+        _, offset, _ = follow(feed, database, feed.start())
+        database.run(insert(1, 1), "DELETE FROM movie")
+        items, _, _ = follow(feed, database, offset)
+    assert shown(items) == [*movies(1), ("-", "movie", 1, None, None)]
+
+
+def test_one_of_ours_that_was_altered_is_refused(database: Database, slots: tuple[str, str]) -> None:
+    database.run(*TABLES, *LEGACY, "ALTER PUBLICATION skws SET (publish = 'insert')")
+    makes_slot(database, slots[1])  # which may need it, so that it is not dropped
+    with (
+        closing(of(database, slots[0], publication="skws").open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match="leaves out update, delete, truncate"),
+    ):
+        feed.start()
+    assert published(database) == ["skws"]
+
+
+def test_a_slot_that_a_run_goes_on_from_gets_the_tables_that_its_publication_lacks(
+    database: Database, slots: tuple[str, str]
+) -> None:
+    """Their changes would never come, and nothing would say so."""
+    movie = replace(SCHEMA, relations=SCHEMA.relations[:2], joins=SCHEMA.joins[:1])
+    database.run(*TABLES)
+    with closing(of(database, slots[0], snapshot="no").open(movie)) as feed:
+        feed.start()
+    with closing(of(database, slots[0], snapshot="no").open(SCHEMA)) as feed:
+        offset = feed.start()
+        database.run("INSERT INTO sighting VALUES (1, 'seen')")
+        items, _, _ = follow(feed, database, offset)
+        assert shown(items) == [("+", "sighting", 1, "seen")]
+    database.run(f"DROP PUBLICATION {slots[0]}")
+    with (
+        closing(of(database, slots[0], snapshot="no").open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match=r"the publication \S+ is gone, and a slot is not read by one"),
+    ):
+        feed.start()
 
 
 def test_that_of_another_slot_cannot_be_named(database: Database, slots: tuple[str, str]) -> None:

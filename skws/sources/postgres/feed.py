@@ -20,6 +20,7 @@ from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
+from skws.sources.postgres.publication import Wanted
 from skws.sources.postgres.slot import (
     Position,
     SlotState,
@@ -61,7 +62,7 @@ class PostgresFeed(Feed):
         """Changes of new tables are read, but not their present rows."""
         with self._address.sql() as connected:
             matched = match_tables(schema, tables(connected), self._address.shown)
-            extend_publication(connected, self._address, list(matched.streams.values()))
+            extend_publication(connected, self._address, _wanted(schema, matched))
         self._schema, self._tables = schema, matched
         self._notices += matched.warnings
         self._drop()
@@ -273,17 +274,20 @@ def _begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spoo
 
     Raises SourceError; NotYetError if it is worth trying again.
     """
+    wanted = _wanted(schema, matched)
     with address.sql() as connected:
         _check_level(connected)
         _drop_abandoned(connected, address)
         with connected.cursor() as cursor:
             state = slot_state(cursor, address.slot)
         if state is not None and not _half_made(state, spool):
-            return _existing(address, state, spool)
+            position = _existing(address, state, spool)
+            extend_publication(connected, address, wanted)
+            return position
         if state is not None:
             drop_slot(address)
         try:
-            ensure_publication(connected, address, list(matched.streams.values()))
+            ensure_publication(connected, address, wanted)
             # Before the slot: none of its changes may be older than the snapshot's rows.
             time = _time(connected)
             spool.begin()
@@ -292,6 +296,13 @@ def _begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spoo
             with suppress(SkwsError), address.sql() as left:
                 drop_publication(left, address)
             raise
+
+
+def _wanted(schema: Schema, matched: MatchedTables) -> Wanted:
+    return {
+        table: frozenset(attribute.column for attribute in schema.relations[position].attributes)
+        for position, table in matched.streams.items()
+    }
 
 
 def _drop_abandoned(connected: connection, address: Address) -> None:

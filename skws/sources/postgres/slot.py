@@ -27,6 +27,7 @@ from skws.sources.feed import Clock, Offset, parse_offset, readable
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.pgoutput import Change, ReplicationMessages, decode
+from skws.sources.postgres.publication import Publication, Wanted
 from skws.sources.postgres.spool import client_of, publishing
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
@@ -416,11 +417,12 @@ def publication_of(statement: cursor, address: Address, *, going_on: bool) -> st
     return _SHARED if going_on or shared != _OURS else address.slot
 
 
-def ensure_publication(connected: connection, address: Address, tables: Sequence[Table]) -> None:
-    """Make a publication of at least ``tables`` for a new slot.
+def ensure_publication(connected: connection, address: Address, wanted: Wanted) -> None:
+    """Make a publication of at least the ``wanted`` tables for a new slot.
 
     Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
     """
+    tables = list(wanted)
     with publishing(connected, tables, address.shown) as statement:
         name = publication_of(statement, address, going_on=False)
         comments = _comments(statement, name)
@@ -432,24 +434,24 @@ def ensure_publication(connected: connection, address: Address, tables: Sequence
                 " leave ?publication= out, or name another"
             )
         elif comments[name] in {_OURS, _OWN}:
-            _extend(statement, name, tables)
+            _extend(statement, name, wanted)
         elif address.publication is None and name != _SHARED:
             raise SourceError(
                 f"there is a publication {name!r} that skws did not make: use it with"
                 f" ?publication={name}, or choose another slot with ?slot="
             )
         else:
-            _check_publication(statement, name, tables)
+            Publication.read(statement, name).check(wanted)
 
 
-def extend_publication(connected: connection, address: Address, tables: Sequence[Table]) -> None:
-    """Add ``tables`` to the publication of a slot. Raises SourceError if it is not ours and lacks some."""
-    with publishing(connected, tables, address.shown) as statement:
+def extend_publication(connected: connection, address: Address, wanted: Wanted) -> None:
+    """Add tables to the publication of a slot. Raises SourceError if it is not ours and lacks some."""
+    with publishing(connected, list(wanted), address.shown) as statement:
         name = publication_of(statement, address, going_on=True)
         if _comments(statement, name).get(name) in {_OURS, _OWN}:
-            _extend(statement, name, tables)
+            _extend(statement, name, wanted)
         else:
-            _check_publication(statement, name, tables)
+            Publication.read(statement, name).check(wanted)
 
 
 def drop_publication(connected: connection, address: Address) -> tuple[str, ...]:
@@ -500,31 +502,10 @@ def _needing_rights(statement: cursor, name: str, tables: Sequence[Table]) -> It
         ) from None
 
 
-def _extend(statement: cursor, name: str, tables: Sequence[Table]) -> None:
-    for table in _lacking(statement, name, tables):
+def _extend(statement: cursor, name: str, wanted: Wanted) -> None:
+    """Add what is lacking to a publication of ours, which others may have altered. Raises SourceError."""
+    for table in Publication.read(statement, name).lacking(list(wanted)):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
         with _needing_rights(statement, name, [table]):
             statement.execute(add.format(Identifier(name), table.alone))
-
-
-def _check_publication(statement: cursor, name: str, tables: Sequence[Table]) -> None:
-    statement.execute(
-        "SELECT pubinsert AND pubupdate AND pubdelete FROM pg_publication WHERE pubname = %s", (name,)
-    )
-    if statement.fetchone() == (False,):
-        raise SourceError(
-            f"publication {name!r} leaves out inserts, updates or deletes"
-            f" (ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate'))"
-        )
-    lacking = ", ".join(t.full_name for t in _lacking(statement, name, tables))
-    if lacking:
-        raise SourceError(
-            f"publication {name!r} lacks {lacking} (ALTER PUBLICATION {name} ADD TABLE {lacking},"
-            " and start a new run, or name another with ?publication=)"
-        )
-
-
-def _lacking(statement: cursor, name: str, tables: Sequence[Table]) -> list[Table]:
-    statement.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
-    published = set(statement.fetchall())
-    return [t for t in tables if (t.namespace, t.name) not in published]
+    Publication.read(statement, name).check(wanted)

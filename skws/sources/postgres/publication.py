@@ -1,0 +1,113 @@
+"""What a publication leaves out of the tables that are followed, and the statement that mends it.
+
+What it leaves out never comes: rows of the snapshot would stay, though they are gone in the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from psycopg2.extensions import cursor
+
+from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.identities import written
+from skws_schema.errors import SourceError
+
+_KINDS: Final = ("insert", "update", "delete", "truncate")
+_ACTIONS: Final = """
+    SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot
+    FROM pg_publication WHERE pubname = %s"""
+_TABLES: Final = "SELECT schemaname, tablename, {} FROM pg_publication_tables WHERE pubname = %s"
+_LISTS_SINCE: Final = 150000  # the first version with lists of columns and filters of rows
+_LISTS: Final = "attnames::text[], rowfilter IS NOT NULL"
+_NO_LISTS: Final = "NULL::text[], false"
+
+Wanted: TypeAlias = Mapping[Table, frozenset[str]]
+"""Tables to follow, with the columns that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is published of a table; ``columns``: None for all of them."""
+
+    columns: frozenset[str] | None
+    filtered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """``left_out``: kinds of changes. ``via_root``: partitions are published as their root."""
+
+    name: str
+    left_out: tuple[str, ...]
+    via_root: bool
+    parts: Mapping[tuple[str, str], _Part]
+
+    @classmethod
+    def read(cls, statement: cursor, name: str) -> Publication:
+        """Raises SourceError if there is none of this name, psycopg2.Error."""
+        statement.execute(_ACTIONS, (name,))
+        found = statement.fetchone()
+        if found is None:
+            raise SourceError(
+                f"the publication {name!r} is gone, and a slot is not read by one that is made later;"
+                " drop the slot and start a new run"
+            )
+        *actions, via_root = found
+        lists = _LISTS if statement.connection.server_version >= _LISTS_SINCE else _NO_LISTS
+        statement.execute(_TABLES.format(lists), (name,))
+        parts = {
+            (namespace, table): _Part(None if columns is None else frozenset(columns), filtered)
+            for namespace, table, columns, filtered in statement.fetchall()
+        }
+        left_out = tuple(kind for kind, there in zip(_KINDS, actions, strict=True) if not there)
+        return cls(name, left_out, via_root, parts)
+
+    def lacking(self, tables: Sequence[Table]) -> list[Table]:
+        return [table for table in tables if not self._has(table)]
+
+    def check(self, wanted: Wanted) -> None:
+        """Raises SourceError that names all that is left out, with the statements that mend it."""
+        alter = f"ALTER PUBLICATION {written(self.name)} "
+        faults = [
+            f"{what} ({'; '.join(alter + change for change in changes)})"
+            for what, *changes in self._faults(wanted)
+        ]
+        if faults:
+            raise SourceError(
+                f"publication {self.name!r} {'; '.join(faults)}: change it and start a new run, or name"
+                " another with ?publication="
+            )
+
+    def _faults(self, wanted: Wanted) -> Iterator[tuple[str, ...]]:
+        """What is left out, and what mends it."""
+        if self.left_out:
+            yield f"leaves out {', '.join(self.left_out)}", f"SET (publish = '{', '.join(_KINDS)}')"
+        roots = ", ".join(table.full_name for table in wanted if table.kind == "p")
+        if roots and not self.via_root:
+            yield (
+                f"publishes the partitions of {roots} under their own names",
+                "SET (publish_via_partition_root = true)",
+            )
+        lacking = self.lacking(list(wanted))
+        if lacking:
+            names = ", ".join(table.full_name for table in lacking)
+            yield f"lacks {names}", f"ADD TABLE {', '.join(table.alone_written for table in lacking)}"
+        for table, columns in wanted.items():
+            part = self.parts.get((table.namespace, table.name))
+            if part is None:
+                continue
+            again = f"DROP TABLE {table.alone_written}", f"ADD TABLE {table.alone_written}"
+            missing = [] if part.columns is None else sorted(columns - part.columns)
+            if part.filtered:
+                yield f"leaves out rows of {table.full_name} by a WHERE", *again
+            elif missing:
+                yield f"leaves out columns of {table.full_name}: {', '.join(missing)}", *again
+
+    def _has(self, table: Table) -> bool:
+        if table.kind == "p" and not self.via_root:
+            # The server lists the partitions, whether it is they or their root that was added.
+            return all((p.namespace, p.name) in self.parts for p in table.partitions if p.logged)
+        return (table.namespace, table.name) in self.parts

@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from skws_schema.infer.column_profile import NOT_FINITE_TEXT
+from skws_schema.infer.column_profile import NOT_FINITE_TEXT, digits
 from skws_schema.model import AttributeType, Value
 
 Convert: TypeAlias = Callable[[Any], Value]
@@ -52,6 +53,8 @@ class Unreadable:
 LARGEST: Final = 2**63 - 1
 SMALLEST: Final = -(2**63)
 EXACT: Final = 2**53
+LONGEST: Final = 150_000
+"""Digits of a decimal: as many as PostgreSQL has."""
 TOO_DEEP: Final = "a deeply nested value"
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
@@ -129,6 +132,20 @@ def text_of_int(value: int) -> str:
         return str(value)
     except ValueError:  # of more than 4,300 digits
         raise MalformedError(f"expected a text, got {shown(value)}") from None
+
+
+def text_of_decimal(value: Decimal) -> str:
+    """Its digits, alike for equal decimals."""
+    if not value.is_finite():
+        raise MissingError(NOT_FINITE)
+    if abs(value.adjusted()) > LONGEST:
+        raise MalformedError(f"expected a text, got {shown(value)}")
+    return digits(value)
+
+
+def _of_decimal(convert: Convert) -> Convert:
+    """What ``convert`` makes of the digits: not by way of a double, unless it makes one."""
+    return lambda value: convert(text_of_decimal(value))
 
 
 def number_of_float(value: float) -> float:
@@ -246,6 +263,9 @@ JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
         Unreadable: lambda value: timestamp_of_text(value.text),
     },
 }
+
+for _conversions in JSON_CONVERSIONS.values():
+    _conversions[Decimal] = _of_decimal(_conversions[str])
 
 # For the text of a CSV field that is not empty.
 TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {

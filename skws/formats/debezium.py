@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from skws.data.batch import BadRecord, Record
-from skws.data.values import MalformedError, Micros, shown
+from skws.data.values import LONGEST, MalformedError, Micros, shown
 from skws.formats.rows import (
     UNAVAILABLE,
     RowReader,
@@ -92,6 +92,19 @@ def _decoder(field: dict[str, Any]) -> Decode | None:
     return None
 
 
+def exact_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """The row ``after`` a change with its decimals decoded, where the event's schema declares some."""
+    known = {
+        name: decode
+        for name, decode in (decoders(schema, "after") or {}).items()
+        if isinstance(row.get(name), str | dict)  # times are integers
+    }
+    try:
+        return row | {name: decode(row[name]) for name, decode in known.items()}
+    except MalformedError:
+        return row
+
+
 def micros_by_size(value: Any) -> Any:
     """An integer as an instant, its unit by its size; other values unchanged."""
     if type(value) is not int:
@@ -115,13 +128,13 @@ def _decimal(value: Any, scale: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        digits = int.from_bytes(b64decode(value, validate=True), "big", signed=True)
-        number = Decimal(digits).scaleb(-int(scale))
-        return int(number) if number == number.to_integral_value() else float(number)
+        unscaled = Decimal(int.from_bytes(b64decode(value, validate=True), "big", signed=True))
+        sign, digits, _ = unscaled.as_tuple()
+        if abs(int(scale)) < LONGEST:
+            return Decimal((sign, digits, -int(scale)))  # arithmetic would round to the digits of a context
     except (ValueError, TypeError, ArithmeticError):
-        raise MalformedError(
-            f"expected a decimal in base64 of scale {shown(scale)}, got {shown(value)}"
-        ) from None
+        pass
+    raise MalformedError(f"expected a decimal in base64 of scale {shown(scale)}, got {shown(value)}")
 
 
 def _variable_decimal(value: Any) -> Any:

@@ -27,6 +27,7 @@ import orjson
 
 from skws.data.values import TOO_DEEP
 from skws.durable import explained
+from skws.formats.exact_json import loads
 from skws.results.model import dumped
 from skws_schema.errors import SourceError
 
@@ -164,7 +165,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
             f"{path}: a JSON document of more than {DOCUMENT_BYTES >> 30} GiB; make JSON lines: jq -c '.[]'"
         )
     try:
-        items = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
+        items = loads(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
         raise SourceError(
             f"{path}: not one JSON document: {error}; turn several documents into JSON lines: jq -c . FILE"

@@ -25,6 +25,7 @@ from skws.formats.parquet import ArrowReader, python_values
 from skws.formats.rows import Origins, column_of
 from skws.formats.sampling import SampleRow, Samples
 from skws_schema.errors import UsageError, nearest
+from skws_schema.infer.column_profile import digits
 from skws_schema.model import AttributeType, Relation, Schema
 
 ROWS: Final = 32_768
@@ -167,7 +168,7 @@ def _text(value: Any) -> str | None:
             return orjson.dumps(value, default=_text, option=orjson.OPT_NON_STR_KEYS).decode()
         case date() | time():
             return value.isoformat()
-    return str(value)
+    return digits(value) if isinstance(value, Decimal) else str(value)
 
 
 def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -28,6 +28,7 @@ from skws.data.batch import BadRecord, Chunk, Ints, Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, packed_integers
 from skws.data.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 from skws.formats.debezium import ChangeReader, changed_table, is_change
+from skws.formats.exact_json import loads
 from skws.formats.files import (
     BOM,
     END,
@@ -99,7 +100,7 @@ def _shape(item: dict[str, Any]) -> tuple[LinesHold, Any]:
 
 def _parsed(line: bytes) -> Any:
     try:
-        return orjson.loads(line.removeprefix(BOM))
+        return loads(line.removeprefix(BOM))
     except orjson.JSONDecodeError:
         return None
 
@@ -140,7 +141,6 @@ class LineReader:
     def _items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
         offset, end = skip_to(file, self._split.start), self._split.end
         record = self._records.record
-        loads = orjson.loads
         if offset >= end:
             return
         for number, line in enumerate(file, start=1):
@@ -166,7 +166,7 @@ class LineReader:
         if not text.strip():
             return
         try:
-            item = orjson.loads(text)
+            item = loads(text)
             if self._nested is None:
                 yield self._records.record(item)
             else:

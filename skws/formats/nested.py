@@ -7,14 +7,18 @@ them. With the relation's own name, the array is in objects that are no rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.data.values import MalformedError, shown
+from skws.formats.exact_json import loads
 from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, reached
+from skws_schema.infer.column_profile import digits
 from skws_schema.model import PLACE, Schema
 
 
@@ -120,11 +124,26 @@ def nested_rows(
     reader = NestedReader(schema, relation, source)
     for number, row in enumerate(rows):
         try:
-            item = orjson.loads(orjson.dumps(row, default=str, option=orjson.OPT_NON_STR_KEYS))
-            yield from reader.records(item, number, time)
-        except (MalformedError, orjson.JSONEncodeError) as error:
+            yield from reader.records(_as_json(row), number, time)
+        except MalformedError as error:
             yield BadRecord(source, number + 1, 0, b"", str(error))
     yield from reader.notes(source)
+
+
+def _text(value: object) -> str:
+    return digits(value) if isinstance(value, Decimal) else str(value)
+
+
+def _as_json(row: Mapping[str, Any]) -> Any:
+    """Raises MalformedError."""
+    try:
+        return orjson.loads(orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS))
+    except orjson.JSONEncodeError as error:  # an integer of more than 64 bits, or what is no JSON at all
+        reason = str(error)
+    try:
+        return loads(json.dumps(row, default=_text))
+    except (TypeError, ValueError, RecursionError):
+        raise MalformedError(reason) from None
 
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:

@@ -44,6 +44,7 @@ from skws.formats.files import Advance, Split, ignore
 from skws.formats.rows import has_origins
 from skws.formats.tabular import ColumnReader
 from skws_schema.errors import SourceError
+from skws_schema.infer.column_profile import digits
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
 
 BATCH_ROWS = 8192
@@ -157,7 +158,11 @@ class ArrowReader:
 
     def _raw(self, row: Sequence[Any]) -> bytes:
         present = {name: value for name, value in zip(self._names, row, strict=True) if value is not None}
-        return orjson.dumps(present, default=repr)
+        return orjson.dumps(present, default=_shown)
+
+
+def _shown(value: object) -> str:
+    return digits(value) if isinstance(value, Decimal) else repr(value)
 
 
 def _python_values(column: pa.Array) -> list[Any]:
@@ -200,8 +205,8 @@ def _is_native(kind: pa.DataType) -> bool:
 def json_value(value: Any) -> Any:
     """A value of Python as JSON has it.
 
-    Dates and times are ISO 8601, durations seconds, maps objects; decimals are texts, which keep their
-    digits; bytes are texts if they are UTF-8.
+    Dates and times are ISO 8601, durations seconds, maps objects; decimals stay what they are, since JSON's
+    numbers would lose digits; bytes are texts if they are UTF-8.
     """
     if isinstance(value, dict):
         return {str(json_value(name)): json_value(inner) for name, inner in value.items()}
@@ -219,15 +224,10 @@ def _text_if_valid(value: bytes) -> str | bytes:
         return value
 
 
-def _digits(value: Decimal) -> str:
-    return str(int(value)) if value == value.to_integral_value() else f"{value:f}"
-
-
 _AS_JSON: dict[type, Callable[[Any], Any]] = {
     date: lambda moment: moment.isoformat(),  # also a time stamp
     time: time.isoformat,
     timedelta: timedelta.total_seconds,
-    Decimal: _digits,
     bytes: _text_if_valid,
 }
 

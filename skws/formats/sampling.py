@@ -17,7 +17,8 @@ import orjson
 
 from skws.data.values import TOO_DEEP, MalformedError, Unreadable, shown
 from skws.formats import Format
-from skws.formats.debezium import changed_table, is_change, unwrapped
+from skws.formats.debezium import changed_table, exact_row, is_change, unwrapped
+from skws.formats.exact_json import loads
 from skws.formats.files import BOM, not_json, opened
 from skws.formats.nested import arrays, without
 from skws.formats.rows import DEEPEST, FLAT, MISSING, Flat, leaves, reached
@@ -280,7 +281,7 @@ def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
     with opened(file) as lines:
         for number, line in enumerate(lines, 1):
             try:
-                item = orjson.loads(line.removeprefix(BOM))
+                item = loads(line.removeprefix(BOM))
             except orjson.JSONDecodeError as error:
                 if line.strip():
                     skip(f"{file}:{number}: {not_json(line, error)}")
@@ -314,10 +315,10 @@ def _of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
 
 def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
     """The row after a change event; none for a deletion."""
-    _, _, event = unwrapped(item)
+    _, schema, event = unwrapped(item)
     table, after = changed_table(item), event.get("after") if isinstance(event, dict) else None
     if isinstance(table, str) and isinstance(after, dict):
-        yield SampleRow(table, after, timed=True)
+        yield SampleRow(table, exact_row(schema, after), timed=True)
 
 
 def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
@@ -373,7 +374,7 @@ def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip)
         values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
         if row.get("row") is not None:
             try:
-                values = orjson.loads(row["row"])
+                values = loads(row["row"])
             except orjson.JSONDecodeError as error:
                 skip(f"the column 'row' is not JSON: {error}")
                 continue

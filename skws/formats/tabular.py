@@ -29,6 +29,7 @@ import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.data.values import TEXT_CONVERSIONS, Convert, MalformedError, shown, timestamp_of_text
+from skws.formats.exact_json import loads
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.rows import (
     FLAT,
@@ -121,7 +122,7 @@ class ColumnReader:
         if not isinstance(text, str | bytes):
             return text
         try:
-            return orjson.loads(text)
+            return loads(text)
         except orjson.JSONDecodeError as error:
             raise MalformedError(f"the column 'row' is not JSON: {error}") from None
 

@@ -124,6 +124,19 @@ def is_time_name(name: str) -> bool:
     return bool(EVENT & set(tokens(name)))
 
 
+def digits(number: Decimal) -> str:
+    """An exact number without an exponent; alike for equal ones, whatever their scale: ``1`` for ``1.00``."""
+    whole, _, fraction = f"{number:f}".partition(".")
+    fraction = fraction.rstrip("0")
+    text = f"{whole}.{fraction}" if fraction else whole
+    return "0" if text == "-0" else text
+
+
+def is_double(number: Decimal) -> bool:
+    """Whether a double has all the digits of an exact number."""
+    return Decimal(repr(float(number))) == number
+
+
 Scalar: TypeAlias = str | int | float | bool
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -138,6 +151,8 @@ _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
 _INTEGER_BITS = 63
 _LONGEST_NUMBER = 40
 _DIGITS_OF_DOUBLES = 17
+_SHORTEST_FINE = 16
+_TOO_FINE = "more digits than a number can hold"
 
 FEW_ODD: Final = 1 / 500
 """Of a column's values, the share that may be of another type: their rows are bad records, it is no text."""
@@ -198,12 +213,14 @@ class _Judged(NamedTuple):
 
 
 def profile(name: str, raw: Sequence[object], known: AttributeType | None = None) -> ColumnProfile:
-    """Read a column's raw values: JSON values, lists of them, or the text of CSV, where empty means NULL.
+    """Read a column's raw values: those of JSON, lists, decimals, or texts of CSV, where empty means NULL.
 
     ``known``: the type of the column as it was before, which it keeps while half of its values have it.
     """
     values = [None if _is_absent(value) else _scalar(value) for value in raw]
     judged, odd = _judged(name, [value for value in values if value is not None], known)
+    if judged.type is AttributeType.NUMBER and any(isinstance(v, Decimal) and not is_double(v) for v in raw):
+        judged = _Judged(AttributeType.TEXT, judged.confidence, _TOO_FINE)
     listed = any(isinstance(v, list) for v in raw)
     if listed and judged.type is not AttributeType.TEXT:
         judged, odd = _Judged(AttributeType.TEXT, judged.confidence, "arrays"), frozenset()
@@ -219,12 +236,22 @@ def profile(name: str, raw: Sequence[object], known: AttributeType | None = None
 
 
 def _is_absent(value: object) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and not isfinite(value))
+    return (
+        value is None
+        or value == ""
+        or (
+            not value.is_finite()
+            if isinstance(value, Decimal)
+            else isinstance(value, float) and not isfinite(value)
+        )
+    )
 
 
 def _scalar(value: object) -> Scalar:
     if isinstance(value, list):
-        return ", ".join(str(one) for one in value if one is not None)
+        return ", ".join(str(_scalar(one)) for one in value if one is not None)
+    if isinstance(value, Decimal):
+        return digits(value)
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
@@ -291,7 +318,7 @@ def _number(name: str, written: Sequence[str], few: float) -> _Judged:
     if not all(_INTEGER.fullmatch(w) for w in written):
         if not any(map(_is_finer, written)):
             return _Judged(AttributeType.NUMBER, 0.95 - few, "numbers")
-        return _Judged(AttributeType.TEXT, 0.8 - few, "more digits than a number can hold")
+        return _Judged(AttributeType.TEXT, 0.8 - few, _TOO_FINE)
     too_long = any(int(w).bit_length() > _INTEGER_BITS for w in written)
     if too_long or _NUMERALS & set(tokens(name)):
         reason = "more digits than an integer can hold" if too_long else "identifiers, by the name"
@@ -310,10 +337,11 @@ def _is_number(text: str) -> bool:
 
 def _is_finer(text: str) -> bool:
     """Whether a double loses some of the digits: of exact decimals, not of doubles in full length."""
-    return len(text) > _DIGITS_OF_DOUBLES + 1 and (
-        len(Decimal(text).as_tuple().digits) > _DIGITS_OF_DOUBLES
-        and Decimal(repr(float(text))) != Decimal(text)
-    )
+    if len(text) < _SHORTEST_FINE:
+        return False
+    number = Decimal(text)
+    exact = _INTEGER.fullmatch(text) or len(number.as_tuple().digits) > _DIGITS_OF_DOUBLES
+    return exact is not None and not is_double(number)
 
 
 def is_value(name: str) -> bool:

@@ -27,6 +27,7 @@ from confluent_kafka import Message as Fetched
 from skws.data.batch import BadRecord, Item, Record
 from skws.data.values import EARLIEST, LATEST, MalformedError, shown
 from skws.formats.debezium import ChangeReader, is_change
+from skws.formats.exact_json import loads
 from skws.formats.files import not_json
 from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
 from skws.sources.kafka.address import Address, Form
@@ -214,12 +215,12 @@ def _text(raw: bytes) -> str:
 
 def _parsed(value: bytes) -> Any:
     try:
-        return orjson.loads(value)
+        return loads(value)
     except orjson.JSONDecodeError as error:
         if value[:1] != b"\0":
             raise MalformedError(not_json(value, error)) from None
     try:
-        return orjson.loads(value[_REGISTRY:])
+        return loads(value[_REGISTRY:])
     except orjson.JSONDecodeError:
         raise MalformedError(
             "not JSON; Avro and Protobuf, which need a schema registry, are not read"

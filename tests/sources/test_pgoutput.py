@@ -42,7 +42,7 @@ MESSAGES: list[tuple[bytes, Change]] = [
             "public",
             "movie",
             Identity.DEFAULT,
-            (Column("mid", True), Column("título", False)),
+            (Column("mid", True, 23), Column("título", False, 1043)),
         ),
     ),
     (

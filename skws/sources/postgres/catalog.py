@@ -6,17 +6,21 @@ Types, keys and joins are those of the catalog. Where it has no foreign keys, na
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
 
+from psycopg2.errors import InsufficientPrivilege
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from skws.formats.rows import RowReader, typed_rows
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.identities import Partition, advice, faults, identifies, written
+from skws.sources.postgres.numerics import AS_TEXT, NUMERIC, Place, holds, is_integer, scale_of, with_texts
+from skws.sources.postgres.numerics import identifies as identifies_rows
 from skws.sources.postgres.pgoutput import Identity
 from skws_schema.errors import SourceError, nearest
 from skws_schema.infer.column_profile import EVENT, LATER, tokens
@@ -47,7 +51,7 @@ _TABLES: Final = """
 # A domain counts as the type below it.
 _COLUMNS: Final = """
     SELECT a.attrelid, a.attnum, a.attname, coalesce(b.typname, t.typname), coalesce(b.typtype, t.typtype),
-           a.atttypmod, a.attgenerated <> ''
+           coalesce(nullif(t.typtypmod, -1), a.atttypmod), a.attgenerated <> ''
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_type b ON b.oid = nullif(t.typbasetype, 0)
     WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
@@ -120,6 +124,11 @@ class Table:
     partitions: tuple[Partition, ...] = ()
     logged: bool = True
     children: tuple[str, ...] = ()
+
+    @property
+    def numerics(self) -> frozenset[str]:
+        """The columns whose values may be written with zeros at the end."""
+        return frozenset(column.name for column in self.columns if column.type == NUMERIC)
 
     @property
     def unfollowed(self) -> str:
@@ -328,7 +337,7 @@ _TYPES: Final = {
         ("text", "varchar", "bpchar", "citext", "name", "uuid", "inet", "cidr", "macaddr"), AttributeType.TEXT
     ),
     **dict.fromkeys(("int2", "int4", "int8", "oid"), AttributeType.INTEGER),
-    **dict.fromkeys(("float4", "float8", "numeric"), AttributeType.NUMBER),
+    **dict.fromkeys(("float4", "float8", NUMERIC), AttributeType.NUMBER),
     "bool": AttributeType.BOOLEAN,
     **dict.fromkeys(("timestamp", "timestamptz", "date"), AttributeType.TIMESTAMP),
     **dict.fromkeys(("bit", "varbit", "time", "timetz"), AttributeType.STRING),
@@ -346,7 +355,7 @@ def _first_rows(
         table = known[relation.name]
         if not names or table.kind not in _WITH_ROWS:
             continue
-        columns = SQL(", ").join(SQL("left({}::text, 100)").format(Identifier(name)) for name in names)
+        columns = SQL(", ").join(SQL("left({}, 100)").format(as_text(table, name)) for name in names)
         statement = SQL("SELECT {} FROM {} LIMIT {}").format(
             columns, table.quoted, Literal(SAMPLE_OF_DATABASE)
         )
@@ -357,11 +366,72 @@ def _first_rows(
     return first
 
 
-def _inference(known: Mapping[str, Table], name: str) -> Inference:
+def as_text(table: Table, column: str) -> Composable:
+    """SQL for the text of a value."""
+    text = AS_TEXT if column in table.numerics else SQL("{}::text")
+    return text.format(Identifier(column))
+
+
+def _exact(connected: connection, known: Mapping[str, Table]) -> Iterator[Place]:
+    """The columns of numerics in which a double would not do, by the catalog and the first rows."""
+    referring = {place for pair in _references_of(known) for place in pair}
+    for table in known.values():
+        wide = [c for c in table.columns if c.name in table.numerics and not is_integer(c.modifier)]
+        sure = [c for c in wide if c.name in table.key or (table.name, c.name) in referring]
+        yield from ((table.name, column.name) for column in sure)
+        others = [column for column in wide if column not in sure]
+        for column, values in zip(others, _first_numbers(connected, table, others), strict=True):
+            if not holds(values) or identifies_rows(column.name, scale_of(column.modifier), values):
+                yield table.name, column.name
+
+
+def _references_of(known: Mapping[str, Table]) -> list[tuple[Place, Place]]:
+    """The columns of foreign keys, each with the one that it refers to."""
+    return [
+        ((table.name, near), (reference.to, far))
+        for table in known.values()
+        for reference in table.references
+        for near, far in zip(reference.columns, reference.to_columns, strict=True)
+    ]
+
+
+def _integers(known: Mapping[str, Table]) -> set[Place]:
+    """The columns of integers, and those whose values foreign keys find among these."""
+    found = {
+        (table.name, column.name)
+        for table in known.values()
+        for column in table.columns
+        if not _fault(column) and _type(column, exact=False) is AttributeType.INTEGER
+    }
+    references = _references_of(known)
+    while more := {near for near, far in references if far in found} - found:
+        found |= more
+    return found
+
+
+def _first_numbers(
+    connected: connection, table: Table, columns: Sequence[TableColumn]
+) -> list[Sequence[Decimal | None]]:
+    """Of each column; none where the table is a view, or may not be read."""
+    if not columns or table.kind not in _WITH_ROWS:
+        return [()] * len(columns)
+    names = SQL(", ").join(Identifier(column.name) for column in columns)
+    statement = SQL("SELECT {} FROM {} LIMIT {}").format(names, table.quoted, Literal(SAMPLE_OF_DATABASE))
+    try:
+        with connected.cursor() as cursor:
+            cursor.execute(statement)
+            rows = cursor.fetchall()
+    except InsufficientPrivilege:
+        connected.rollback()
+        return [()] * len(columns)
+    return [[row[place] for row in rows] for place in range(len(columns))]
+
+
+def _inference(known: Mapping[str, Table], name: str, exact: Collection[Place]) -> Inference:
     usable = {table.name: table for table in known.values() if _usable(table)}
     joins = list(_joins(usable))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
-    relations = tuple(_relation(table, referring) for table in usable.values())
+    relations = tuple(_relation(table, referring, exact) for table in usable.values())
     left_out = tuple(
         LeftOut(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
         for table in known
@@ -395,9 +465,12 @@ def _left_out(column: TableColumn) -> LeftOut:
     return LeftOut(f"{column.name} ({column.type})", _fault(column))
 
 
-def _relation(table: Table, referring: Container[tuple[str, str]]) -> InferredRelation:
+def _relation(table: Table, referring: Container[Place], exact: Container[Place]) -> InferredRelation:
     taken = [column for column in table.columns if not _fault(column)]
-    attributes = tuple(_attribute(column, (table.name, column.name) in referring) for column in taken)
+    attributes = tuple(
+        _attribute(column, refers=place in referring, exact=place in exact)
+        for column, place in ((column, (table.name, column.name)) for column in taken)
+    )
     names = {column.name for column in taken}
     key = table.key if table.key and names.issuperset(table.key) else ()
     return InferredRelation(
@@ -410,16 +483,16 @@ def _relation(table: Table, referring: Container[tuple[str, str]]) -> InferredRe
     )
 
 
-def _attribute(column: TableColumn, refers: bool) -> Finding[Attribute]:
-    kind, reason = _type(column), column.type if column.kind != "e" else "an enum"
+def _attribute(column: TableColumn, *, refers: bool, exact: bool) -> Finding[Attribute]:
+    kind, reason = _type(column, exact=exact), column.type if column.kind != "e" else "an enum"
     if refers and kind is AttributeType.TEXT:
         kind, reason = AttributeType.STRING, f"{reason}, {REFERS}"
     return Finding(Attribute(column.name, kind), _SURE, reason)
 
 
-def _type(column: TableColumn) -> AttributeType:
-    # A numeric's modifier is 4 more than the bits of precision and scale; without one it may have any.
-    if column.type == "numeric" and column.modifier >= 4 and (column.modifier - 4) & 0x7FF == 0:
+def _type(column: TableColumn, *, exact: bool) -> AttributeType:
+    """Of an exact numeric, an integer until it is known what it is compared with."""
+    if column.type == NUMERIC and (exact or is_integer(column.modifier)):
         return AttributeType.INTEGER
     return AttributeType.TEXT if column.kind == "e" else _TYPES[column.type]
 
@@ -497,17 +570,16 @@ class PostgresDatabase:
                 known = {name: _readable(table) for name, table in known.items()}
             if not any(map(_usable, known.values())):
                 raise SourceError(f"{self.name}: no tables in the search path to infer a schema from")
-            found = _inference(known, connected.info.dbname)
+            exact, integers = set(_exact(connected, known)), _integers(known)
+            found = _inference(known, connected.info.dbname, exact)
             if not found.joins:
                 found = joined_by_values(found, _first_rows(connected, found, known))
             heading = f"# Inferred from {self.name}. What is uncertain is commented out."
-            return replace(renamed(found), heading=heading)
+            return replace(renamed(with_texts(found, exact - integers)), heading=heading)
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         table = self._table_of(reader.relation)
-        texts = SQL(", ").join(
-            SQL("{}::text").format(Identifier(a.column)) for a in reader.relation.attributes
-        )
+        texts = SQL(", ").join(as_text(table, a.column) for a in reader.relation.attributes)
         statement = SQL("SELECT {} FROM {}").format(texts, table.quoted)
         with self.address.sql() as connected, connected.cursor("skws") as cursor:
             cursor.itersize = _BATCH

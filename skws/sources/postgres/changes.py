@@ -22,6 +22,7 @@ from skws.data.values import MalformedError
 from skws.formats.rows import RowReader
 from skws.sources.postgres.catalog import MatchedTables
 from skws.sources.postgres.identities import Partition, advice, identifies, written
+from skws.sources.postgres.numerics import NUMBER_OF_TYPE, without_zeros
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -52,12 +53,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """The table of a relation with its present columns; ``places``: those of the attributes."""
+    """The table of a relation with its present columns; ``places``: those of the attributes.
+
+    ``numerics``: the places of columns of the type ``numeric``, or of a domain of it.
+    """
 
     reader: RowReader
     table: Relation
     places: tuple[tuple[str, int], ...]
     identifies: bool
+    numerics: frozenset[int]
 
     @property
     def name(self) -> str:
@@ -77,6 +82,7 @@ class ChangeDecoder:
             (table.namespace, table.name): RowReader(schema, position, by_origin=False)
             for position, table in matched.streams.items()
         }
+        self._numerics = {(table.namespace, table.name): table.numerics for table in matched.streams.values()}
         self._oids = {table.oid: table.full_name for table in matched.streams.values()}
         self._followed: dict[int, _Followed] = {}
         self._roots = {table.oid: table for table in matched.streams.values() if table.kind == "p"}
@@ -199,6 +205,11 @@ class ChangeDecoder:
             table,
             tuple((name, places[column]) for name, column in called.items()),
             identifies(reader.relation, table.identity, key),
+            frozenset(
+                place
+                for place, column in enumerate(table.columns)
+                if column.type == NUMBER_OF_TYPE or column.name in self._numerics[table.namespace, table.name]
+            ),
         )
 
     def _bad(self, table: _Followed, at: Moment, row: dict[str, str | None], reason: str) -> BadRecord:
@@ -214,7 +225,8 @@ def _check_identity(table: _Followed) -> None:
 def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | None) -> str | None:
     """The text of a value; the old row's where it did not change and was not logged again.
 
-    The blanks that fill up a ``char(n)`` are not part of it, as for PostgreSQL itself.
+    The blanks that fill up a ``char(n)`` are not part of it, as for PostgreSQL itself, nor the zeros at the
+    end of a ``numeric``.
     """
     cell = cells[place]
     if cell is UNCHANGED and old is not None:
@@ -227,9 +239,10 @@ def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | N
     if cell is None:
         return None
     try:
-        return (cell.rstrip(b" ") if table.table.columns[place].padded else cell).decode()
+        text = (cell.rstrip(b" ") if table.table.columns[place].padded else cell).decode()
     except UnicodeDecodeError:
         raise MalformedError(f"{table.name}.{name}: not UTF-8: {cell[:40]!r}") from None
+    return without_zeros(text) if place in table.numerics else text
 
 
 def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:

@@ -252,11 +252,16 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; ``key``: it is part of the replica identity. ``padded``: its type is ``char(n)``."""
+    """A column; ``key``: it is part of the replica identity. ``type``: the number of its type."""
 
     name: str
     key: bool
-    padded: bool = False
+    type: int = 0
+
+    @property
+    def padded(self) -> bool:
+        """Whether its type is ``char(n)``."""
+        return self.type == _CHAR_OF_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,9 +357,9 @@ _CHAR_OF_LENGTH: Final = 1042  # the number of the type bpchar, the same in ever
 def _column(wire: Wire) -> Column:
     key = bool(wire.byte() & 1)
     name = wire.text()
-    padded = wire.uint32() == _CHAR_OF_LENGTH
+    kind = wire.uint32()
     wire.take(4)  # the modifier
-    return Column(name, key, padded)
+    return Column(name, key, kind)
 
 
 def _type(wire: Wire) -> Other:

@@ -41,6 +41,7 @@ from skws.formats import Format, Split, read_split
 from skws.formats.files import END
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.identities import written
+from skws.sources.postgres.numerics import AS_TEXT
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
@@ -312,14 +313,13 @@ def copy_tables(
         for position, table in found.items():
             relation = schema.relations[position]
             names = [attribute.column for attribute in relation.attributes]
-            padded = {column.name for column in table.columns if column.type == "bpchar"}
+            special = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
+            special |= dict.fromkeys(table.numerics, AS_TEXT)
             statement = _COPY.format(
                 Literal(relation.name),
                 Literal(moment),
                 Literal(names),
-                SQL(", ").join(
-                    (_UNPADDED if name in padded else _TEXT).format(Identifier(name)) for name in names
-                ),
+                SQL(", ").join(special.get(name, _TEXT).format(Identifier(name)) for name in names),
                 table.quoted if relation.table else table.alone,  # as what is logged under its name
             )
             with _all_rows(connected, table):

@@ -1,0 +1,106 @@
+"""Columns of the type ``numeric``, which holds more digits than any number of an attribute.
+
+They are integers where all their values are, by their declaration. Where they identify rows (in a key, in a
+join, by their name), they are texts with all digits, since a double would make neighbours equal. Others are
+measured values, which are compared as numbers; where a double does not hold those that are there, they
+are texts, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from psycopg2.sql import SQL
+
+from skws_schema.infer.column_profile import is_double, tokens
+from skws_schema.infer.infer import Inference, InferredRelation
+from skws_schema.infer.keys import Finding
+from skws_schema.model import Attribute, AttributeType
+
+Place: TypeAlias = tuple[str, str]
+"""A table and one of its columns."""
+
+AS_TEXT: Final = SQL("trim_scale({})::text")
+"""The digits of a value, alike for equal values: ``1`` for ``1.00``."""
+NUMERIC: Final = "numeric"
+NUMBER_OF_TYPE: Final = 1700
+"""The same in every database."""
+_DIGITS: Final = 18
+"""Any integer of as many has 64 bits."""
+_IDENTIFIERS: Final = frozenset({"id", "uuid", "guid", "key", "code", "ref", "fk", "pk"})
+_EXACT: Final = "with all digits, which no number holds"
+
+
+def without_zeros(text: str) -> str:
+    """As ``AS_TEXT``, of a value as PostgreSQL writes it."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def scale_of(modifier: int) -> int | None:
+    """The digits after the point that a column declares; None if it may have any number of them."""
+    # 4 more than the bits of the precision and, of 11 bits with a sign, of the scale.
+    return None if modifier < 4 else ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
+
+
+def is_integer(modifier: int) -> bool:
+    """Whether an integer of 64 bits holds all values of a column."""
+    scale = scale_of(modifier)
+    return scale is not None and scale <= 0 and (modifier - 4 >> 16) - scale <= _DIGITS
+
+
+def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -> bool:
+    """Whether a column outside of keys looks like one that others are compared with."""
+    named = tokens(name)[-1:]
+    whole = all(
+        value is None or not value.is_finite() or value == value.to_integral_value() for value in values
+    )
+    return bool(named) and named[0] in _IDENTIFIERS and (scale or 0) <= 0 and whole
+
+
+def holds(values: Iterable[Decimal | None]) -> bool:
+    """Whether doubles hold all values."""
+    return all(value is None or not value.is_finite() or is_double(value) for value in values)
+
+
+def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
+    """With texts for ``exact`` columns, and for the integers that joins compare with them.
+
+    Where a join compares them with doubles, all are numbers.
+    """
+    pairs = [
+        ((join.left, near), (join.right, far))
+        for join in (found.value for found in inference.joins if inference.accepts(found))
+        for near, far in join.on
+    ]
+    kinds = {
+        (relation.name, found.value.name): found.value.type
+        for relation in inference.relations
+        for found in relation.attributes
+    }
+    doubles = _spread((place for place, kind in kinds.items() if kind is AttributeType.NUMBER), pairs)
+    texts = _spread((place for place in exact if place not in doubles), pairs)
+    types = dict.fromkeys(doubles.intersection(exact), AttributeType.NUMBER)
+    types |= dict.fromkeys(texts, AttributeType.STRING)
+    return replace(inference, relations=tuple(_retyped(one, types) for one in inference.relations))
+
+
+def _spread(places: Iterable[Place], pairs: Sequence[tuple[Place, Place]]) -> set[Place]:
+    """The places, and all that joins compare with them."""
+    found = set(places)
+    while more := {place for pair in pairs if not found.isdisjoint(pair) for place in pair} - found:
+        found |= more
+    return found
+
+
+def _retyped(relation: InferredRelation, types: Mapping[Place, AttributeType]) -> InferredRelation:
+    def typed(found: Finding[Attribute]) -> Finding[Attribute]:
+        kind = types.get((relation.name, found.value.name), found.value.type)
+        if kind is found.value.type:
+            return found
+        reason = found.reason if kind is AttributeType.NUMBER else f"{found.reason}, {_EXACT}"
+        return replace(found, value=replace(found.value, type=kind), reason=reason)
+
+    return replace(relation, attributes=tuple(map(typed, relation.attributes)))

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from skws.data.batch import NOTHING, Chunk, Item, Record
-from skws.data.values import MalformedError, MissingError, conversion
+from skws.data.values import EXACT, MalformedError, MissingError, conversion
 from skws.formats.rows import RowReader, typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file
-from skws_schema.infer.column_profile import profile
+from skws_schema.infer.column_profile import is_finer, is_identifier_name, profile
 from skws_schema.infer.infer import (
     BYTES,
     NO_ATTRIBUTES,
@@ -58,7 +58,16 @@ _STORED: Final = {
     AttributeType.NUMBER: {"integer", "real"},
 }
 """The storage classes whose values are all of a type."""
-_WIDER: Final = {AttributeType.INTEGER: (AttributeType.NUMBER,)}
+_OPTIONS: Final = {
+    AttributeType.INTEGER: (AttributeType.INTEGER, AttributeType.NUMBER),
+    AttributeType.NUMBER: (AttributeType.NUMBER, AttributeType.INTEGER),
+}
+"""Which types columns of numbers may have, the declared one first."""
+_THOUGH: Final = {
+    AttributeType.INTEGER: "of whole numbers",
+    AttributeType.NUMBER: "but not all values are",
+}
+_DECIMAL: Final = ("NUM", "DEC")
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _Kinds: TypeAlias = dict[tuple[str, str], Finding[AttributeType]]
 """The type of each table and column."""
@@ -109,8 +118,16 @@ class SqliteDatabase:
         if not usable:
             raise SourceError(f"{self.name}: no tables to infer a schema from")
         joins = tuple(self._joins(usable))
+        compared = {
+            place
+            for join in (found.value for found in joins)
+            for near, far in join.on
+            for place in ((join.left, near), (join.right, far))
+        }
         kinds = {
-            (table, column.name): self._kind(table, column)
+            (table, column.name): self._kind(
+                table, column, identifies=bool(column.key) or (table, column.name) in compared
+            )
             for table, columns in usable.items()
             for column in columns
         }
@@ -207,14 +224,25 @@ class SqliteDatabase:
             for column, classes in zip(columns, found, strict=True)
         }
 
-    def _kind(self, table: str, column: Column) -> Finding[AttributeType]:
-        """The declared type, unless values do not fit it; where none is declared, that of the values."""
+    def _kind(self, table: str, column: Column, *, identifies: bool) -> Finding[AttributeType]:
+        """The declared type, unless values do not fit it; where none is declared, that of the values.
+
+        A decimal that ``identifies`` is an integer if it can be: doubles may be equal where it is not.
+        """
         declared = next((kind for part, kind in _TYPES if part in column.declared), None)
         if declared is not None:
-            for kind in (declared, *_WIDER.get(declared, ())):
+            kinds = _OPTIONS.get(declared, (declared,))
+            identifies = identifies or is_identifier_name(column.name)
+            if (
+                declared is AttributeType.NUMBER
+                and identifies
+                and any(part in column.declared for part in _DECIMAL)
+            ):
+                kinds = kinds[::-1]
+            for kind in kinds:
                 if self._fits(table, column.name, kind):
                     told = column.declared.lower()
-                    return Finding(kind, 1.0, told if kind is declared else f"{told}, but not all values are")
+                    return Finding(kind, 1.0, told if kind is declared else f"{told}, {_THOUGH[kind]}")
             return Finding(AttributeType.TEXT, 1.0, f"{column.declared.lower()}, but not all values are")
         if self._classes[table][column.name] & {"integer", "real"} or not column.declared:
             found = profile(column.name, self._sample(table, column.name))
@@ -223,8 +251,14 @@ class SqliteDatabase:
         return Finding(AttributeType.TEXT, 0.9, column.declared.lower() or "no numbers")
 
     def _fits(self, table: str, column: str, kind: AttributeType) -> bool:
-        """Whether all values are of a type, or can be read as it; of times the first ones."""
-        other = self._classes[table][column] - _STORED.get(kind, set())
+        """Whether all values are of a type, or can be read as it; of times the first ones.
+
+        Integers that a double may not hold are no numbers.
+        """
+        classes = self._classes[table][column]
+        if kind is AttributeType.NUMBER and "integer" in classes and self._has_long(table, column):
+            return False
+        other = classes - _STORED.get(kind, set())
         if not other or kind in _TEXTS:
             return True
         with self._opened() as connection:
@@ -235,6 +269,15 @@ class SqliteDatabase:
                 sorted(other),
             )
             return all(_converts(value, kind) for (value,) in found)
+
+    def _has_long(self, table: str, column: str) -> bool:
+        name = _quoted(column)
+        with self._opened() as connection:
+            found = connection.execute(
+                f"SELECT 1 FROM {_quoted(table)} WHERE typeof({name}) = 'integer'"  # noqa: S608 - as above
+                f" AND {name} NOT BETWEEN {-EXACT} AND {EXACT} LIMIT 1"
+            )
+            return found.fetchone() is not None
 
     def _agree(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
         """Give columns that refer to each other types that can be equal: SQLite compares any.
@@ -349,7 +392,7 @@ def _converts(value: Any, kind: AttributeType) -> bool:
         return True
     except MalformedError:
         return False
-    return True
+    return not (kind is AttributeType.NUMBER and isinstance(value, str) and is_finer(value))
 
 
 def _quoted(name: str) -> str:

@@ -73,6 +73,10 @@ def test_foreign_keys_of_unlike_types_are_joins(
         ("integer", [1, 1.5], "number", [1.0, 1.5]),
         ("integer", [1, "n/a"], "text", ["1", "n/a"]),
         ("real", [1.5, "", "x"], "text", ["1.5", "", "x"]),
+        ("numeric", [1, 2], "number", [1.0, 2.0]),
+        ("decimal(9,2)", [1, 2**53 + 1], "integer", [1, 2**53 + 1]),
+        ("decimal(9,2)", [1.5, 2**53 + 1], "text", ["1.5", str(2**53 + 1)]),
+        ("integer", [1.5, 2**53 + 1], "text", ["1.5", str(2**53 + 1)]),
         ("date", ["2026-01-01", ""], "timestamp", [1_767_225_600_000_000, None]),
         ("date", ["2026-01-01", "0000-00-00"], "text", ["2026-01-01", "0000-00-00"]),
         ("boolean", [1, 0, ""], "boolean", [True, False, None]),
@@ -89,6 +93,32 @@ def test_a_type_is_one_that_all_values_have(
     schema = database.inferred().schema()
     assert schema.relation("a").attributes[1].type.value == kind
     assert [row[1] for row in rows(database, schema, "a")] == read
+
+
+@pytest.mark.parametrize(
+    ("key", "reference", "ids", "kind"),
+    [
+        ("numeric primary key", "decimal references a(id)", [2**53, 2**53 + 1], "integer"),
+        ("numeric primary key", "decimal references a(id)", [1, 2], "integer"),
+        ("numeric primary key", "decimal", [2**53, 2**53 + 1, 3], "integer"),
+        ("numeric primary key", "integer", [2**53, 2**53 + 1, 3], "integer"),
+        ("numeric primary key", "decimal references a(id)", [1, 2.5], "number"),
+        ("numeric primary key", "decimal references a(id)", [2**53 + 1, 2.5], "text"),
+        ("text primary key", "text references a(id)", [str(2**64), str(2**64 + 1)], "text"),
+    ],
+)
+def test_decimals_that_identify_are_exact(
+    path: Path, key: str, reference: str, ids: list[Any], kind: str
+) -> None:
+    database = filled(
+        path,
+        (f"CREATE TABLE a(id {key}, name text)", [[one, "n"] for one in ids]),
+        (f"CREATE TABLE b(a_id {reference}, body text)", [[one, "t"] for one in ids]),
+    )
+    schema = draft_of([str(path)]).schema
+    assert [join.name for join in schema.joins] == ["b.a_id = a.id"]
+    assert schema.relation("a").attributes[0].type.value == kind
+    assert len({row[0] for row in rows(database, schema, "a")}) == len(ids)
 
 
 def test_a_column_with_bytes_is_left_out(path: Path) -> None:

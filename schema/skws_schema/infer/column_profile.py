@@ -19,6 +19,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 IDENTIFIERS = frozenset(
     {"id", "key", "code", "no", "nr", "num", "number", "uuid", "guid", "ref", "fk", "pk", "name"}
 )
+_SURE_IDENTIFIERS = frozenset({"id", "uuid", "guid", "key", "code", "ref", "fk", "pk"})
 GENERIC = IDENTIFIERS | {
     "type",
     "kind",
@@ -117,6 +118,11 @@ def is_reference_name(name: str) -> bool:
     """True if the name ends like one of an identifier: ``movie_id``, ``MovieID``, ``mid``."""
     last = tokens(name)[-1:]
     return bool(last) and (last[0] in IDENTIFIERS - {"name", "number", "no", "num"} or last[0].endswith("id"))
+
+
+def is_identifier_name(name: str) -> bool:
+    """True if the last word alone says so: of ``customer_id``, but not of ``paid``."""
+    return bool(frozenset(tokens(name)[-1:]) & _SURE_IDENTIFIERS)
 
 
 def is_time_name(name: str) -> bool:
@@ -316,7 +322,7 @@ def _number(name: str, written: Sequence[str], few: float) -> _Judged:
     if any(_LEADING_ZERO.match(w) for w in written):
         return _Judged(AttributeType.TEXT, 0.9 - few, "digits with leading zeros")
     if not all(_INTEGER.fullmatch(w) for w in written):
-        if not any(map(_is_finer, written)):
+        if not any(map(is_finer, written)):
             return _Judged(AttributeType.NUMBER, 0.95 - few, "numbers")
         return _Judged(AttributeType.TEXT, 0.8 - few, _TOO_FINE)
     too_long = any(int(w).bit_length() > _INTEGER_BITS for w in written)
@@ -335,7 +341,7 @@ def _is_number(text: str) -> bool:
     return bool(_NUMBER.fullmatch(text) or NOT_FINITE_TEXT.fullmatch(text))
 
 
-def _is_finer(text: str) -> bool:
+def is_finer(text: str) -> bool:
     """Whether a double loses some of the digits: of exact decimals, not of doubles in full length."""
     if len(text) < _SHORTEST_FINE:
         return False

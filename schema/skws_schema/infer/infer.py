@@ -351,7 +351,7 @@ def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Seq
         for name, columns in values.items()
     ]
     types = {
-        (relation.name, found.value.name): found.value.type
+        (relation.name, found.value.name): found.value.type.family
         for relation in inference.relations
         for found in relation.attributes
     }

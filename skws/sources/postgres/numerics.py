@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from psycopg2.sql import SQL
 
-from skws_schema.infer.column_profile import is_double, tokens
+from skws_schema.infer.column_profile import is_double, is_identifier_name
 from skws_schema.infer.infer import Inference, InferredRelation
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType
@@ -30,7 +30,6 @@ NUMBER_OF_TYPE: Final = 1700
 """The same in every database."""
 _DIGITS: Final = 18
 """Any integer of as many has 64 bits."""
-_IDENTIFIERS: Final = frozenset({"id", "uuid", "guid", "key", "code", "ref", "fk", "pk"})
 _EXACT: Final = "with all digits, which no number holds"
 
 
@@ -53,11 +52,10 @@ def is_integer(modifier: int) -> bool:
 
 def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -> bool:
     """Whether a column outside of keys looks like one that others are compared with."""
-    named = tokens(name)[-1:]
     whole = all(
         value is None or not value.is_finite() or value == value.to_integral_value() for value in values
     )
-    return bool(named) and named[0] in _IDENTIFIERS and (scale or 0) <= 0 and whole
+    return is_identifier_name(name) and (scale or 0) <= 0 and whole
 
 
 def holds(values: Iterable[Decimal | None]) -> bool:

@@ -28,7 +28,7 @@ from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched
-from skws.queries.keywords.updates import Begin, CorrectedUpdates, Updates
+from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
 from skws.queries.order import StreamOrder
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result
@@ -81,15 +81,9 @@ class ColumnarEngine(MeshEngine):
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
         self._settling = LifespanResolver(schema, self._lifespans, lateness)
-        self._replaces = updates is ToldUpdates.REPLACE
-        self._updates = (
-            CorrectedUpdates(schema, replaces=self._replaces)
-            if lateness
-            else Updates(replaces=self._replaces)
-        )
+        self._updates = updates_of(schema, self._lifespans, lateness, updates)
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
-        self._turned_at = 0  # the position at the last turn of a count window
         self._searching: int | None = None  # the number of the query that ``search`` answers
         self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
         self._on_late = on_late
@@ -359,7 +353,7 @@ class ColumnarEngine(MeshEngine):
         """As ``StreamOrder.settle``."""
         if self._order.final is None and not self.by_count:
             self._settling.await_late()
-            self._updates = CorrectedUpdates(self.schema, replaces=self._replaces)
+            self._updates = CorrectedUpdates(self.schema, replaces=self._updates.replaces)
         self._order.settle(final)
 
     @property
@@ -480,12 +474,7 @@ class ColumnarEngine(MeshEngine):
         rest = self._updates.rest()
         if rest:
             yield self._count_results(rest)
-        now, horizon = self._order.now / MICROSECOND, self._order.horizon / MICROSECOND
-        if not isinstance(self.window, CountWindow):
-            self._updates.forget(now, horizon)
-        elif self._order.position - self._turned_at > self.window.size + 1:
-            self._updates.turn()
-            self._turned_at = self._order.position
+        self._updates.forget(self._order.now, self._order.horizon)
 
     def _count_results(self, results: list[Result]) -> list[Result]:
         told = Counter(map(_OP, results))

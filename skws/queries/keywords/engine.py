@@ -19,11 +19,10 @@ from skws.index import with_sources
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.updates import CorrectedUpdates, Updates
+from skws.queries.keywords.updates import updates_of
 from skws.results.assemble import Assembler, seconds
 from skws.results.model import Op, Result
 from skws.results.names import TupleNames
-from skws.spec.enums import ToldUpdates
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found, PaperMesh
@@ -55,12 +54,7 @@ class Engine:
         self._lifespans = Lifespans(plan.schema, plan.lifespans, 0 if plan.by_count else plan.lateness)
         self._assembler = Assembler(plan.query, plan.schema)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
-        replaces = plan.updates is ToldUpdates.REPLACE
-        self._updates = (
-            CorrectedUpdates(plan.schema, replaces=replaces)
-            if plan.lateness and not plan.by_count
-            else Updates(replaces=replaces)
-        )
+        self._updates = updates_of(plan.schema, plan.lifespans, plan.lateness, plan.updates)
         self._instant = 0  # the number of the last one, under a count window
         self._on_late = on_late
         self._position = 0
@@ -117,9 +111,13 @@ class Engine:
     def expire(self, tick: int) -> None:
         """Let time pass without a record, up to ``tick``."""
         self._now = max(self._now, tick)
-        horizon = self._now - (0 if self.plan.by_count else self.plan.lateness)
-        self.mesh.purge(horizon)
-        self._lifespans.forget(horizon)
+        self.mesh.purge(self._horizon)
+        self._lifespans.forget(self._horizon)
+
+    @property
+    def _horizon(self) -> int:
+        """No record comes before this tick."""
+        return self._now - (0 if self.plan.by_count else self.plan.lateness)
 
     def _tick(self, record: Record) -> int:
         """The tick of the next record under a count window."""
@@ -184,9 +182,7 @@ class Engine:
             self._instant += 1
             instants = [self._instant] * len(results)
         told = self._updates.take(results, retractions, before, instants)
-        now, horizon = self._now / MICROSECOND, (self._now - self.plan.lateness) / MICROSECOND
-        if not self.plan.by_count:
-            self._updates.forget(now, horizon)
+        self._updates.forget(self._now, self._horizon)
         return self._count(told)
 
     def _count(self, told: list[Result]) -> list[Result]:

@@ -8,21 +8,24 @@ at the instant of its end is an update (``~``), with the begin of the result as 
 would tell nothing new.
 
 With a lateness, records change what was told of earlier instants. Then ``CorrectedUpdates`` compares what was
-last told of an id with what holds now, and tells the difference.
+last told of an id with what holds now, and tells the difference. Under a count window, whose ends have no
+time, ``CountedUpdates`` tells when a result is over by its arrivals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from skws.results.model import Changed, LiveResult, Result, ResultTuple, instant_of, parsed
+from skws.spec.enums import ToldUpdates
 from skws_schema.model import Schema
+from skws_windows.window import MICROSECOND, ArrivalWindow, Window
 
 Id: TypeAlias = tuple[int, str]
 """The number of a query in its engine, and the id of a result."""
@@ -87,14 +90,10 @@ class Updates:
     """
 
     def __init__(self, *, replaces: bool = False) -> None:
-        self._replaces = replaces
+        self.replaces = replaces
         self._begins: dict[Id, Begin] = {}
         self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
         self._new: dict[tuple[str, str], Begin] = {}  # the last of each, as not everybody keeps a log
-        # What of each there was at the last turn of a count window.
-        self._known_at_turn: dict[Id, Begin] = {}
-        self._expected_at_turn: dict[tuple[str, str], Begin] = {}
-        self._new_at_turn: dict[tuple[str, str], Begin] = {}
         self._held: list[Result] = []  # of an instant that may go on
         self._instant_held: Instant = None
         self._limit = _LEAST
@@ -116,11 +115,18 @@ class Updates:
         ``instants``: of each result, if its time does not tell: under a count window a result may have begun
         later than the record that completes it came.
         """
-        del reached  # all are later
-        if not (retractions or self._held):
+        if not self._compares(retractions):
             return results  # as is usual
-        given = map(instant_of, results) if instants is None else instants
+        given = [self._instant(each, reached) for each in results] if instants is None else instants
         return [told for one in self._instants(results, given) for told in self._told(one)]
+
+    def _compares(self, retractions: int) -> bool:
+        """True if the next results may have to do with others."""
+        return bool(retractions or self._held)
+
+    def _instant(self, result: Result, reached: float | None) -> float | None:
+        del reached  # all are later
+        return instant_of(result)
 
     def rest(self) -> list[Result]:
         """The end of a batch: what is left to be told."""
@@ -150,23 +156,21 @@ class Updates:
         self._begins.clear()
         self._expected.update(((each.query, each.id), each) for each in begins)
 
-    def forget(self, now: float, horizon: float) -> None:
+    def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once they are many.
 
-        No record comes before ``horizon``.
+        No record comes before ``horizon``; both are ticks.
         """
         del horizon  # all records come later
         if len(self._begins) > self._limit:
-            self._begins = {name: each for name, each in self._begins.items() if _lives(each, now)}
-            self._expected = {name: each for name, each in self._expected.items() if _lives(each, now)}
-            self._new = {name: each for name, each in self._new.items() if _lives(each, now)}
+            seconds = now / MICROSECOND
+            self._keep(lambda each: each.end is None or each.end > seconds)
             self._limit = 2 * len(self._begins) + _LEAST
 
-    def turn(self) -> None:
-        """A count window has gone by since the last turn: begins that are as they were then are over."""
-        self._begins, self._known_at_turn = _since(self._begins, self._known_at_turn)
-        self._expected, self._expected_at_turn = _since(self._expected, self._expected_at_turn)
-        self._new, self._new_at_turn = _since(self._new, self._new_at_turn)
+    def _keep(self, lives: Callable[[Begin], bool]) -> None:
+        self._begins = {name: each for name, each in self._begins.items() if lives(each)}
+        self._expected = {name: each for name, each in self._expected.items() if lives(each)}
+        self._new = {name: each for name, each in self._new.items() if lives(each)}
 
     def renumber(self, numbers: Mapping[int, int]) -> None:
         """Queries have other numbers; ``numbers``: by the former ones."""
@@ -213,10 +217,10 @@ class Updates:
                     former = told[before]
                     assert former is not None  # noqa: S101 - a retraction is told until something takes over
                     update = self._update(former, result)
-                    if update is None or not self._replaces:
+                    if update is None or not self.replaces:
                         told[before] = None
                     found[name] = len(told), former, before
-                    told.append(found_again(update) if update and self._replaces else update)
+                    told.append(_taking_over(update, self.replaces))
                 continue
             known = self._begin_of(self._begins.pop(name, None), result)
             place, former, before = found.pop(name, (None, None, 0))
@@ -248,7 +252,7 @@ class Updates:
     def _update(self, before: Result, after: Result) -> Result | None:
         """An update, from a retraction with the begin that was told."""
         update = updated(before, after, before.start)
-        if update is None or not self._replaces:
+        if update is None or not self.replaces:
             begin = Begin(after.query, after.id, after.start, before.start, after.end)
             self._begins[_name(after)] = begin
             self._note([begin])
@@ -259,23 +263,30 @@ class Updates:
         self._new.update(((each.query, each.id), each) for each in begins)
 
 
-_Named = TypeVar("_Named", Id, tuple[str, str])
+class CountedUpdates(Updates):
+    """Tells the results of an engine under a count window, whose ends have no time.
 
+    ``window``: its ticks count arrivals.
+    """
 
-def _since(
-    begins: dict[_Named, Begin], before: Mapping[_Named, Begin]
-) -> tuple[dict[_Named, Begin], dict[_Named, Begin]]:
-    """The begins that are not as they were before, twice."""
-    left = {name: each for name, each in begins.items() if before.get(name) is not each}
-    return left, dict(left)
+    def __init__(self, window: ArrivalWindow, *, replaces: bool = False) -> None:
+        super().__init__(replaces=replaces)
+        self._window = window
+        self._turned: int | None = None  # the tick of the last turn
+        self._at_turn: frozenset[Begin] = frozenset()
+
+    def forget(self, now: int, horizon: int) -> None:
+        """Once a window has gone by since the last turn, forget begins that are as they were then."""
+        del horizon  # no record is late
+        if self._turned is not None and now <= self._window.end(self._turned):
+            return
+        self._keep(lambda each: each not in self._at_turn)
+        self._at_turn = frozenset(chain(self.all_begins(), self._new.values()))
+        self._turned = now
 
 
 def _name(result: Result) -> Id:
     return result.asked, result.id
-
-
-def _lives(begin: Begin, now: float) -> bool:
-    return begin.end is None or begin.end > now
 
 
 @dataclass(slots=True)
@@ -342,6 +353,11 @@ def found_again(update: Result) -> Result:
     return replace(update, op="+", start=update.at, at=None, changed=())
 
 
+def _taking_over(update: Result | None, replaces: bool) -> Result | None:
+    """What is told of a version that takes over; None if it tells nothing new."""
+    return found_again(update) if update is not None and replaces else update
+
+
 class CorrectedUpdates(Updates):
     """Tells the results of an engine whose records may come late.
 
@@ -357,17 +373,12 @@ class CorrectedUpdates(Updates):
     def __len__(self) -> int:
         return len(self._known)
 
-    def take(
-        self,
-        results: list[Result],
-        retractions: int,
-        reached: float | None,
-        instants: Sequence[Instant] | None = None,
-    ) -> list[Result]:
-        del retractions, instants  # results of earlier instants may be corrections; no count window is late
-        now = _at(reached)
-        given = (max(_at(instant_of(result)), now) for result in results)
-        return [told for one in self._instants(results, given) for told in self._told(one)]
+    def _compares(self, retractions: int) -> bool:
+        del retractions
+        return True  # results of earlier instants may be corrections
+
+    def _instant(self, result: Result, reached: float | None) -> float | None:
+        return max(_at(instant_of(result)), _at(reached))
 
     def as_told(self, result: Result) -> Result:
         history = self._known.get(_name(result))
@@ -390,9 +401,9 @@ class CorrectedUpdates(Updates):
                 if history.told is not None:
                     history.told = replace(history.told, start=begin.begin)
 
-    def forget(self, now: float, horizon: float) -> None:
+    def forget(self, now: int, horizon: int) -> None:
         del now
-        self._horizon = horizon
+        self._horizon = horizon / MICROSECOND
         if len(self._known) > self._limit:
             self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
             left = {(each.versions[-1].result.query, name[1]) for name, each in self._known.items()}
@@ -426,7 +437,7 @@ class CorrectedUpdates(Updates):
         """What is to be told, so that the last one told holds now."""
         history.trim(self._horizon)
         before, last = history.told, history.versions[-1]
-        begin = last.start if self._replaces else history.begin_at(len(history.versions) - 1)
+        begin = last.start if self.replaces else history.begin_at(len(history.versions) - 1)
         now = replace(last.result, op="+", start=begin)
         if (
             before is not None
@@ -439,7 +450,7 @@ class CorrectedUpdates(Updates):
             if before is None or before.op == "-":
                 history.told = now
                 yield now
-            elif self._replaces:
+            elif self.replaces:
                 history.told, told = self._replaced(before, last)
                 yield from told
             else:
@@ -448,7 +459,7 @@ class CorrectedUpdates(Updates):
             if (noted := self._begin(history)) is not None:
                 self._note([noted])
             return
-        if self._replaces and before is not None:
+        if self.replaces and before is not None:
             begin = before.start
         gone = replace(last.result, op="-", start=begin, end=last.end, snapshot=False)
         if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):
@@ -478,6 +489,14 @@ class CorrectedUpdates(Updates):
         if begin == last.start:
             return None
         return Begin(last.result.query, last.result.id, last.start, begin, last.result.end)
+
+
+def updates_of(schema: Schema, lifespans: Window, lateness: int, told: ToldUpdates) -> Updates:
+    """What tells the results of an engine; ``lateness`` in microseconds, which no count window has."""
+    replaces = told is ToldUpdates.REPLACE
+    if isinstance(lifespans, ArrivalWindow):
+        return CountedUpdates(lifespans, replaces=replaces)
+    return CorrectedUpdates(schema, replaces=replaces) if lateness else Updates(replaces=replaces)
 
 
 class ShardUpdates:
@@ -517,7 +536,7 @@ class ShardUpdates:
                     if update is None or not self._replaces:
                         self._begins[*name, result.start] = before.start
                         told[place] = None
-                    told.append(found_again(update) if update and self._replaces else update)
+                    told.append(_taking_over(update, self._replaces))
                     continue
             told.append(result)
         return [each for each in told if each is not None]

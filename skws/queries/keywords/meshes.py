@@ -99,23 +99,24 @@ class AnsweredQueries:
     def compacted(self) -> tuple[AnsweredQueries, dict[int, int]]:
         """The same queries in their order by numbers from 0 on; these by the former ones."""
         numbers = {number: new for new, number in enumerate(self._plans)}
-        changed = AnsweredQueries()
-        changed._plans = {numbers[number]: plan for number, plan in self._plans.items()}
-        changed._numbers = {plan: number for number, plan in changed._plans.items()}
-        changed._names = {name: numbers[number] for name, number in self._names.items()}
-        changed._named = Counter(changed._names.values())
-        changed._next = len(numbers)
-        return changed, numbers
+        plans = {new: self._plans[number] for number, new in numbers.items()}
+        return self._with(plans, numbers, len(numbers)), numbers
 
     def over(self, schema: Schema) -> AnsweredQueries:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
-        changed = AnsweredQueries()
         plans = {number: plan.over(schema) for number, plan in self._plans.items()}
+        kept = {plan: number for number, plan in plans.items()}  # plans that differed may be one now
+        numbers = {number: kept[plan] for number, plan in plans.items()}
+        return self._with({number: plan for plan, number in kept.items()}, numbers, self._next)
+
+    def _with(self, plans: Mapping[int, Plan], numbers: Mapping[int, int], number: int) -> AnsweredQueries:
+        """The same names. ``numbers``: of plans, by the former ones; ``number``: the next one."""
+        changed = AnsweredQueries()
+        changed._plans = dict(plans)
         changed._numbers = {plan: number for number, plan in plans.items()}
-        changed._plans = {number: plan for plan, number in changed._numbers.items()}
-        changed._names = {name: changed._numbers[plans[number]] for name, number in self._names.items()}
+        changed._names = {name: numbers[number] for name, number in self._names.items()}
         changed._named = Counter(changed._names.values())
-        changed._next = self._next
+        changed._next = number
         return changed
 
 

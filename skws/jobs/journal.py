@@ -10,7 +10,7 @@ run without a checkpoint.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -106,7 +106,9 @@ _BEGINS: Final = b'{"begins":'
 """How what stands behind an entry begins."""
 
 
-def _with_begins(entry: Entry, texts: Iterable[bytes]) -> Entry:
+def _with_begins(entry: Entry, texts: Sequence[bytes]) -> Entry:
+    if not texts:
+        return entry
     begins = {name: [*some] for name, some in entry.begins.items()}
     for text in texts:
         for name, some in orjson.loads(text)["begins"].items():

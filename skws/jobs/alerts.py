@@ -227,7 +227,7 @@ def _of_mapping(given: Mapping[Any, Any]) -> Alert:
         read(given),
         _sinks(given),
         None if limit is None else Rate.of(_text("limit", limit)),
-        _flag(given, "updates"),
+        flag(given, "updates"),
     )
 
 
@@ -285,7 +285,8 @@ def _select(given: Any) -> str:
     return ",".join(names)
 
 
-def _flag(given: Mapping[Any, Any], key: str) -> bool:
+def flag(given: Mapping[Any, Any], key: str) -> bool:
+    """True or false, false by default. Raises UsageError."""
     value = given.get(key, False)
     if not isinstance(value, bool):
         raise UsageError(f"{key}: {value!r}: expected true or false")
@@ -296,7 +297,7 @@ def _options(given: Mapping[Any, Any]) -> dict[str, str]:
     """The options of the query, checked."""
     options = {option: _text(key, given[key]) for key, option in _TEXTS.items() if key in given}
     for key, option in _FLAGS.items():
-        if _flag(given, key):
+        if flag(given, key):
             options[option] = "yes"
     top = _number(given, "top")
     if top is not None:

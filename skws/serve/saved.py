@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from skws.jobs.alerts import alert_of
+from skws.jobs.alerts import alert_of, flag
 from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import UsageError
 from skws_windows.window import parse_duration
@@ -69,11 +69,8 @@ class SavedSearch:
         query = alert_of(rest).query
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
-        updates = told.get("updates", False)
-        if not isinstance(updates, bool):
-            raise UsageError(f"updates: {updates!r}: expected true or false")
         metadata, every = _metadata(told.get("metadata", {})), _every(told)
-        return cls(replace(query, name=name), _owner(told), metadata, every, updates)
+        return cls(replace(query, name=name), _owner(told), metadata, every, flag(told, "updates"))
 
     @property
     def name(self) -> str:

@@ -164,7 +164,12 @@ def schema_file(given: str, *, quiet: bool = False) -> Path:
             f"{given}: no such file or folder{nearest_file(Path(given))}; expected the YAML of a schema, or"
             f" {options.SOURCES}"
         )
-    draft = draft_of([given], followed=False)
+    return _drafted([given], quiet=quiet)
+
+
+def _drafted(given: Sequence[str], *, quiet: bool = False) -> Path:
+    """The YAML that is kept for data, which is not followed; what is to be said of it is told."""
+    draft = draft_of(given, followed=False)
     for note in () if quiet else draft.notes:
         tell(note)
     return draft.path
@@ -180,10 +185,7 @@ def planned(
     if schema is not None:
         return read_schema(schema), tuple(words)
     if replay:
-        draft = draft_of([str(path) for path in replay], followed=False)
-        for note in draft.notes:
-            tell(note)
-        return read_schema(draft.path), tuple(words)
+        return read_schema(_drafted([str(path) for path in replay])), tuple(words)
     if not words:
         raise UsageError(f"no schema: expected SOURCE: {options.SOURCES}; or --schema FILE")
     source, *rest = words

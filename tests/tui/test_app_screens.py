@@ -278,6 +278,7 @@ async def test_a_refused_query_is_no_state_of_the_engine() -> None:
         await driver.press("enter")
         driver.app.view.metrics = None
         driver.search.refresh_view()
+        await driver.pilot.pause()
         assert any(line.level == "error" for line in driver.app.view.log)
         assert "The engine is starting: Spark is starting." in driver.text()
 

@@ -26,7 +26,7 @@ from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 @scenario
 async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
     async with opened(movies()) as driver:
-        assert "No query yet" in driver.text()
+        assert "Type words to look for" in driver.text()
         await driver.press(*"tarantino", "space", *"travolta", "enter")
         assert driver.app.view.queries == (QUERY,)
         assert f"No result for {QUERY!r} yet" in driver.text()
@@ -80,7 +80,7 @@ async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
         shown = driver.text()
         assert "No result for 'red kettel' (2 tuples so far)." in shown
         assert "0 tuples match 'kettel'; did you mean 'kettle'?" in shown
-        assert "static tables have no times" in shown
+        assert not driver.search.time_line.display  # no row has a time
         assert "■ all read" in shown
         assert "tuples/s" not in shown
         await driver.write("red kettle")
@@ -97,8 +97,29 @@ async def test_of_a_wide_schema_only_some_of_the_searched_attributes_are_named(t
     (tmp_path / "day.jsonl").write_text('{"relation": "wide", "time": 1, "row": {"c1": "kettle"}}\n')
     job = live_job(load_schema(schema), f"replay:{tmp_path / 'day.jsonl'}")
     async with opened(UiRequest(job, schema, (), restore=False, theme="skws-dark")) as driver:
+        await driver.advance(1)
         shown = " ".join(driver.text().replace("│", " ").split())
-        assert "wide.c10, wide.c11 and 18 more. F3 shows the schema." in shown
+        assert "wide 1 c0, c1, c2" in shown
+        assert "c12 and 17 more" in shown
+
+
+@scenario
+async def test_the_start_offers_words_that_have_results_and_earlier_queries() -> None:
+    async with opened(movies(), size=(80, 24)) as driver:
+        driver.app.session.history.append("uma thurman")
+        await driver.advance(2)
+        shown = driver.text()
+        assert "4 relations with 769 rows" in shown
+        assert "uma thurman" in shown
+        trials = driver.search.pane.start.trials
+        assert len(trials) == 3
+        for number, trial in enumerate(trials, start=1):
+            await driver.press("escape", str(number))
+            assert driver.app.view.queries == (trial.text,)
+            assert driver.search.results.listed
+            assert driver.app.focused is driver.search.results
+            await driver.press("x")
+            assert "Type words to look for" in driver.text()  # once no query is left
 
 
 @scenario

@@ -18,6 +18,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from skws.data.values import MalformedError, timestamp
+from skws.jobs.metrics import Metrics
 from skws.results.model import LiveResult
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, counted
@@ -26,13 +27,16 @@ from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
 from skws_tui.services.results import Selection, Sort, relations_of
+from skws_tui.services.start import Start
 from skws_tui.services.typed import parse_typed, text_of
 from skws_tui.widgets.query_bar import QueryBar, WindowLines
 from skws_tui.widgets.result_pane import WIDE, ResultList, ResultPane, why_empty
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
+from skws_tui.widgets.start_menu import StartMenu
 from skws_tui.widgets.time_line import TimeLine
 
-if TYPE_CHECKING:  # it loads behind the first picture
+if TYPE_CHECKING:  # they load behind the first picture
+    from skws_tui.services.job import LiveJob
     from skws_tui.services.live_rows import LiveRows
 
 _EXPLAINED: Final = 3
@@ -81,6 +85,11 @@ class SearchScreen(FilteredScreen):
         self._reasoned: tuple[object, ...] = ()  # what they were found for
         self._reasoning: Worker[None] | None = None
         self._off_thread = OffThread()
+        self._start = Start()
+        self._start_thread = OffThread()
+        self._start_of: tuple[object, ...] = ()  # the schema and the rows that the start is of
+        self._start_state: tuple[object, ...] = ()  # the inputs of the start
+        self._starting: Worker[None] | None = None
         self._removed: list[str] = []  # queries that can be added again, the latest last
 
     def compose_body(self) -> ComposeResult:
@@ -112,7 +121,7 @@ class SearchScreen(FilteredScreen):
 
     @property
     def listing(self) -> Widget:
-        return self.results
+        return self.pane.listing
 
     @property
     def bar(self) -> QueryBar:
@@ -140,6 +149,7 @@ class SearchScreen(FilteredScreen):
         self.query_one(WindowLines).show(view, self.bar.selected, self.palette)
         self.time_line.query_text = self._selected().query
         self.time_line.position = self.skws.position
+        self.time_line.display = not self.time_line.timeless
         self.time_line.refresh()
 
     def _show_list(self) -> None:
@@ -159,8 +169,42 @@ class SearchScreen(FilteredScreen):
             self.pane.name_columns(columns)
         bar.counts, bar.sort = view.results.counts(live=selection.live), selection.sort
         bar.refresh()
-        self._explain_empty(selection)
+        self._show_start()
+        if not self.pane.start.display:
+            self._explain_empty(selection)
         self.pane.note(self._notices(selection))
+
+    def _show_start(self) -> None:
+        """Show the start while there is no query; its contents follow."""
+        view, job = self.skws.view, self.skws.job
+        shown = job is not None and view.metrics is not None and not view.queries and not view.failure
+        if shown:
+            start = self.pane.start
+            start.palette = self.palette
+            start.fill(self._start, self.skws.session.history)
+        self.pane.show_start(shown=shown)
+        state = (view.schema, job and job.rows, view.metrics and view.metrics.tuples)
+        if job is None or view.metrics is None or not shown or state == self._start_state:
+            return
+        if self._starting is None or self._starting.is_finished:
+            self._start_state = state
+            self._starting = self._find_start(job, view.metrics)
+
+    @work(group="start")
+    async def _find_start(self, job: LiveJob, metrics: Metrics) -> None:
+        """Look at the rows, then rest: the engine needs the time."""
+        began = monotonic()
+        try:
+            found = await self._start_thread.run(partial(job.start_of, metrics))
+        except SkwsError:
+            return  # it took too long: the next rows may be fewer
+        # Words that were offered stay where they are, while they are looked at.
+        stay = self._start.whole and self._start_state[:2] == self._start_of
+        self._start_of = self._start_state[:2]
+        self._start = replace(found, trials=self._start.trials, whole=True) if stay else found
+        self._show_start()
+        await sleep(_SHARE * (monotonic() - began))
+        self.post_message(ViewChanged())
 
     def _explain_empty(self, selection: Selection) -> None:
         """Say why the list is empty, if it is; reasons that take a while to find follow."""
@@ -235,7 +279,7 @@ class SearchScreen(FilteredScreen):
 
     def on_query_box_entered(self, message: QueryBox.Entered) -> None:
         if not message.name:
-            self.results.focus()
+            self.listing.focus()
             return
         self._add(message.name, self._chosen() if message.replace else None)
 
@@ -255,7 +299,10 @@ class SearchScreen(FilteredScreen):
             self.notify(f"{visible(name)}: {'saved' if saved else 'no longer saved'}", markup=False)
 
     def on_query_box_leave(self) -> None:
-        self.results.focus()
+        self.listing.focus()
+
+    def on_start_menu_asked(self, message: StartMenu.Asked) -> None:
+        self._add(message.text, None)
 
     def on_query_bar_selected(self) -> None:
         self.results.action_follow()
@@ -295,7 +342,7 @@ class SearchScreen(FilteredScreen):
         """Leave the filter, then the network and the relation."""
         if not self.filter_box.close():
             self.selection = replace(self.selection, network=None, relation=None)
-        self.results.focus()
+        self.listing.focus()
         self.refresh_view()
 
     def action_ask(self) -> None:

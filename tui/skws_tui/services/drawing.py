@@ -80,12 +80,12 @@ class Drawer:
 
     def __init__(self, view: View, palette: Palette) -> None:
         self._view = view
-        self._palette = palette
+        self.palette = palette
         self.schema: Schema = view.schema
 
     def line(self, row: ListedResult, columns: Columns) -> Text:
         """A result in one line of the table."""
-        result, dim = row.result, self._palette.dim
+        result, dim = row.result, self.palette.dim
         line = Text().append(fitted(when(result.start, self._view.event_time), _TIME) + _GAP, dim)
         if columns.query:
             line.append(fitted(visible(result.query), columns.query) + _GAP, dim)
@@ -107,7 +107,7 @@ class Drawer:
             lines = [self._branch(result, branch, width) for branch in tree(result)]
         else:
             lines = list(self._members(result, width))
-        return [_dimmed(line, self._palette.dim) for line in lines] if row.ending else lines
+        return [_dimmed(line, self.palette.dim) for line in lines] if row.ending else lines
 
     def detail(self, row: ListedResult, width: int, *, whole: bool) -> Text:
         """A result with its lifespan, its score and its network; ``whole``: with every value."""
@@ -141,9 +141,9 @@ class Drawer:
         phrases = [self._phrase(result, result.tuples[place]) for place in _reading_order(result)]
         before: Phrase | None = None
         for phrase in sentence(phrases, width):
-            line.append(separator(before, phrase) if before else "", self._palette.dim)
+            line.append(separator(before, phrase) if before else "", self.palette.dim)
             start, before = len(line), phrase
-            line.append(phrase.text, None if phrase.matched else self._palette.dim)
+            line.append(phrase.text, None if phrase.matched else self.palette.dim)
             self._mark(line, phrase.spans, start)
         line.truncate(width, overflow="ellipsis")
         line.append(" " * (width - cell_len(line.plain)))
@@ -177,11 +177,11 @@ class Drawer:
 
     def _branch(self, result: Result, branch: Branch, width: int) -> Text:
         shown = result.tuples[branch.node]
-        line = Text().append(branch.lead.replace("─ ", " "), self._palette.dim)
-        line.append(visible(shown.relation) + _GAP, self._palette.dim)
+        line = Text().append(branch.lead.replace("─ ", " "), self.palette.dim)
+        line.append(visible(shown.relation) + _GAP, self.palette.dim)
         line.append_text(self._values(result, shown, width - line.cell_len))
         if branch.join is not None and branch.join in self._ambiguous:
-            line.append(f"  [{visible(branch.join)}]", self._palette.dim)
+            line.append(f"  [{visible(branch.join)}]", self.palette.dim)
         return line
 
     @cached_property
@@ -195,7 +195,7 @@ class Drawer:
     def _members(self, result: LiveResult, width: int) -> Iterator[Text]:
         """Tuples of a pattern match in order, with their labels."""
         for shown in result.tuples:
-            line = Text(_labelled(shown)).append(visible(shown.relation) + _GAP, self._palette.dim)
+            line = Text(_labelled(shown)).append(visible(shown.relation) + _GAP, self.palette.dim)
             line.append_text(self._values(result, shown, width - line.cell_len))
             yield line
 
@@ -210,7 +210,7 @@ class Drawer:
         changed = _changed(result, shown)
         texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
         for name, value in shown.row.items():
-            if value is None:
+            if value in {None, ""}:
                 continue
             room = max(_NARROW, min(_VALUE, width - cell_len(name) - 1))
             drawn = self._value(result, shown.relation, name, value_text(value), room)
@@ -218,11 +218,11 @@ class Drawer:
             if found or name in searched:
                 drawn.stylize(marked)
                 several = len(searched) > 1
-                named = Text.assemble((f"{visible(name)} " if several else "", self._palette.dim), drawn)
+                named = Text.assemble((f"{visible(name)} " if several else "", self.palette.dim), drawn)
                 texts.append((not found, named))
             else:
                 plain = day_or_second(drawn.plain) if name in times else drawn.plain
-                named = Text(f"{visible(name)} {plain}", self._palette.dim)
+                named = Text(f"{visible(name)} {plain}", self.palette.dim)
                 named.stylize(marked, len(visible(name)) + 1)
                 others.append((name in joining, named))
         ordered = [*sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
@@ -241,7 +241,7 @@ class Drawer:
 
     def _mark(self, text: Text, spans: Sequence[Span], shift: int = 0) -> None:
         for start, end, slot in spans:
-            style = self._palette.keywords[slot % len(self._palette.keywords)]
+            style = self.palette.keywords[slot % len(self.palette.keywords)]
             text.stylize(style, start + shift, end + shift)
 
     def _relation(self, name: str) -> Relation:
@@ -261,15 +261,15 @@ class Drawer:
         for place, shown in enumerate(result.tuples):
             changed = _changed(result, shown)
             heading = Text(_labelled(shown))
-            yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self._palette.dim)
+            yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self.palette.dim)
             for left, right, name in result.joins if isinstance(result, Result) else ():
                 if max(left, right) == place:
                     other = result.tuples[min(left, right)]
-                    yield Text(f"  joined to {visible(other.id)} by {visible(name)}", self._palette.dim)
+                    yield Text(f"  joined to {visible(other.id)} by {visible(name)}", self.palette.dim)
             for name, value in shown.row.items():
-                line = Text().append(f"  {visible(name)}  ", self._palette.dim)
+                line = Text().append(f"  {visible(name)}  ", self.palette.dim)
                 if value is None:
-                    yield line.append("NULL", self._palette.dim)
+                    yield line.append("NULL", self.palette.dim)
                 else:
                     drawn = self._value(result, shown.relation, name, value_text(value), _WHOLE)
                     drawn.stylize(_CHANGED if name in changed else "")
@@ -279,7 +279,7 @@ class Drawer:
         """Everything about a result but its tuples; values are wrapped to a width."""
         for label, value in self._named_facts(row):
             lines = wrap(value, width) or [""]
-            yield Text.assemble((f"{label:<{_LABEL}}", self._palette.dim), lines[0])
+            yield Text.assemble((f"{label:<{_LABEL}}", self.palette.dim), lines[0])
             yield from (Text(" " * _LABEL + line) for line in lines[1:])
 
     def _named_facts(self, row: ListedResult) -> Iterator[tuple[str, str]]:

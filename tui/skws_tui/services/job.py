@@ -33,9 +33,11 @@ from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:  # they load behind the first picture
     from skws.data.batch import RecordBatch
+    from skws.jobs.metrics import Metrics
     from skws.keywords.plan import Plan
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws_tui.services.live_rows import LiveRows
+    from skws_tui.services.start import Start
 
 _METRICS_EVERY: Final = 250_000  # microseconds
 _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
@@ -78,8 +80,7 @@ class LiveJob:
         self._host: Host | None = None
         self._calendar = calendar
         self._measured_at = float("-inf")
-        self.static_rows = 0
-        """Rows of static tables."""
+        self._static: Counter[str] = Counter()
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
@@ -128,6 +129,21 @@ class LiveJob:
     def arrivals(self) -> TimeBuckets:
         """When records arrived; of a replay also those to come."""
         return self.control.times or self._arrived
+
+    @property
+    def static_rows(self) -> int:
+        """Rows of static tables."""
+        return self._static.total()
+
+    def start_of(self, metrics: Metrics) -> Start:
+        """The contents of the start, as soon as there are rows. Any thread may call it."""
+        from skws_tui.services.start import start_of  # noqa: PLC0415 - loads behind the first picture
+
+        live, rows = self._live_rows, self._live_rows.by_relation()
+        counts = {name: len(some) for name, some in rows.items()}
+        if live.cut:
+            counts = {each.name: each.tuples for each in metrics.relations} | dict(self._static)
+        return start_of(live.schema, rows, counts, self.request.job.max_size)
 
     def observe(self, name: str) -> None:
         """Report the state of a query's mesh after the next step."""
@@ -179,7 +195,8 @@ class LiveJob:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """As a listener of the job."""
-        self.static_rows += len(records)
+        relations = self._live_rows.schema.relations
+        self._static.update(relations[record.relation].name for record in records)
         self._live_rows.load_tables(records)
 
     def add(self, batch: RecordBatch) -> None:
@@ -198,7 +215,7 @@ class LiveJob:
 
         self.rows = LiveRows(self._running.schema, self.request.job.plan_window)
         self.networks.clear()
-        self.static_rows = 0  # the tables are loaded again
+        self._static.clear()  # the tables are loaded again
         self._found_before, self._found_again = dict(self.found), {}
         self.events.put(restarted=True)
 

@@ -49,6 +49,11 @@ class LiveRows:
     def __len__(self) -> int:
         return len(self._rows) + len(self._static)
 
+    @property
+    def schema(self) -> Schema:
+        """The one that the rows are of."""
+        return self._schema
+
     def load_tables(self, records: Iterable[Record]) -> None:
         """Add the rows of static tables, as many as there is room for."""
         with self._lock:
@@ -112,6 +117,13 @@ class LiveRows:
         for name, row in self._all():
             if name in index:
                 sample.add(index[name], row)
+
+    def by_relation(self) -> Mapping[str, Sequence[Row]]:
+        """The rows of each relation that has any, in order of arrival."""
+        rows: dict[str, list[Row]] = {}
+        for name, row in self._all():
+            rows.setdefault(name, []).append(row)
+        return rows
 
     @property
     def where(self) -> str:

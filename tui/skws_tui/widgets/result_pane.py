@@ -31,7 +31,7 @@ from skws_tui.services.drawing import Columns, Drawer
 from skws_tui.services.results import ListedResult, Selection
 from skws_tui.services.typed import text_of
 from skws_tui.services.view import View
-from skws_tui.widgets.search_box import searched
+from skws_tui.widgets.start_menu import StartMenu
 
 if TYPE_CHECKING:
     from skws_tui.services.job import LiveJob
@@ -276,8 +276,6 @@ class ResultList(ScrollView, can_focus=True):
         return row.number, len(row.alike), row.ending, row.rank, day, self._columns, self.trees
 
 
-_NAMED: Final = 12
-"""Attributes that are named while there is no query."""
 WIDE: Final = 120
 """Columns from which on the result stands beside the table; below them its texts would be cut to a word."""
 
@@ -341,6 +339,7 @@ class ResultPane(Horizontal):
             yield Static(id="columns", markup=False)
             yield ResultList(self._drawer, id="results")
             yield Static(id="empty", markup=False)
+            yield StartMenu(self._drawer.palette)
         with ResultDetail(id="detail") as detail:
             detail.border_title = "result"
             yield Static(id="detail-text")
@@ -348,6 +347,15 @@ class ResultPane(Horizontal):
     @property
     def results(self) -> ResultList:
         return self.query_one(ResultList)
+
+    @property
+    def start(self) -> StartMenu:
+        return self.query_one(StartMenu)
+
+    @property
+    def listing(self) -> Widget:
+        """What takes the focus: the list, or the start in its place."""
+        return self.start if self.start.display else self.results
 
     @property
     def detail(self) -> ResultDetail:
@@ -371,6 +379,22 @@ class ResultPane(Horizontal):
         if notice != self._notice:
             self._notice = notice
             self.query_one("#table").border_subtitle = Text(visible(notice))
+
+    def show_start(self, *, shown: bool) -> None:
+        """Show the start instead of everything else, or no longer."""
+        if shown == self.start.display:
+            return
+        self.start.display = shown
+        self.query_one("#table").border_title = "start" if shown else "results"
+        if shown:
+            self._why = None
+            self.set_class(True, "none")
+            self.query_one("#empty").display = self.results.display = False
+            self.query_one("#columns").display = False
+        else:
+            self._why = ""  # what is shown instead is drawn anew
+        if not shown and self.start.has_focus:
+            self.results.focus()
 
     def explain(self, why: str | None) -> None:
         """Show a text instead of the list; None shows the list."""
@@ -417,13 +441,6 @@ def why_empty(
     if view.metrics is None:
         step = f": {view.step}" if view.step else ""
         return f"The engine is starting{step}.\nYou can already type keywords."
-    if not view.queries:
-        names = searched(view.schema)
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        return (
-            "No query yet.\nType keywords above and press Enter."
-            f"\nSearched: {', '.join(names[:_NAMED])}{more}.\nF3 shows the schema."
-        )
     asked = view.queries if query is None else (query,)
     searching = [name for name in asked if name in job.unanswered]
     if searching:

@@ -54,6 +54,11 @@ class TimeLine(Widget):
         return arrivals.first, arrivals.last
 
     @property
+    def timeless(self) -> bool:
+        """True if there are rows, and none has a time."""
+        return self.span is None and self._job is not None and self._job.static_rows > 0
+
+    @property
     def step(self) -> int:
         """The length of a column in microseconds."""
         first, last = self.span or (0, 0)
@@ -71,8 +76,7 @@ class TimeLine(Widget):
     def render(self) -> Text:
         job, span = self._job, self.span
         if job is None or span is None:
-            static = job is not None and job.static_rows
-            return Text("static tables have no times" if static else "no records yet", self.palette.dim)
+            return Text("no records yet", self.palette.dim)
         first, last = span
         cursor = self._cursor(first, last)
         arrivals = bars(job.arrivals.columns(self._columns, first, last))

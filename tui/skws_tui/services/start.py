@@ -1,0 +1,158 @@
+"""The contents of the start: the relations with their rows, and queries that have results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, NamedTuple
+
+from skws.keywords.analysis import tokens
+from skws_schema.model import Join, Relation, Row, Schema, key_getter
+
+_TRIALS: Final = 3
+_LOOKED_AT: Final = 2_000
+"""Rows of each relation: enough to find words, and fast at every size of data."""
+_LETTERS: Final = 4
+"""The shortest word to offer: shorter ones are codes, or match much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A query to try, and the relations that its words are from."""
+
+    text: str
+    relations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationShown:
+    """``searched``: the attributes in which keywords are looked for."""
+
+    name: str
+    rows: int
+    searched: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """``whole``: all trials are of joined rows, as many as there should be."""
+
+    relations: tuple[RelationShown, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    whole: bool = False
+
+
+def start_of(
+    schema: Schema, rows: Mapping[str, Sequence[Row]], counts: Mapping[str, int], max_size: int
+) -> Start:
+    """``rows``: live ones by relation; ``counts``: how many there are, which may be more."""
+    gone = schema.evolution.removed_relations
+    there = [relation for at, relation in enumerate(schema.relations) if at not in gone]
+    shown = [RelationShown(each.name, counts.get(each.name, 0), each.search) for each in there]
+    some = {each.name: rows.get(each.name, ())[:_LOOKED_AT] for each in schema.relations}
+    joined = list(_joined_trials(schema, some, max_size))
+    single = _single_trials(there, some)
+    trials = tuple(list(chain(joined, single))[:_TRIALS])
+    return Start(tuple(shown), trials, len(joined) == _TRIALS)
+
+
+class _Path(NamedTuple):
+    """Two searched relations with the joins from the first to the second."""
+
+    left: Relation
+    right: Relation
+    joins: tuple[Join, ...]
+
+
+def _joined_trials(schema: Schema, rows: Mapping[str, Sequence[Row]], max_size: int) -> Iterator[Trial]:
+    """Words of two joined rows: first of relations that no trial has used, then of those with many values."""
+    paths = [
+        path
+        for path in _paths(schema)
+        if len(path.joins) < max_size and rows[path.left.name] and rows[path.right.name]
+    ]
+    values = {each.name: _searched_values(each, rows[each.name]) for each in schema.relations if each.search}
+    used: set[str] = set()
+    for _ in range(_TRIALS):
+        paths.sort(key=lambda path: _rank(path, values, used))
+        for at, path in enumerate(paths):
+            words = _words_of(schema, rows, path)
+            if words is not None:
+                names = (path.left.name, path.right.name)
+                yield Trial(" ".join(words), names)
+                used |= {*names}
+                del paths[: at + 1]  # those before it have no words
+                break
+        else:
+            return
+
+
+def _searched_values(relation: Relation, rows: Sequence[Row]) -> int:
+    """How many values the first searched attribute has: few are kinds of things, many are their names."""
+    return len({row[relation.search_columns[0]] for row in rows})
+
+
+def _rank(path: _Path, values: Mapping[str, int], used: set[str]) -> tuple[int, int, int]:
+    names = (path.left.name, path.right.name)
+    return sum(name in used for name in names), -min(values[name] for name in names), len(path.joins)
+
+
+def _paths(schema: Schema) -> Iterator[_Path]:
+    """Pairs of searched relations that one join connects, or two over a relation between them."""
+    cut = schema.evolution.removed_joins
+    joins = [join for at, join in enumerate(schema.joins) if at not in cut]
+    for join in joins:
+        left, right = schema.relation(join.left), schema.relation(join.right)
+        if left.search and right.search and left != right:
+            yield _Path(left, right, (join,))
+    for number, first in enumerate(joins):
+        for second in joins[number + 1 :]:
+            shared = {first.left, first.right} & {second.left, second.right}
+            ends = {first.left, first.right} ^ {second.left, second.right}
+            if len(shared) == 1 and len(ends) == 2:
+                left = schema.relation(next(name for name in (first.left, first.right) if name in ends))
+                right = schema.relation(next(name for name in (second.left, second.right) if name in ends))
+                if left.search and right.search:
+                    yield _Path(left, right, (first, second))
+
+
+def _words_of(schema: Schema, rows: Mapping[str, Sequence[Row]], path: _Path) -> tuple[str, str] | None:
+    """A word of each of two rows that the joins of a path connect."""
+    reached = [(row, row) for row in rows[path.left.name]]
+    place = path.left
+    for join in path.joins:
+        here = join.left == place.name
+        mine, other = (0, 1) if here else (1, 0)
+        beyond = schema.relation(join.right if here else join.left)
+        key = key_getter(tuple(place.columns[pair[mine]] for pair in join.on))
+        other_key = key_getter(tuple(beyond.columns[pair[other]] for pair in join.on))
+        partners = {other_key(row): row for row in reversed(rows[beyond.name])}
+        partners.pop(None, None)
+        reached = [(first, partners[key(row)]) for first, row in reached if key(row) in partners]
+        place = beyond
+    for first, last in reached:
+        one, two = _word(path.left, first), _word(path.right, last)
+        if one and two and one != two:
+            return one, two
+    return None
+
+
+def _single_trials(relations: Sequence[Relation], rows: Mapping[str, Sequence[Row]]) -> Iterator[Trial]:
+    for relation in sorted(relations, key=lambda each: -len(rows[each.name])):
+        word = next(filter(None, (_word(relation, row) for row in rows[relation.name])), "")
+        if word:
+            yield Trial(word, (relation.name,))
+
+
+def _word(relation: Relation, row: Row) -> str:
+    """The longest word of the first searched value that has one; empty if none has."""
+    for column in relation.search_columns:
+        if row[column] is None:
+            continue
+        analyzer = relation.attributes[column].analyzer
+        words = [token.word for token in tokens(str(row[column]), analyzer) if token.searchable]
+        words = [word for word in words if word.isalpha() and len(word) >= _LETTERS]
+        if words:
+            return max(words, key=len)
+    return ""

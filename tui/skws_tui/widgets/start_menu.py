@@ -1,0 +1,123 @@
+"""The start, while there is no query: words to try, earlier queries, the relations with their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from skws.sinks.text import visible
+from skws_schema.errors import counted
+from skws_tui.services.drawing import Palette
+from skws_tui.services.start import RelationShown, Start, Trial
+
+_EARLIER: Final = 3
+_NAMED: Final = 56
+"""Characters of the attributes that the line of a relation names."""
+_INTRODUCTION: Final = "Type words to look for: results are joined rows that together have them all."
+
+
+class StartMenu(OptionList):
+    """Hidden until it is shown. Its keys 1 to 3 ask for the words to try."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "choose"),
+        Binding("1", "try(0)", "try", key_display="1-3"),
+        Binding("2", "try(1)", "Try", show=False),
+        Binding("3", "try(2)", "Try", show=False),
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("k", "cursor_up", "Up", show=False),
+    ]
+    DEFAULT_CSS = """
+    StartMenu {
+        height: 1fr; border: none; padding: 0 1; display: none;
+        background: $background; scrollbar-size-vertical: 1;
+    }
+    StartMenu:focus { border: none; background-tint: $background 0%; }
+    """
+
+    class Asked(Message):
+        """A query was chosen."""
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+            super().__init__()
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__(compact=True)
+        self.palette = palette
+        self._shown = Start()
+        self._drawn: object = None
+        self._queries: list[str | None] = []
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        return self._shown.trials
+
+    def fill(self, start: Start, history: Sequence[str]) -> None:
+        """Show a start and the latest queries of ``history``, latest last."""
+        earlier = list(reversed(history))[:_EARLIER]
+        state = (start, earlier, self.palette)
+        if state == self._drawn:
+            return
+        self._drawn, self._shown = state, start
+        at = self.highlighted
+        lines = list(self._entries(start, earlier))
+        self._queries = [query for _, query, _ in lines]
+        self.set_options([Option(line, disabled=not chosen) for line, _, chosen in lines])
+        if at is not None and at < len(lines) and lines[at][2]:
+            self.highlighted = at
+
+    def on_focus(self) -> None:
+        if self.highlighted is None:
+            self.action_first()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        query = self._queries[event.option_index]
+        if query is not None:
+            self.post_message(self.Asked(query))
+
+    def action_try(self, number: int) -> None:
+        if number < len(self._shown.trials):
+            self.post_message(self.Asked(self._shown.trials[number].text))
+
+    def _entries(self, start: Start, earlier: Sequence[str]) -> Iterator[tuple[Text, str | None, bool]]:
+        """Each line, the query that it asks for, and whether it can be chosen."""
+        dim = self.palette.dim
+        yield Text(_INTRODUCTION), None, False
+        if start.trials:
+            yield Text("\nTry  (Tab, then 1, 2 or 3)", dim), None, False
+        for number, trial in enumerate(start.trials, start=1):
+            line = Text.assemble((f"  {number}  ", self.palette.accent), visible(trial.text))
+            yield line.append(f"   {visible(', '.join(trial.relations))}", dim), trial.text, True
+        if earlier:
+            yield Text("\nAsked before", dim), None, False
+        for query in earlier:
+            yield Text(f"     {visible(query)}"), query, True
+        if start.relations:
+            yield Text(f"\n{_heading(start.relations)}", dim), None, False
+        longest = max((len(visible(each.name)) for each in start.relations), default=0)
+        most = max((len(f"{each.rows:,}") for each in start.relations), default=0)
+        for each in start.relations:
+            line = Text(f"  {visible(each.name):<{longest}}  {each.rows:>{most},}")
+            yield line.append(f"  {visible(_searched(each))}", dim), None, False
+
+
+def _heading(relations: Sequence[RelationShown]) -> str:
+    rows = counted(sum(each.rows for each in relations), "row")
+    return f"{counted(len(relations), 'relation')} with {rows}, and the columns that are searched"
+
+
+def _searched(relation: RelationShown) -> str:
+    """The searched attributes of a relation, as many as a line has room for."""
+    names = list(relation.searched)
+    while len(", ".join(names)) > _NAMED and len(names) > 1:
+        names.pop()
+    left = len(relation.searched) - len(names)
+    return ", ".join(names) + (f" and {left} more" if left else "")

@@ -42,7 +42,8 @@ from skws_windows.window import MICROSECOND, TimeWindow
 if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
-_FEW: Final = 50_000  # records of a log that are not worth looking at
+FEW_RECORDS: Final = 50_000
+"""Records of a log that are not worth looking at."""
 
 
 class LocalWatch:
@@ -350,7 +351,7 @@ class LocalWatch:
 
         It is looked at whenever it has doubled, so each record is written again twice at most on average.
         """
-        if self._last is None or log.records <= 2 * self._looked_at + _FEW:
+        if self._last is None or log.records <= 2 * self._looked_at + FEW_RECORDS:
             return None
         self._looked_at = log.records // 2
         found = self.worker.whole(self._last)

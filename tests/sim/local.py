@@ -63,6 +63,7 @@ _SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "p
 _SEGMENT_BYTES: Final = 1_200
 _LATENESS: Final = 2_500_000  # microseconds
 _RECORDS: Final = 6  # in a micro-batch, about
+_FEW_RECORDS: Final = 6  # of a log that is not worth looking at
 _BETWEEN: Final = 400_000  # microseconds between two steps
 _SETTLING: Final = 400  # steps that a run without faults may take
 _LAST: Final = 6  # rounds of records in the end, over three windows
@@ -183,6 +184,7 @@ class LocalSimulation:
             self.upstream.installed(),
             nullcontext() if self.hook is None else self.hook.installed(),
             patch.object(journals, "SEGMENT_BYTES", _SEGMENT_BYTES),
+            patch.object(local, "FEW_RECORDS", _FEW_RECORDS),
             patch.object(local, "BatchSizer", partial(BatchSizer, _RECORDS, _RECORDS)),
             patch.object(Journal, "append", logged),
             patch.object(sqlite3, "connect", self.database.connect),

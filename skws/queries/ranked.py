@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec.structs import replace
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
@@ -142,9 +142,6 @@ class BestResults(Evaluator):
 
     def expect_begins(self, begins: Iterable[Begin]) -> None:
         self._engine.expect_begins(begins)
-
-    def lasting_records(self) -> RecordBatch | None:
-        return self._engine.lasting_records()
 
     def alive(self) -> list[Result]:
         """The best results now, best first."""

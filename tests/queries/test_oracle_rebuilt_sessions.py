@@ -15,7 +15,7 @@ from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import LiveResult
-from skws.spec.query import TOP, Query, Stream
+from skws.spec.query import HALF_LIFE, TOP, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
@@ -36,6 +36,8 @@ QUERIES = (
     Query("alpha").named("one", 3),
     Query("alpha beta", kind=TOP, options={"size": "2"}).named("best", 3),
 )
+LOGGED_AS_LIVES = QUERIES[:2]
+SCORED = Query("alpha", options={HALF_LIFE: "1 hour"}).named("scored", 3)
 
 
 def random_records(rng: random.Random, count: int) -> list[Record]:
@@ -117,7 +119,7 @@ def compare(
         results = lines(calm.take(batch))
         assert lines(broken.take(batch)) == results
         found += len(results)
-        if queries != QUERIES and rng.random() < 0.3:
+        if queries == LOGGED_AS_LIVES and rng.random() < 0.3:
             broken.replace_log()
         if rng.random() < 0.3:
             broken.rebuild()
@@ -153,9 +155,20 @@ def test_the_log_is_replaced_by_what_lives(window: Window, lateness: int, seed: 
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     stream = Stream(SCHEMA, window, lateness=lateness, force_unbounded=True)
-    broken, found = compare(stream, records, rng, QUERIES[:2])
+    broken, found = compare(stream, records, rng, LOGGED_AS_LIVES)
     assert found > 10
     assert broken.replaced
+
+
+@pytest.mark.parametrize("scored", [QUERIES[2], SCORED])
+def test_what_lives_does_not_tell_scores(scored: Query) -> None:
+    """They come from the frequencies of words at the time that a result was found."""
+    session = Session(Stream(SCHEMA, TimeWindow(15)))
+    session.add_all(LOGGED_AS_LIVES)
+    session.take(RecordBatch.of(random_records(random.Random(1), 20)))
+    assert session.lasting_records() is not None
+    session.add_all([scored])
+    assert session.lasting_records() is None
 
 
 def test_without_a_window_the_log_tells_all() -> None:

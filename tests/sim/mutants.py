@@ -367,6 +367,12 @@ _mutant(
     source="postgres",
 )
 _mutant(
+    "snapshot-unsecured",
+    "a snapshot that a killed process left is used before it would survive a loss of power",
+    (f"{_POSTGRES}.spool:Spool.secure", "synced(self.folder)", "pass"),
+    source="postgres",
+)
+_mutant(
     "confirmed-too-early",
     "PostgreSQL may forget what is not in the journal yet",
     (

@@ -63,6 +63,12 @@ def _failing(
     return Action("work", steps, faults=(Fault(kind, after, part, at),), draw=after if draw is None else draw)
 
 
+_ERRORS_AND_POWER: Final = (
+    Fault("memory", 5, 0.164),
+    Fault("power", 8, 0.555, "sync"),
+    Fault("repeat", 1, 0.4),
+    Fault("error", 5, 0.64),
+)
 _REGRESSIONS: Final = {
     # Equal rows come and go for longer than the log is kept, and the next process has to end the right ones.
     "equal-rows-forgotten": Regression(
@@ -82,6 +88,17 @@ _REGRESSIONS: Final = {
     # Draws 5 and 6 rewrite a table beside the snapshot, draw 7 has another run come and go.
     "rewrite-unseen": Regression(
         (5, 6), lambda draw: (Action("upstream", draw=draw), _work()), source="postgres"
+    ),
+    # The power goes before anything else syncs the folder into which the header of a snapshot was renamed.
+    "snapshot-unsecured": Regression(
+        (8,),
+        lambda at: (
+            *(_failing("kill", at, at="sync", part=0.99), _work(4)),
+            Action("work", 1, faults=_ERRORS_AND_POWER, draw=987529665),
+            _work(4),
+        ),
+        source="postgres",
+        host="spark",
     ),
     "shared-publication": Regression(
         (7,), lambda draw: (_work(), Action("upstream", draw=draw), _RECORDS, _work()), source="postgres"

@@ -383,6 +383,7 @@ def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
             " that run's offset, or drop it first (skws watch --drop-slot), or choose another with ?slot=,"
             " or continue at its position, without the present rows, with ?snapshot=no"
         )
+    spool.secure()
     return Position(point[0], time=point[1], spool=0)
 
 

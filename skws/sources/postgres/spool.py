@@ -247,6 +247,11 @@ class Spool:
             keep(self.header, header, self.header.name)
             self.begun.unlink(missing_ok=True)
 
+    def secure(self) -> None:
+        """Make a complete snapshot survive a loss of power: who made it may have been killed just before."""
+        with _writing(self.header):
+            synced(self.folder)
+
     def sort(self, schema: Schema) -> None:
         """Sort the streams' rows by time, unless all have the snapshot's time."""
         if not any(relation.time for relation in schema.relations if not relation.table):

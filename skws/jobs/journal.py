@@ -189,14 +189,14 @@ class Journal:
         self._dropped = found[: len(found) - len(paths)]
         if paths and self._headless(paths[-1]):
             self._dropped.append(paths.pop())
-        if len(paths) > 1 and self._replaces(paths[-1]):
+        if len(paths) > 1 and int(paths[-1].stem) <= self._last_of(paths[-2]):
+            # It was to begin with an entry in place of all before it, and may lack that.
             self._dropped.append(paths.pop())  # a commit would have dropped those before it
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
         self.segments = [self._opened(path) for path in paths]
         if paths:
-            whole = sum(not text.startswith(_BEGINS) for text, _ in self._frames(paths[-1])) - 1
-            self.last = self.segments[-1].first + whole - 1
+            self.last = self._last_of(paths[-1])
 
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first; an unfinished one at the end is skipped."""
@@ -369,9 +369,10 @@ class Journal:
         """True for a segment without a whole head: its writer ended just after creating it."""
         return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
 
-    def _replaces(self, path: Path) -> bool:
-        """True for a segment that begins with an entry in place of all before it."""
-        return next((entry.reached is not None for entry, _ in self._entries(path)), False)
+    def _last_of(self, path: Path) -> int:
+        """The number of the last whole entry of a segment; one less than its first if it has none."""
+        whole = sum(not text.startswith(_BEGINS) for text, _ in self._frames(path)) - 1
+        return int(path.stem) + whole - 1
 
     def _writing(self) -> AbstractContextManager[None]:
         return explained(f"{self.folder}: cannot write the journal")

@@ -367,6 +367,11 @@ _mutant(
     source="postgres",
 )
 _mutant(
+    "replacement-without-entry",
+    "a segment that was to replace the log counts although its entry could not be written",
+    (f"{_JOURNAL}.open", "int(paths[-1].stem) <= self._last_of(paths[-2])", "False"),
+)
+_mutant(
     "snapshot-unsecured",
     "a snapshot that a killed process left is used before it would survive a loss of power",
     (f"{_POSTGRES}.spool:Spool.secure", "synced(self.folder)", "pass"),

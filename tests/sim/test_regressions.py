@@ -89,6 +89,10 @@ _REGRESSIONS: Final = {
     "rewrite-unseen": Regression(
         (5, 6), lambda draw: (Action("upstream", draw=draw), _work()), source="postgres"
     ),
+    # The disk is full behind the head of a segment that replaces the log.
+    "replacement-without-entry": Regression(
+        range(36, 45), lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4))
+    ),
     # The power goes before anything else syncs the folder into which the header of a snapshot was renamed.
     "snapshot-unsecured": Regression(
         (8,),

@@ -77,6 +77,7 @@ _REGRESSIONS: Final = {
             Action("publish", events=(_ADA, *(_LAMP,) * alive)),
             *(_work(4), *(_IN_TURN, _work(8)) * 8, _STOP, *(_IN_TURN, _work(8)) * 2),
         ),
+        asks="all",  # so that nothing replaces the log
     ),
     # A disk that is full within a line, and room again for the flush of the sinks.
     "full-disk": Regression(

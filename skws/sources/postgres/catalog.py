@@ -19,7 +19,16 @@ from psycopg2.sql import SQL, Composable, Identifier, Literal
 from skws.formats.rows import RowReader, typed_rows
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.identities import Partition, advice, faults, identifies, written
-from skws.sources.postgres.numerics import AS_TEXT, NUMERIC, Place, holds, is_integer, scale_of, with_texts
+from skws.sources.postgres.numerics import (
+    AS_TEXT,
+    NUMERIC,
+    Place,
+    holds,
+    is_integer,
+    scale_of,
+    spread,
+    with_texts,
+)
 from skws.sources.postgres.numerics import identifies as identifies_rows
 from skws.sources.postgres.pgoutput import Identity
 from skws_schema.errors import SourceError, nearest
@@ -355,15 +364,20 @@ def _first_rows(
         table = known[relation.name]
         if not names or table.kind not in _WITH_ROWS:
             continue
-        columns = SQL(", ").join(SQL("left({}, 100)").format(as_text(table, name)) for name in names)
-        statement = SQL("SELECT {} FROM {} LIMIT {}").format(
-            columns, table.quoted, Literal(SAMPLE_OF_DATABASE)
-        )
-        with connected.cursor() as cursor:
-            cursor.execute(statement)
-            rows = cursor.fetchall()
-        first[relation.name] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        values = _sampled(connected, table, [SQL("left({}, 100)").format(as_text(table, n)) for n in names])
+        first[relation.name] = dict(zip(names, values, strict=True))
     return first
+
+
+def _sampled(connected: connection, table: Table, columns: Sequence[Composable]) -> list[list[Any]]:
+    """The values of each column in the first rows. Raises psycopg2.Error."""
+    statement = SQL("SELECT {} FROM {} LIMIT {}").format(
+        SQL(", ").join(columns), table.quoted, Literal(SAMPLE_OF_DATABASE)
+    )
+    with connected.cursor() as cursor:
+        cursor.execute(statement)
+        rows = cursor.fetchall()
+    return [[row[place] for row in rows] for place in range(len(columns))]
 
 
 def as_text(table: Table, column: str) -> Composable:
@@ -403,10 +417,7 @@ def _integers(known: Mapping[str, Table]) -> set[Place]:
         for column in table.columns
         if not _fault(column) and _type(column, exact=False) is AttributeType.INTEGER
     }
-    references = _references_of(known)
-    while more := {near for near, far in references if far in found} - found:
-        found |= more
-    return found
+    return spread(found, ((far, near) for near, far in _references_of(known)))
 
 
 def _first_numbers(
@@ -415,16 +426,11 @@ def _first_numbers(
     """Of each column; none where the table is a view, or may not be read."""
     if not columns or table.kind not in _WITH_ROWS:
         return [()] * len(columns)
-    names = SQL(", ").join(Identifier(column.name) for column in columns)
-    statement = SQL("SELECT {} FROM {} LIMIT {}").format(names, table.quoted, Literal(SAMPLE_OF_DATABASE))
     try:
-        with connected.cursor() as cursor:
-            cursor.execute(statement)
-            rows = cursor.fetchall()
+        return [*_sampled(connected, table, [Identifier(column.name) for column in columns])]
     except InsufficientPrivilege:
         connected.rollback()
         return [()] * len(columns)
-    return [[row[place] for row in rows] for place in range(len(columns))]
 
 
 def _inference(known: Mapping[str, Table], name: str, exact: Collection[Place]) -> Inference:

@@ -8,7 +8,7 @@ are texts, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -73,22 +73,23 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
         for join in (found.value for found in inference.joins if inference.accepts(found))
         for near, far in join.on
     ]
+    pairs += [(far, near) for near, far in pairs]
     kinds = {
         (relation.name, found.value.name): found.value.type
         for relation in inference.relations
         for found in relation.attributes
     }
-    doubles = _spread((place for place, kind in kinds.items() if kind is AttributeType.NUMBER), pairs)
-    texts = _spread((place for place in exact if place not in doubles), pairs)
+    doubles = spread((place for place, kind in kinds.items() if kind is AttributeType.NUMBER), pairs)
+    texts = spread((place for place in exact if place not in doubles), pairs)
     types = dict.fromkeys(doubles.intersection(exact), AttributeType.NUMBER)
     types |= dict.fromkeys(texts, AttributeType.STRING)
     return replace(inference, relations=tuple(_retyped(one, types) for one in inference.relations))
 
 
-def _spread(places: Iterable[Place], pairs: Sequence[tuple[Place, Place]]) -> set[Place]:
-    """The places, and all that joins compare with them."""
-    found = set(places)
-    while more := {place for pair in pairs if not found.isdisjoint(pair) for place in pair} - found:
+def spread(places: Iterable[Place], ways: Iterable[tuple[Place, Place]]) -> set[Place]:
+    """The places, and all that ``ways`` lead to from them."""
+    found, ways = set(places), list(ways)
+    while more := {end for start, end in ways if start in found} - found:
         found |= more
     return found
 

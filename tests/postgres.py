@@ -157,7 +157,7 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
     """An empty database, dropped with its slots behind the test."""
     name = f"t{abs(hash(request.node.nodeid)) % 10**9}x{time.monotonic_ns()}"
     admin = Database(postgres_server, "postgres")
-    _alone(admin, f"CREATE DATABASE {name}")
+    alone(admin, f"CREATE DATABASE {name}")
     yield Database(postgres_server, name)
     own = f"FROM pg_replication_slots WHERE database = '{name}'"
     admin.ask(f"SELECT pg_terminate_backend(active_pid) {own} AND active_pid IS NOT NULL")
@@ -166,10 +166,10 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
             break
         time.sleep(0.05)
     admin.ask(f"SELECT pg_drop_replication_slot(slot_name) {own}")
-    _alone(admin, f"DROP DATABASE {name} WITH (FORCE)")
+    alone(admin, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _alone(admin: Database, statement: str) -> None:
+def alone(admin: Database, statement: str) -> None:
     """A statement that runs in no transaction."""
     connected = psycopg2.connect(admin.uri())
     try:

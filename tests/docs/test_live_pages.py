@@ -13,10 +13,10 @@ import pytest
 
 from skws_schema.yaml.load import load_schema
 from tests.commands import SCHEMA
-from tests.docs.blocks import Block, files, steps
+from tests.docs.blocks import Block, files, matches, steps
 from tests.docs.shell import Shell, healthy, located
 from tests.places import ROOT
-from tests.postgres import Database
+from tests.postgres import PASSWORD, Database, Server, alone
 from tests.tui.ui import free_port
 from tests.waiting import until
 
@@ -32,16 +32,46 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     opened.close()
 
 
-def test_the_readme_on_postgresql(shell: Shell, tmp_path: Path, database: Database) -> None:
-    database.run(SHOP)
-    (block,) = steps(ROOT / "README.md", __file__, tmp_path)
-    placed = located(block, {"postgresql://localhost/shop": database.uri()})
-    search, watch, tui = (replace(placed, commands=(command,)) for command in placed.commands)
-    assert "complaint{leaks}" in shell.run(search)
-    shown = shell.start(watch)
-    until(lambda: "complaint{leaks}" in shown.read_text())
-    shell.interrupt()
-    shell.on_terminal(tui, "complaint", "\x11")
+@pytest.fixture
+def own_server(postgres_server: Server) -> Iterator[dict[str, str]]:
+    """The environment in which ``createdb`` and ``psql`` find the server; drops what the README makes."""
+    yield {
+        "PGHOST": "127.0.0.1",
+        "PGPORT": str(postgres_server.port),
+        "PGUSER": "owner",
+        "PGPASSWORD": PASSWORD,
+    }
+    alone(Database(postgres_server, "postgres"), "DROP DATABASE IF EXISTS skws_shop WITH (FORCE)")
+
+
+@pytest.mark.spark
+def test_the_readme(tmp_path: Path, own_server: dict[str, str]) -> None:
+    """From an empty folder, with an empty home, from the top to the bottom."""
+    home, folder = tmp_path / "home", tmp_path / "empty"
+    home.mkdir()
+    folder.mkdir()
+    shell = Shell(folder, HOME=str(home), **own_server)
+    try:
+        files, elsewhere, database = steps(ROOT / "README.md", __file__, folder)
+        assert list(folder.iterdir()) == []
+        found = shell.run(files)
+        assert files.output is not None
+        assert matches(files.output, found), found
+        *once, tui = elsewhere.commands
+        assert shell.run(replace(elsewhere, commands=tuple(once))).count("complaint{leaks}") == 2
+        shell.on_terminal(replace(elsewhere, commands=(tui,)), "complaint", "\x11")
+        *once, watch = database.commands
+        assert "complaint{leaks}" in shell.run(replace(database, commands=tuple(once)))
+        shown = shell.start(replace(database, commands=(watch,)))
+        until(lambda: "complaint{leaks}" in shown.read_text())
+        shell.interrupt()
+    finally:
+        shell.close()
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    words = (ROOT / "README.md").read_text(encoding="utf-8").split()
+    assert len(words) < 450
 
 
 def test_the_page_of_the_terminal_ui(shell: Shell, tmp_path: Path) -> None:

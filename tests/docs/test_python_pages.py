@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.docs.blocks import files
 from tests.places import ROOT
 
 PAGE = ROOT / "docs" / "python.md"
@@ -48,18 +47,6 @@ def test_the_page_runs_on_spark(
     assert (alert.op, alert.network) == ("+", "customer{byron} - purchase{} - complaint{leaks}")
     names["store"](spark.read.parquet(str(tmp_path / "alerts")), 0)  # as Spark does behind a failure
     assert DeltaTable(tmp_path / "delta_alerts").to_pyarrow_table()["id"].to_pylist() == [alert.id]
-
-
-def test_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = ROOT / "README.md"
-    for name, text in files(page).items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
-    exec(compile(block, str(page), "exec"), {})
-    assert capsys.readouterr().out == "customer{byron} - purchase{} - complaint{leaks}\n"
 
 
 @pytest.mark.spark

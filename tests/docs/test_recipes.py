@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
+import socketserver
+import sqlite3
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from email import message_from_string
+from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import typer
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
+from typer.core import TyperGroup
 
+from skws.cli.main import app
 from tests.commands import FOLDER
-from tests.docs.blocks import Block, matches, steps
-from tests.docs.shell import Shell, located, text
+from tests.docs.blocks import Block, files, matches, steps
+from tests.docs.shell import Shell, healthy, located, text
 from tests.kafka_broker import Broker
 from tests.places import ROOT
 from tests.postgres import Database
 from tests.spark.test_submit import cluster
+from tests.tui.ui import free_port
 from tests.waiting import until
 
 RECIPES = ROOT / "docs" / "recipes"
 CLUSTER = ROOT / "docs" / "cluster.md"
+LIVE_PAGES = str(ROOT / "tests" / "docs" / "test_live_pages.py")
 FILM = {
     "director": {"did": 1, "name": "Quentin Tarantino"},
     "movie": {"mid": 2, "title": "Pulp Fiction", "did": 1, "released": "1994-10-14"},
@@ -64,12 +79,187 @@ def test_the_folder_of_csv_files_is_searched_and_followed(shell: Shell, tmp_path
     shell.interrupt()
 
 
-@pytest.mark.parametrize("page", ["add-a-join.md", "json-of-an-api.md"])
+@pytest.mark.parametrize("page", ["add-a-join.md", "json-of-an-api.md", "best-first.md"])
 def test_one_s_own_data_is_joined(shell: Shell, tmp_path: Path, page: str) -> None:
     for step in steps(RECIPES / page, __file__, tmp_path):
         found = shell.run(step, notes=True)
         assert step.output is not None
         assert matches(step.output, found), found
+
+
+SHOP = files(ROOT / "docs" / "tutorial.md")["shop.sql"]
+
+
+class _MailServer(socketserver.StreamRequestHandler):
+    """Takes mail as SMTP has it."""
+
+    mails: list[str] = []  # noqa: RUF012 - one test uses it
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        for line in self.rfile:
+            command = line.decode().strip().upper()
+            if command == "DATA":
+                self.wfile.write(b"354 go on\r\n")
+                self.mails.append("".join(part.decode() for part in iter(self.rfile.readline, b".\r\n")))
+            if command == "QUIT":
+                self.wfile.write(b"221 bye\r\n")
+                return
+            self.wfile.write(b"250 ok\r\n")
+
+
+def test_results_are_mailed(tmp_path: Path) -> None:
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _MailServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    host = f"127.0.0.1:{server.server_address[1]}"
+    shell = Shell(tmp_path, MAIL_HOST=host, MAIL_FROM="skws@example.org")
+    try:
+        shell.run(Block(steps(ROOT / "README.md", LIVE_PAGES, tmp_path)[0].commands[:4], None, None, None, 0))
+        (watch,) = steps(RECIPES / "mail.md", __file__, tmp_path)
+        shell.start(watch)
+        until(lambda: _MailServer.mails)
+        shell.interrupt()
+    finally:
+        shell.close()
+        server.shutdown()
+        server.server_close()
+    (mail,) = _MailServer.mails
+    assert "To: ann@example.org" in mail
+    assert "Subject: 1 new: byron leaks" in mail
+    body = message_from_string(mail).get_payload(decode=True)
+    assert isinstance(body, bytes)
+    assert "Ada Byron · " in body.decode()
+
+
+def test_a_service_behind_a_proxy(tmp_path: Path, database: Database) -> None:
+    """The command of the unit runs, wants the token, and answers under the name of the proxy."""
+    database.run(SHOP)
+    page = RECIPES / "service.md"
+    port = free_port()
+    places = {
+        "postgresql://skws@db.example/shop": database.uri(),
+        "/etc/skws/": f"{tmp_path}/",
+        "/var/lib/skws/": f"{tmp_path}/",
+        "/opt/skws/bin/": "",
+    }
+    shell = Shell(tmp_path)
+    try:
+        infer, ask = (located(step, places) for step in steps(page, __file__, tmp_path))
+        shell.run(infer)
+        (command,) = re.findall(r"^ExecStart=(.*)$", files(page)["skws.service"], re.M)
+        serve = located(Block((f"{command} --port {port}",), None, None, None, 0), places)
+        shell.start(serve)
+        until(partial(healthy, port))
+        there = {
+            "https://search.example.org": f"-H 'Host: search.example.org' http://127.0.0.1:{port}",
+            "$TOKEN": (tmp_path / "token").read_text().strip(),
+        }
+        assert json.loads(shell.run(located(ask, there)))["found"] == 1
+        assert "error" in json.loads(shell.run(located(ask, there | {"$TOKEN": "x" * 20})))
+        shell.interrupt()
+    finally:
+        shell.close()
+
+
+def test_the_container_s_command_is_one_of_skws() -> None:
+    page = (RECIPES / "service.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r"^docker run .* skws (serve .*)$", page.replace("\\\n", ""), re.M)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    name, command, arguments = group.resolve_command(typer.Context(group), shlex.split(words))
+    assert command is not None
+    given = command.make_context(name, arguments).params
+    assert (given["host"], given["name"]) == ("0.0.0.0", ["search.example.org"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "skws.service"
+    text = files(RECIPES / "service.md")["skws.service"]
+    unit.write_text(text.replace("/opt/skws/bin/skws", "/bin/true").replace("User=skws", "User=root"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "skws.service:" not in done.stderr, done.stderr
+
+
+def test_postgresql_from_python(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.run(SHOP)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    page = (RECIPES / "postgresql-in-python.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        placed = block.replace("postgresql://localhost/shop", database.uri())
+        exec(compile(placed, "postgresql-in-python.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert shown.count("complaint{leaks}") == 3
+    assert "'item': 'travel kettle'" in shown
+
+
+def _fill(folder: Path) -> sqlite3.Connection:
+    """The shop in a database that stands for MySQL, which has quotes of the same kind."""
+    connection = sqlite3.connect(folder / "mysql.db")
+    connection.executescript(re.sub(r"REFERENCES \w+", "", SHOP))
+    return connection
+
+
+def test_tables_of_mysql_and_sheets_of_excel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = RECIPES / "mysql-and-excel.md"
+    export, _ = steps(page, __file__, tmp_path)
+    _fill(tmp_path).close()
+    (tmp_path / "pymysql.py").write_text(
+        "import sqlite3\ndef connect(**_):\n    return sqlite3.connect('mysql.db')\n"
+    )
+    program = files(page)["export.py"]
+    assert "SHOW TABLES" in program
+    tables = program.replace("SHOW TABLES", "SELECT name FROM sqlite_master WHERE type = 'table'")
+    (tmp_path / "export.py").write_text(tables)
+    shell = Shell(tmp_path, MYSQL_PWD="secret")
+    try:
+        found = shell.run(export, notes=True)
+    finally:
+        shell.close()
+    assert export.output is not None
+    assert matches(export.output, found), found
+
+    (tmp_path / "again").mkdir()
+    connection = _fill(tmp_path / "again")
+    sheets = {
+        name: pd.read_sql(f"SELECT * FROM {name}", connection)
+        for name in ("customer", "purchase", "complaint")
+    }
+    connection.close()
+    monkeypatch.setattr(pd, "read_excel", lambda *_, **__: sheets)
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    exec(compile(block, page.name, "exec"), {})
+    assert capsys.readouterr().out == "customer{byron} - purchase{} - complaint{leaks}\n"
+
+
+def test_changes_of_mysql_come_through_kafka(shell: Shell, tmp_path: Path) -> None:
+    rows = {
+        "customer": {"cid": 7, "name": "Ada Byron"},
+        "purchase": {"pid": 1, "cid": 7, "item": "travel kettle"},
+        "complaint": {"nr": 1, "pid": 1, "body": "The lid leaks."},
+    }
+    with closing(Broker()) as broker:
+        for table in rows:
+            broker.create(f"mysql.shop.{table}")
+        _, watch = steps(RECIPES / "mysql-and-excel.md", __file__, tmp_path)
+        shown = shell.start(located(watch, {"one:9092": broker.address}))
+        producer = Producer({"bootstrap.servers": broker.address})
+        for table, row in rows.items():
+            source = {"connector": "mysql", "db": "shop", "table": table, "ts_ms": 1_770_000_000_000}
+            event = {"before": None, "after": row, "source": source, "op": "c", "ts_ms": 1_770_000_000_000}
+            producer.produce(f"mysql.shop.{table}", json.dumps(event))
+        assert producer.flush(60) == 0
+        until(lambda: "complaint{leaks}" in text(shown))
+        shell.interrupt()
 
 
 @pytest.fixture

@@ -349,15 +349,15 @@ class LocalWatch:
     def _rewritten(self, log: Journal | Recent) -> int | None:
         """The first entry to keep if the log was replaced by what lives, as most of it does not; else None.
 
-        It is looked at whenever it has doubled, so each record is written again twice at most on average.
+        It is looked at whenever it has twice as many records as lived then, so each record is looked at, and
+        written again, twice at most on average.
         """
         if self._last is None or log.records <= 2 * self._looked_at + FEW_RECORDS:
             return None
-        self._looked_at = log.records // 2
         found = self.worker.whole(self._last)
+        self._looked_at = log.records if found is None else len(found[0].records)
         if found is None or 2 * len(found[0].records) > log.records:
             return None
-        self._looked_at = len(found[0].records)
         return log.rewrite(*found)
 
     def _write(self, entry: Entry, outcome: Outcome) -> None:

@@ -21,6 +21,7 @@ from bench.saved.courts import compare
 from bench.saved.percolator import Percolator
 from bench.scale import cost, scaled, sharded
 from bench.seek import lines, moves
+from bench.soak import KINDS, level, soak
 from skws.cli.main import run as skws
 from skws.queries.partitioning import Partitioning
 from skws_bounds.sql import parse_sql
@@ -203,3 +204,15 @@ def test_a_keyword_query_finds_the_mergers_of_its_sector(capsys: pytest.CaptureF
     assert [(line["records"], line["results"]) for line in told] == list(
         zip((5000, 6000), expected, strict=True)
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_search_holds_while_rows_change(kind: str) -> None:
+    rows, *parts, last = soak(kind, "none", 1_000, 4_000, 1_000, [])
+    assert len(parts) == 4
+    assert all(each.memory > 1 << 20 and each.checkpoint > 10_000 and each.live >= 1_000 for each in parts)
+    assert rows.checkpoint < parts[-1].checkpoint, "so little is never replaced"
+    assert last.live >= 1_000
+    assert level([parts[-1]] * 3)
+    assert not level([rows, *parts])

@@ -5,14 +5,26 @@ A dimension prepares work of a size, which is not counted, and gives the work th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
+from unittest.mock import patch
 
+import orjson
 import pytest
 
 import skws
 from skws.data.batch import Record, RecordBatch
+from skws.jobs import local
+from skws.jobs.intake import BatchSizer
+from skws.jobs.local import LocalWatch
+from skws.jobs.log import Log
 from skws.queries.session import Session
+from skws.spec.job import Job
 from skws.spec.query import Query, Stream
 from skws_mesh.networks import _connectors
 from skws_schema.graph import edges, edges_from
@@ -28,6 +40,10 @@ relations:
   b: {attributes: {t: text, k: integer, m: integer}, search: [t]}
   c: {attributes: {t: text, m: integer}, search: [t]}
 joins: [a.k = b.k, b.m = c.m]
+""")
+KEYED: Final = parse_schema("""\
+window: none
+relations: {a: {attributes: {t: text, k: integer}, key: [k]}}
 """)
 FEW: Final = 20
 """Join values, and words."""
@@ -96,12 +112,45 @@ def joins_of_a_schema(n: int) -> Work:
     return lambda: (edges_from.__wrapped__(schema), _connectors.__wrapped__(schema))
 
 
+def live_rows_in_a_log(n: int) -> Work:
+    """Rows with a key, all of which live, through a job that sees at times what its log need not keep."""
+    lines = [{"relation": "a", "time": i, "row": {"t": "ada", "k": i}} for i in range(n)]
+
+    def work() -> None:
+        with TemporaryDirectory() as folder, few_in_a_log():
+            path = Path(folder) / "in.jsonl"
+            path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+            job = Job(
+                {"leaks": "byron leaks"},
+                KEYED,
+                str(path),
+                force_unbounded=True,
+                checkpoint=Path(folder) / "kept",
+            )
+            watch = LocalWatch(job, [], Log(stream=StringIO()))
+            watch.open()
+            while watch.metrics().tuples < n:
+                watch.step()
+            watch.close()
+
+    return work
+
+
+@contextmanager
+def few_in_a_log() -> Iterator[None]:
+    """Micro-batches of a few records, and a log that is looked at in such steps."""
+    few = partial(BatchSizer, FEW, FEW)
+    with patch.object(local, "FEW_RECORDS", FEW), patch.object(local, "BatchSizer", few):
+        yield
+
+
 DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (adding_a_search_to_rows, 500),
     (adding_searches, 10),
     (removing_searches, 10),
     (frames_of_relations, 10),
     (joins_of_a_schema, 20),
+    (live_rows_in_a_log, 200),
 )
 
 

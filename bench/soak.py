@@ -1,0 +1,252 @@
+"""What a live search holds while rows change for a long time: memory of its process, size of its checkpoint.
+
+    python -m bench.soak
+    python -m bench.soak --of deletions --window '36500 days' --changes 1000000
+
+``skws watch FILE --checkpoint FOLDER`` runs as a user runs it, over a file that grows. First come the rows,
+then the changes: ``updates`` of random rows, ``deletions`` of random rows each with an insertion, or the
+same of rows without a key (``keyless``). A line of the table has the most of its part. Both are level if the
+most in the last third of the changes is at most a tenth above the most in the first. At the end the search
+is stopped and started again from its checkpoint. Other options go to ``skws watch``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
+from typing import NamedTuple
+
+import orjson
+
+from skws.jobs.metrics import Metrics
+
+SCHEMA = """\
+name: shop
+window: none
+relations:
+  customer: {{attributes: {{id: integer, name: text}}{key}}}
+  visit: {{attributes: {{id: integer, customer: integer, note: text}}{key}}}
+joins: [visit.customer = customer.id]
+"""
+KEY = ", key: [id]"
+SEARCHES = "far: w11 w12 w13\nnear: {query: w21 w22, max_size: 3}\none: w31 w32 w33\n"
+KINDS = ("updates", "deletions", "keyless")
+WORDS = tuple(f"w{number}" for number in range(2_000))
+START = 1_700_000_000
+EACH = 0.05  # seconds between two looks
+LEVEL = 1.1
+
+
+class Held(NamedTuple):
+    """Bytes of a process and of its checkpoint, live tuples, and changes in a second."""
+
+    memory: int
+    checkpoint: int
+    live: int
+    rate: float
+
+
+@dataclass
+class Rows:
+    """The lines of a file: rows, half of them customers and half visits, then changes of them."""
+
+    kind: str
+    number: int
+    rng: random.Random = field(default_factory=lambda: random.Random(5))
+    time: int = START
+    following: int = 0
+    alive: list[dict[str, object]] = field(default_factory=list)
+
+    def first(self) -> Iterator[bytes]:
+        for _ in range(self.number):
+            self.alive.append(self.row(self.following))
+            yield self.line("+", self.alive[-1])
+
+    def changes(self) -> Iterator[bytes]:
+        while True:
+            place = self.rng.randrange(self.number)
+            row = self.alive[place]
+            if self.kind == "updates":
+                self.alive[place] = self.row(int(str(row["id"])))
+            else:
+                yield self.line("-", row)
+                self.alive[place] = self.row(self.following)
+            yield self.line("+", self.alive[place])
+
+    def row(self, number: int) -> dict[str, object]:
+        self.following = max(self.following, number + 1)
+        words = " ".join(self.rng.choices(WORDS, k=3))
+        if number % 2:
+            return {"id": number, "customer": 2 * self.rng.randrange(self.number // 2), "note": words}
+        return {"id": number, "name": words}
+
+    def line(self, op: str, row: dict[str, object]) -> bytes:
+        self.time += 1
+        relation = "visit" if "note" in row else "customer"
+        return orjson.dumps({"relation": relation, "time": self.time, "op": op, "row": row}) + b"\n"
+
+
+class Watch:
+    """A live search as a process, which is looked at all the time."""
+
+    def __init__(self, folder: Path, options: list[str]) -> None:
+        self._folder = folder
+        self.metrics = folder / "metrics.json"
+        self.metrics.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "skws", "watch", str(folder / "in.jsonl"), *options]
+        command += ["--schema", str(folder / "schema.yaml"), "--queries", str(folder / "queries.yaml")]
+        command += ["--checkpoint", str(folder / "kept"), "--metrics-file", str(self.metrics)]
+        command += ["--output", str(folder / "out.jsonl"), "--engine", "local"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._done = Event()
+        self._thread = Thread(target=self._look, daemon=True)
+        self.memory = self.checkpoint = 0
+        self._thread.start()
+
+    def begun(self) -> str:
+        """What it says once it runs."""
+        assert self.process.stderr is not None
+        told = []
+        for line in self.process.stderr:
+            told.append(line)
+            if line.startswith("watching"):
+                return told[-2 if len(told) > 1 else -1].strip()
+        raise AssertionError("the search has ended: " + "".join(told))
+
+    def wait_for(self, records: int) -> Metrics:
+        """Until it has taken a number of records."""
+        while self.process.poll() is None:
+            if self.metrics.exists():
+                found = Metrics.from_json(self.metrics.read_bytes())
+                if found.tuples + found.deletions + found.bad >= records:
+                    return found
+            time.sleep(EACH)
+        raise AssertionError("the search has ended")
+
+    def held(self) -> tuple[int, int]:
+        """The most since the last call."""
+        found = self.memory, self.checkpoint
+        self.memory = self.checkpoint = 0
+        return found
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate()
+
+    def _look(self) -> None:
+        while not self._done.wait(EACH):
+            self.memory = max(self.memory, memory_of(self.process.pid))
+            self.checkpoint = max(self.checkpoint, size_of(self._folder / "kept"))
+
+
+def memory_of(process: int) -> int:
+    """Its bytes in memory; 0 if it has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")), 0)
+
+
+def size_of(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        try:
+            size += path.stat().st_size
+        except OSError:
+            continue  # it has just been removed
+    return size
+
+
+def soak(kind: str, window: str, rows: int, changes: int, part: int, options: list[str]) -> Iterator[Held]:
+    """What was held at most in each part: first of the rows, then of the changes, then after a restart."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "in.jsonl").touch()
+        (folder / "schema.yaml").write_text(SCHEMA.format(key="" if kind == "keyless" else KEY))
+        (folder / "queries.yaml").write_text(SEARCHES)
+        unbounded = ["--force-unbounded"] if window == "none" else []
+        options = ["--window", window, *unbounded, *options]
+        lines = Rows(kind, rows)
+        watch = Watch(folder, options)
+        watch.begun()
+        yield taken(watch, folder, lines.first(), 0, rows)
+        following, done = lines.changes(), rows
+        for _ in range(-(-changes // part)):
+            yield taken(watch, folder, following, done, part)
+            done += part
+        watch.stop()
+        began = time.monotonic()
+        watch = Watch(folder, options)
+        told = watch.begun()
+        seconds = time.monotonic() - began
+        print(f"started again in {seconds:.1f} s: {told}")
+        yield taken(watch, folder, following, 0, part)
+        watch.stop()
+
+
+def taken(watch: Watch, folder: Path, lines: Iterator[bytes], done: int, number: int) -> Held:
+    """What the search holds at most while it takes more lines; ``done``: the records before them."""
+    began = time.monotonic()
+    watch.held()
+    with (folder / "in.jsonl").open("ab") as file:
+        file.writelines(islice(lines, number))
+    live = watch.wait_for(done + number).live_tuples
+    return Held(*watch.held(), live, number / (time.monotonic() - began))
+
+
+def told(number: int, held: Held) -> str:
+    return (
+        f"{number:12,} {held.memory / 1e6:10.0f} {held.checkpoint / 1e6:14.1f}"
+        f" {held.live:12,} {held.rate:10,.0f}"
+    )
+
+
+def level(parts: list[Held]) -> bool:
+    """Print whether what is held stays level; ``parts``: of the changes."""
+    third = -(-len(parts) // 3)
+    fine = True
+    for what in ("memory", "checkpoint"):
+        before, after = (
+            max(getattr(each, what) for each in some) for some in (parts[:third], parts[-third:])
+        )
+        fine = fine and after <= LEVEL * before
+        print(f"{what}: in the last third of the changes {after / before:.2f} of that in the first")
+    return fine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--of", choices=KINDS, default=KINDS[0])
+    parser.add_argument("--window", default="none")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--changes", type=int, default=5_000_000, help="records after the first rows")
+    parser.add_argument("--part", type=int, default=200_000, help="records of a line of the table")
+    given, options = parser.parse_known_args()
+    print(f"{given.of}, window {given.window} {' '.join(options)}")
+    print("     records  memory MB  checkpoint MB  live tuples  records/s")
+    parts: list[Held] = []
+    number = 0
+    for held in soak(given.of, given.window, given.rows, given.changes, given.part, options):
+        number += given.part if parts else given.rows
+        parts.append(held)
+        print(told(number, held), flush=True)
+    sys.exit(not level(parts[1:-1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -200,7 +200,7 @@ def search(
     ``data``: by relation a frame (pandas, Polars, Arrow), rows as dictionaries, or the path of a file; or the
     paths of replay files; or a database as it is now: a SQLite file, postgresql://... Rows of a frame have
     times in the relation's time attribute or in a column ``time``; a frame without them is a static table.
-    ``op`` may be a column, too: "-" deletes.
+    ``op`` may be a column, too: "-" deletes, "truncate" deletes all rows.
     ``schema``: None infers one from the data. ``window``: None for the schema's. ``max_size``: the most
     tuples of a result. ``limit``: the most results; of keywords without a window the best ones, best first,
     else the first ones. ``on_error``: "fail", or "skip" to count bad rows.

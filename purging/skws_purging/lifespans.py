@@ -11,6 +11,10 @@ event time, whatever the order of arrival. No record comes before the horizon.
 So an identity needs its tuples that are alive there, and its marks from there
 on: what lives now, and what late records may still correct.
 
+A truncation ends all tuples of a relation. It is a mark of each identity that
+may have one alive then, and it is remembered up to the horizon: what comes
+after it, and is earlier, ends with it.
+
 Lifespans of the last window can be rebuilt from the records of the last two,
 except in queues of equal rows: which of them a deletion ends depends on earlier
 deletions without end. The live rows of a queue are the latest ones inserted. So
@@ -88,14 +92,19 @@ def compatible(members: Iterable[StreamTuple], new: StreamTuple) -> bool:
 
 
 class Mark(NamedTuple):
-    """An insertion (``inserted`` is its tuple) or a deletion (None) at a tick; ``arrival`` breaks ties."""
+    """An insertion (``inserted`` is its tuple) or a deletion (None) at a tick; ``arrival`` breaks ties.
+
+    ``truncates``: the deletion is one of all tuples.
+    """
 
     tick: int
     arrival: int
     inserted: StreamTuple | None
+    truncates: bool = False
 
 
 _TICK = itemgetter(0)
+_WHEN = itemgetter(0, 1)
 
 
 @dataclass(slots=True)
@@ -133,14 +142,30 @@ class Timeline:
 
     def add(self, mark: Mark) -> None:
         """Add a mark, for ``settle`` to apply."""
-        if not self.marks or mark.tick >= self.marks[-1].tick:
+        last = self.marks[-1] if self.marks else mark
+        if mark.tick > last.tick or (mark.tick == last.tick and mark.arrival >= last.arrival):
             self.marks.append(mark)
         else:
-            self.marks.insert(bisect_right(self.marks, mark.tick, key=_TICK), mark)
+            self.marks.insert(bisect_right(self.marks, _WHEN(mark), key=_WHEN), mark)
             self._late = True
         if mark.inserted is not None and mark.tick >= self._twins[0]:
             tick, count = self._twins
             self._twins = mark.tick, count + 1 if mark.tick == tick else 1
+
+    def end_all(self, tick: int, arrival: int) -> None:
+        """Add the mark of a truncation, unless there is one at its tick: no tuple stands between them."""
+        first, end = (at(self.marks, tick, key=_TICK) for at in (bisect_left, bisect_right))
+        if not any(mark.truncates for mark in self.marks[first:end]):
+            self.add(Mark(tick, arrival, None, truncates=True))
+
+    def lives_at(self, tick: int) -> bool:
+        """True if a tuple is alive at a tick."""
+        return any(known.start <= tick < known.end for known in chain(self.before, _inserted(self.marks)))
+
+    @property
+    def is_over(self) -> bool:
+        """True if no tuple is alive after the last mark."""
+        return not self.live and self._applied == len(self.marks)
 
     def insertions(self, tick: int) -> int:
         """The number of insertions at a tick."""
@@ -206,7 +231,8 @@ class Timeline:
     def _apply(self, mark: Mark, ends: dict[StreamTuple, int]) -> None:
         unmatched = self._passes(self.live, mark, ends, [])
         self.unmatched += unmatched
-        several = mark.inserted is None and not (self.keyed or unmatched) and bool(self.live)
+        single = mark.inserted is None and not mark.truncates
+        several = single and not (self.keyed or unmatched) and bool(self.live)
         if several and not isinstance(self.window, Unbounded | ExpressionWindow):
             self.queued = mark.tick if self.queued is None else min(mark.tick, self.queued)
 
@@ -215,11 +241,17 @@ class Timeline:
     ) -> bool:
         """Let a mark change what is alive: keyed it ends the tuple before it, else a deletion the oldest.
 
+        A truncation ends all.
         Adds new ``ends``, and what is ``gone``. True for a deletion that meets no live tuple.
         """
         tick, inserted = mark.tick, mark.inserted
         while live and self.window.end(live[0].start) <= tick:
             gone.append(live.popleft())
+        if mark.truncates:
+            ends.update(dict.fromkeys(live, tick))
+            gone.extend(live)
+            live.clear()
+            return False
         met = bool(live)
         if met and (self.keyed or inserted is None):
             ended = live.popleft()
@@ -275,7 +307,7 @@ class ExpiryQueue(Generic[T]):
 
 GroupKey = tuple[int, Row, bool]
 RowChange: TypeAlias = tuple[int, Row, bool, int, int]
-"""Relation, row, delete, time and place of a record."""
+"""Relation, row, delete, time and place of a record; the row of a truncation is empty."""
 
 
 class Front(NamedTuple):
@@ -309,6 +341,45 @@ def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[Strea
     return list(kept.values())
 
 
+@dataclass(slots=True)
+class _Truncations:
+    """Of one relation: those that late records may come before, and its identities.
+
+    ``known``: tick and arrival, one for each tick, in order. ``since``: the identities with a record since
+    the latest; ``before``: the others. No tuple of these lives, so that they take no part in the next one.
+    """
+
+    since: dict[GroupKey, None]
+    before: dict[GroupKey, None] = field(default_factory=dict)
+    known: list[tuple[int, int]] = field(default_factory=list)
+
+    def touch(self, key: GroupKey) -> None:
+        self.since[key] = None
+        self.before.pop(key, None)
+
+    def drop(self, key: GroupKey) -> None:
+        self.since.pop(key, None)
+        self.before.pop(key, None)
+
+    def add(self, tick: int, arrival: int) -> None:
+        place = bisect_left(self.known, tick, key=_TICK)
+        same = place < len(self.known) and self.known[place][0] == tick
+        self.known[place : place + same] = [(tick, arrival)]
+
+    def after(self, tick: int) -> tuple[int, int] | None:
+        """The first one after a tick."""
+        place = bisect_right(self.known, tick, key=_TICK)
+        return self.known[place] if place < len(self.known) else None
+
+    def at(self, tick: int) -> tuple[int, int] | None:
+        """The one at a tick."""
+        place = bisect_left(self.known, tick, key=_TICK)
+        return self.known[place] if place < len(self.known) and self.known[place][0] == tick else None
+
+    def forget(self, horizon: int) -> None:
+        del self.known[: bisect_left(self.known, horizon, key=_TICK)]
+
+
 class Lifespans:
     """The lifespans of live tuples under a window.
 
@@ -320,7 +391,8 @@ class Lifespans:
         self._lateness = lateness
         self._schema = schema
         self._known: dict[GroupKey, StreamTuple | Timeline] = {}
-        self._horizon = ALWAYS
+        self._horizon = self._reached = ALWAYS
+        self._truncations: dict[int, _Truncations] = {}  # of the relations that have had one
         self._marked: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
         self._ending: ExpiryQueue[GroupKey] = ExpiryQueue()  # by the end that the window gives; some are gone
         self._most_ending = _LEAST
@@ -339,7 +411,10 @@ class Lifespans:
         self._lateness = FOREVER
 
     def step(self, tick: int, records: Iterable[RowChange]) -> Changes:
-        """Apply the records (relation, row, delete, time, place) of one tick, in order of arrival."""
+        """Apply the records (relation, row, delete, time, place) of one tick, in order of arrival.
+
+        Takes time in the records, and in the live tuples of relations that are truncated.
+        """
         self._horizon = max(self._horizon, tick - self._lateness)
         changes = Changes()
         alone: dict[GroupKey, StreamTuple] = {}
@@ -347,6 +422,9 @@ class Lifespans:
         fresh: set[StreamTuple] = set()
         end = self._window.end(tick)
         for relation, row, delete, time, place in self._with_fronts(tick, records):
+            if not row:
+                self._truncate(relation, tick, alone, touched, fresh, changes)
+                continue
             key = identity(self._schema, relation, row)
             new = None if delete else StreamTuple(relation, row, tick, end, time=time, place=place)
             if self._is_simple(key, tick, new):
@@ -362,9 +440,15 @@ class Lifespans:
                 if not timeline.keyed:
                     new.occurrence = timeline.insertions(tick)
             timeline.add(Mark(tick, next(self._arrival), new))
+            if relation in self._truncations:
+                truncations = self._truncations[relation]
+                truncations.touch(key)
+                if new is not None and (later := truncations.after(tick)) is not None:
+                    timeline.end_all(*later)
+        self._reached = max(self._reached, tick)
         for key, timeline in touched.items():
             timeline.settle(fresh, changes)
-            self._marked.push(tick, key)
+            self._marked.push(timeline.marks[-1].tick, key)
             if timeline.queued is not None:
                 self._queues.add(key)
         changes.inserted += alone.values()
@@ -380,6 +464,8 @@ class Lifespans:
         known = self._known.get(key)
         if key in self._fronts:
             return False
+        if new is not None and key[0] in self._truncations and self._truncations[key[0]].after(tick):
+            return False
         if known is None:
             return new is not None or not self._lateness
         in_order = not self._lateness and isinstance(known, StreamTuple) and known.start < tick
@@ -392,14 +478,63 @@ class Lifespans:
             changes.ended.append((known, tick))
         elif new is None:
             changes.unmatched += 1
+        truncations = self._truncations.get(key[0])
         if new is not None:
             self._known[key] = new
+            if truncations is not None:
+                truncations.touch(key)
+        elif truncations is not None:
+            truncations.drop(key)
+
+    def _truncate(
+        self,
+        relation: int,
+        tick: int,
+        alone: dict[GroupKey, StreamTuple],
+        touched: dict[GroupKey, Timeline],
+        fresh: set[StreamTuple],
+        changes: Changes,
+    ) -> None:
+        """End all tuples of a relation; the other arguments are what a step has so far."""
+        truncations = self._truncations.get(relation)
+        if truncations is None:
+            mine = (key for key in self._known if key[0] == relation)
+            truncations = self._truncations[relation] = _Truncations(dict.fromkeys(mine))
+        arrival = next(self._arrival)
+        late = tick < self._reached
+        for key in list(chain(truncations.since, truncations.before) if late else truncations.since):
+            known = self._known[key]
+            if key in alone:
+                fresh.add(alone.pop(key))
+            elif isinstance(known, StreamTuple):
+                if known.start > tick or self._window.end(known.start) <= tick:
+                    continue
+                if self._is_simple(key, tick, None):
+                    self._drop(key)
+                    changes.ended.append((known, tick))
+                    continue
+            timeline = self._timeline(key)
+            if key in touched or (timeline.lives_at(tick) if late else not timeline.is_over):
+                touched[key] = timeline
+                timeline.add(Mark(tick, arrival, None, truncates=True))
+        if not late:
+            truncations.before |= truncations.since
+            truncations.since = {}
+        truncations.forget(self._horizon)
+        truncations.add(tick, arrival)
+
+    def truncations(self) -> list[tuple[int, int, int]]:
+        """Those that late records may come before: relation, tick and arrival."""
+        return [(relation, *each) for relation, those in self._truncations.items() for each in those.known]
 
     def remember(self, known: StreamTuple) -> None:
         """Add a live tuple that is not remembered yet. Equal ones come in the order of their start."""
         key = identity(self._schema, known.relation, known.row)
+        self._reached = max(self._reached, known.start)
         timeline = self._timeline(key)
         timeline.add(Mark(known.start, next(self._arrival), known))
+        if known.relation in self._truncations:
+            self._truncations[known.relation].touch(key)
         timeline.settle({known}, Changes())
         self._marked.push(known.start, key)
         self._expire_later(known)
@@ -432,6 +567,7 @@ class Lifespans:
         self._schema = schema
         self._known = {key: known for key, known in self._known.items() if key[0] not in removed}
         self._queues &= self._known.keys()
+        self._truncations = {of: each for of, each in self._truncations.items() if of not in removed}
 
     def forget(self, horizon: int) -> None:
         """Drop what no record at or after ``horizon`` can change."""
@@ -440,6 +576,8 @@ class Lifespans:
             self._trim(key, horizon)
         for _, key in list(self._ending.expired(horizon - 1)):
             self._trim(key, horizon)
+        for each in self._truncations.values():
+            each.forget(horizon)
         if horizon > self._fronts_end:
             self._fronts.clear()
 
@@ -462,6 +600,8 @@ class Lifespans:
         self._known.pop(key, None)
         self._emptied.pop(key, None)
         self._queues.discard(key)
+        if key[0] in self._truncations:
+            self._truncations[key[0]].drop(key)
 
     def _expire_later(self, known: StreamTuple) -> None:
         """Have a tuple dropped at the end that the window gives it."""
@@ -484,6 +624,9 @@ class Lifespans:
     def _leading_to_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterator[RowChange]:
         for record in records:
             relation, row, delete, time, place = record
+            if not row:
+                yield record
+                continue
             key = identity(self._schema, relation, row)
             front = self._fronts.get(key)
             if front is None or tick >= front.tick:
@@ -517,7 +660,12 @@ class Lifespans:
             timeline.before.append(known)
             timeline.live.append(known)
         elif known is not None:
-            timeline.add(Mark(known.start, -1, known))
+            arrival = -1
+            truncations = self._truncations.get(key[0])
+            if truncations is not None and (before := truncations.at(known.start)) is not None:
+                timeline.end_all(*before)  # it came after it, as it is alive
+                _, arrival = before
+            timeline.add(Mark(known.start, arrival, known))
         return timeline
 
 

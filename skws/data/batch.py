@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.blocks import Block, ColumnBlock, RowBlock
+from skws.data.blocks import Block, ColumnBlock, RowBlock, TruncationBlock
 from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Row
 
@@ -20,13 +20,24 @@ class Record(NamedTuple):
 
     ``relation`` is the relation's position in the schema, ``time`` the event
     time in microseconds since the epoch (0 for static tables). A deletion's
-    row may hold the key attributes alone.
+    row may hold the key attributes alone. A *truncation* is a deletion of all
+    rows of its relation; its row is empty.
     """
 
     relation: int
     time: int
     row: Row
     delete: bool = False
+
+    @classmethod
+    def truncation(cls, relation: int, time: int) -> Record:
+        """The end of all rows of a relation."""
+        return cls(relation, time, (), True)
+
+    @property
+    def truncates(self) -> bool:
+        """True if it deletes all rows of its relation."""
+        return not self.row
 
 
 OnLate: TypeAlias = Callable[[Record, int], None]
@@ -83,8 +94,12 @@ class Rows:
 
     @classmethod
     def of(cls, relation: Ints, rows: Sequence[Row]) -> Rows:
-        """Rows of given relations."""
-        return cls.grouped(relation, rows, RowBlock)
+        """Rows of given relations; empty ones are those of truncations."""
+        if all(rows):  # as is usual
+            return cls.grouped(relation, rows, RowBlock)
+        truncates = ~np.fromiter(map(bool, rows), dtype=bool, count=len(rows))
+        others = cls.grouped(relation[~truncates], [row for row in rows if row], RowBlock)
+        return others.among_truncations(relation, truncates)
 
     @classmethod
     def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
@@ -108,6 +123,22 @@ class Rows:
             mine = np.flatnonzero(relation == one.relation)
             block[mine], place[mine] = number, np.arange(len(mine))
         return cls(block, place, tuple(blocks))
+
+    def among_truncations(self, relation: Ints, truncates: Flags) -> Rows:
+        """These rows in their order, and those of truncations; ``relation`` and ``truncates``: of all."""
+        block, place = np.empty_like(relation), np.zeros_like(relation)
+        block[~truncates], place[~truncates] = self.block, self.place
+        blocks = list(self.blocks)
+        for number in distinct(relation[truncates]).tolist():
+            block[truncates & (relation == number)] = len(blocks)
+            blocks.append(TruncationBlock(number))
+        return Rows(block, place, tuple(blocks))
+
+    def truncations(self) -> Flags:
+        """Which rows are those of truncations."""
+        which = np.fromiter((type(block) is TruncationBlock for block in self.blocks), dtype=bool)
+        found: Flags = which[self.block] if which.any() else np.zeros(len(self), dtype=bool)
+        return found
 
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
@@ -215,6 +246,10 @@ class RecordBatch:
         """Which records are deletions."""
         return np.zeros(len(self), dtype=bool) if self.delete is None else self.delete
 
+    def truncations(self) -> Flags:
+        """Which records delete all rows of their relation."""
+        return np.zeros(len(self), dtype=bool) if self.delete is None else self.rows.truncations()
+
     def records(self) -> Iterator[Record]:
         return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
 
@@ -263,15 +298,20 @@ class Chunk:
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
-    """Blocks, those of columns concatenated; and for each given block, its new number and first place."""
+    """Blocks, those of columns or truncations joined; of each given one, its new number and first place."""
     number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
     kept: list[Block] = []
     columns: dict[int, list[int]] = {}
+    truncated: dict[int, int] = {}
     for at, block in enumerate(blocks):
         if isinstance(block, ColumnBlock):
             columns.setdefault(block.relation, []).append(at)
+        elif isinstance(block, TruncationBlock) and block.relation in truncated:
+            number[at] = truncated[block.relation]
         else:
             number[at] = len(kept)
+            if isinstance(block, TruncationBlock):
+                truncated[block.relation] = len(kept)
             kept.append(block)
     for places in columns.values():
         parts = [block for block in map(blocks.__getitem__, places) if isinstance(block, ColumnBlock)]

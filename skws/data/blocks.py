@@ -168,6 +168,30 @@ class ColumnBlock(_OfValues):
                 yield list(map(column.__getitem__, chosen))
 
 
+class TruncationBlock(_OfValues):
+    """Truncations of one relation, all of them one empty row. In columns they are NULL."""
+
+    __slots__ = ("relation",)
+
+    def __init__(self, relation: int) -> None:
+        self.relation = relation
+
+    def __len__(self) -> int:
+        return 1
+
+    def taken(self, places: Ints) -> TruncationBlock:  # noqa: ARG002 - all rows are that one
+        return self
+
+    def row(self, place: int) -> Row:  # noqa: ARG002 - as above
+        return ()
+
+    def rows(self, places: Ints) -> list[Row]:
+        return [()] * len(places)
+
+    def values(self, column: int) -> Sequence[Value]:  # noqa: ARG002 - as above
+        return [None]
+
+
 def _listed(column: Values) -> Sequence[Value]:
     return column.tolist() if isinstance(column, np.ndarray | Texts) else column
 

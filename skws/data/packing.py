@@ -58,6 +58,7 @@ def _codec() -> pa.Codec:
 
 _LENGTHS: Final = Struct("<II")
 _FORM: Final = 1  # at the beginning of records: what is compressed begins with 0
+_TRUNCATES: Final = 2  # among the marks of records: 1 is another deletion, 0 an insertion
 _WORD: Final = 8  # bytes, at multiples of which buffers begin
 
 
@@ -69,13 +70,16 @@ def packed(batch: RecordBatch, places: Ints | None = None) -> bytes:
     if not len(batch):
         return b""
     deletes = batch.delete if batch.delete is not None and batch.delete.any() else None
+    truncates, rows = batch.truncations(), batch.rows
+    if truncates.any():
+        rows = rows.taken(~truncates)
     parts = [batch.relation.astype(np.int32).tobytes(), batch.time.tobytes()]
     if deletes is not None:
-        parts.append(deletes.astype(np.int8).tobytes())
+        parts.append((deletes.astype(np.int8) + truncates).tobytes())
     if places is not None:
         parts.append(places.tobytes())
     blocks = []
-    for number, held, _, at in batch.rows.by_relation():
+    for number, held, _, at in rows.by_relation():
         columns, searched = _columns(held, at)
         told = [_column(column, parts, text=place in searched) for place, column in enumerate(columns)]
         blocks.append([number, len(at), told, sorted(searched)])
@@ -123,11 +127,12 @@ def _column(column: Values, parts: list[bytes], *, text: bool) -> int | list[int
 
 
 def rejoined(parts: Sequence[bytes]) -> RecordBatch:
-    """The whole of parts of a batch that were packed with their places."""
+    """The whole of parts of a batch that were packed with their places; what several have comes once."""
     read = [_read(part) for part in parts if part]
     if not read:
         return NO_RECORDS
-    return together([batch for batch, _ in read]).taken(np.argsort(np.concatenate([at for _, at in read])))
+    _, places = np.unique(np.concatenate([at for _, at in read]), return_index=True)
+    return together([batch for batch, _ in read]).taken(places)
 
 
 def unpacked(blob: bytes) -> RecordBatch:
@@ -151,18 +156,24 @@ def _read(blob: bytes) -> tuple[RecordBatch, Ints]:
     records = head["records"]
     relation = buffer(np.int32, records).astype(np.int64)
     time = buffer(np.int64, records)
-    deletes = buffer(np.int8, records).astype(bool) if head["deletes"] else None
+    told = buffer(np.int8, records) if head["deletes"] else None
     places = buffer(np.int64, records) if head["places"] else np.arange(records)
     blocks = []
-    for number, rows, told, searched in head["blocks"]:
+    for number, size, described, searched in head["blocks"]:
         columns: list[Values] = []
-        for sizes in told:
+        for sizes in described:
             if isinstance(sizes, int):
                 columns.append(orjson.loads(buffer(np.uint8, sizes).data))
             elif sizes:
-                offsets = np.concatenate([[0], np.cumsum(buffer(np.int32, rows), dtype=np.int64)])
+                offsets = np.concatenate([[0], np.cumsum(buffer(np.int32, size), dtype=np.int64)])
                 columns.append(Texts(buffer(np.uint8, sizes[0]).tobytes(), offsets))
             else:
-                columns.append(buffer(np.int64, rows))
+                columns.append(buffer(np.int64, size))
         blocks.append(ColumnBlock(number, columns, frozenset(searched)))
-    return RecordBatch(relation, time, Rows.in_order(relation, blocks), deletes), places
+    if told is None:
+        return RecordBatch(relation, time, Rows.in_order(relation, blocks)), places
+    truncates = told == _TRUNCATES
+    rows = Rows.in_order(relation[~truncates], blocks)
+    if truncates.any():
+        rows = rows.among_truncations(relation, truncates)
+    return RecordBatch(relation, time, rows, told.astype(bool)), places

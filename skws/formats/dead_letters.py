@@ -17,7 +17,8 @@ import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.durable import GrowingFile, explained
-from skws.results.model import LiveResult
+from skws.formats.rows import TRUNCATE
+from skws.results.model import JsonRow, LiveResult
 from skws.results.names import json_row
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError
@@ -190,13 +191,11 @@ class Late(NamedTuple):
 def record_line(record: Record, schema: Schema) -> bytes:
     """A record as JSON, as replays have it."""
     relation = schema.relations[record.relation]
-    line = {
-        "relation": relation.name,
-        "time": iso(record.time),
-        "op": "-" if record.delete else "+",
-        "row": json_row(relation, record.row),
-    }
-    return orjson.dumps(line)
+    line: dict[str, JsonRow | str] = {"relation": relation.name, "time": iso(record.time)}
+    if record.truncates:
+        return orjson.dumps({**line, "op": TRUNCATE})
+    row = json_row(relation, record.row)
+    return orjson.dumps({**line, "op": "-" if record.delete else "+", "row": row})
 
 
 def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
@@ -212,7 +211,8 @@ def late_letters(late: Sequence[Late], schema: Schema, lateness: int) -> list[Ba
 def late_notice(late: Late, schema: Schema, lateness: int) -> str:
     """The notice of a run's first late record: which it is, how late, and what to do."""
     record, reached = late
-    what = f"{'a deletion' if record.delete else 'a tuple'} of {schema.relations[record.relation].name}"
+    kind = "a truncation" if record.truncates else "a deletion" if record.delete else "a tuple"
+    what = f"{kind} of {schema.relations[record.relation].name}"
     needed = duration_text(rounded_up(reached - record.time))
     return (
         f"{what} came too late: its time is {iso(record.time)}, that of the latest record was {iso(reached)},"

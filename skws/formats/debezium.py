@@ -1,7 +1,7 @@
 """Debezium change events as records, with or without their wrapper, alone or beside their key.
 
 ``c`` and ``r`` insert, ``d`` deletes, ``u`` deletes ``before`` and inserts ``after``
-at the same time. ``t`` (truncate) is a bad record. The time is the source's, in
+at the same time. ``t`` deletes all rows. The time is the source's, in
 the finest unit given, else the connector's.
 
 Without a schema, the unit of an integer timestamp follows from its size: days,
@@ -147,7 +147,10 @@ def is_change(item: Any) -> bool:
         return False
     if "payload" in item or ("key" in item and "value" in item):
         return True
-    return "op" in item and ("before" in item or "after" in item)
+    if "op" not in item:
+        return False
+    # That of a truncation may be without rows.
+    return "before" in item or "after" in item or (item["op"] == "t" and isinstance(item.get("source"), dict))
 
 
 def changed_table(item: Any) -> Any:
@@ -187,10 +190,7 @@ class ChangeReader:
             case "d":
                 return [change.deleted()]
             case "t":
-                raise MalformedError(
-                    f"TRUNCATE of {change.reader.relation.name}: a stream deletes single rows only"
-                    " (skip it, or use DELETE instead)"
-                )
+                return [change.truncated()]
             case op:
                 raise MalformedError(f"expected op c, r, u, d or t in a change event, got {shown(op)}")
 
@@ -252,6 +252,9 @@ class _Change:
     def deleted(self) -> Record:
         refuse_deletion(self.reader)
         return self.reader.record(self._deletion(), self._time(), delete=True)
+
+    def truncated(self) -> Record:
+        return self.reader.truncation(self._time())
 
     def _after(self) -> Any:
         after, before = self._part("after"), self.payload.get("before")

@@ -93,7 +93,7 @@ class NestedReader:
         }
 
     def _row(self, item: Any, where: str, arrived: int | None) -> Iterator[Record]:
-        if self._relation in self._numbered and type(item) is dict:
+        if self._relation in self._numbered and type(item) is dict and not self._outer.truncates(item):
             item = {**item, PLACE: where}
         record = self._outer.record(item, arrived)
         yield record
@@ -103,6 +103,11 @@ class NestedReader:
         name = self._schema.relations[relation].name
         for number, path in self._children[relation]:
             reader = self._inner[self._schema.relations[number].name]
+            if around.truncates:
+                if not reader.table:
+                    yield reader.truncation(around.time)
+                yield from self._below(number, item, where, around)
+                continue
             for place, element in enumerate(_elements(item, path)):
                 if type(element) is not dict:
                     raise MalformedError(

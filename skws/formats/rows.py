@@ -1,7 +1,7 @@
 """Rows and records from JSON: checked, converted, in the order of the relation's attributes.
 
 A record is ``{"relation": ..., "time": ..., "op": ..., "row": {...}}``, or a bare
-row of one relation. A bare row may have ``time`` and ``op`` of its own beside its
+row of one relation. A truncation has no row. A bare row may have ``time`` and ``op`` of its own beside its
 attributes, where the relation has no attributes of these names.
 
 Conversions are compiled once per relation and combination of JSON types, so
@@ -231,6 +231,13 @@ class RowReader:
         """The record of a converted row, whose own time is ``given``."""
         return Record(self.index, self.time(row, given, delete=delete), row, delete)
 
+    def truncation(self, given: int | None) -> Record:
+        """The truncation of the relation at a time."""
+        refuse_deletion(self)
+        if given is None:
+            raise MalformedError(f"no time: a truncation of {self.relation.name} needs a `time`")
+        return Record.truncation(self.index, given)
+
     def time(self, row: Row, given: int | None, *, delete: bool) -> int:
         """The time of a record with ``row`` whose own time is ``given``.
 
@@ -269,13 +276,17 @@ def no_relation(name: object, schema: Schema) -> MalformedError:
 FIELDS: Final = frozenset({"relation", "time", "op", "row"})
 
 
+TRUNCATE: Final = "truncate"
+"""The ``op`` of a truncation."""
+
+
 def is_deletion(op: object) -> bool:
-    """Whether ``op`` is ``-``; raises MalformedError if it is neither that nor ``+``."""
+    """Whether the ``op`` of a row is ``-``; raises MalformedError if it is neither that nor ``+``."""
     if op == "+":
         return False
     if op == "-":
         return True
-    raise MalformedError(f"expected op '+' or '-', got {shown(op)}")
+    raise MalformedError(f"expected op '+', '-' or '{TRUNCATE}', got {shown(op)}")
 
 
 def refuse_deletion(reader: RowReader) -> None:
@@ -300,6 +311,8 @@ class RecordReader:
         """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""
         try:
             reader = self._readers[item["relation"]]
+            if "row" not in item and item.get("op") == TRUNCATE and item.keys() <= FIELDS:
+                return _truncation(reader, None, item.get("time"), arrived)
             row = item["row"]
             given = item.get("time")
             op = item.get("op")
@@ -307,6 +320,8 @@ class RecordReader:
             raise self._fault(item) from None
         if (op is None or given is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
             raise self._fault(item)
+        if op == TRUNCATE:
+            return _truncation(reader, row, given, arrived)
         if op is not None and op != "+" and is_deletion(op):
             return _deletion(reader, row, given, arrived)
         return _insertion(reader, row, given, arrived)
@@ -424,9 +439,15 @@ class BareRowReader:
         if flat is not None:
             return self._flattened(row, flat, arrived)
         given = own.get("time")
+        if self.truncates(own):
+            return _truncation(self._reader, row, given, arrived)
         if own.get("op") is not None and is_deletion(own["op"]):
             return _deletion(self._reader, row, given, arrived)
         return _insertion(self._reader, row, given, arrived)
+
+    def truncates(self, item: Any) -> bool:
+        """Whether a JSON value is a truncation, which has no row."""
+        return type(item) is dict and "op" in self._own and item.get("op") == TRUNCATE
 
     def _flattened(self, row: dict[str, Any], flat: Flat, arrived: int | None) -> Record:
         """The record of a change event that was flattened; without a clock, of the time it arrived, or 0."""
@@ -453,6 +474,19 @@ def _deletion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> R
     refuse_deletion(reader)
     values = reader.deletion(row)
     return reader.record(values, arrived if given is None else timestamp(given), delete=True)
+
+
+def _truncation(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
+    if row is not None and not (type(row) is dict and all(value is None for value in row.values())):
+        raise truncated_row(reader)
+    return reader.truncation(arrived if given is None else timestamp(given))
+
+
+def truncated_row(reader: RowReader) -> MalformedError:
+    """For a truncation that has a row, which may be meant as a deletion of that."""
+    return MalformedError(
+        f"op '{TRUNCATE}' deletes all rows of {reader.relation.name}, and takes no row ('-' deletes one)"
+    )
 
 
 def typed_rows(database: str, reader: RowReader, values: Iterator[tuple[Any, ...]]) -> Iterator[Row]:

@@ -21,7 +21,7 @@ from skws.formats.debezium import changed_table, exact_row, is_change, unwrapped
 from skws.formats.exact_json import loads
 from skws.formats.files import BOM, not_json, opened
 from skws.formats.nested import arrays, without
-from skws.formats.rows import DEEPEST, FLAT, MISSING, Flat, leaves, reached
+from skws.formats.rows import DEEPEST, FLAT, MISSING, TRUNCATE, Flat, leaves, reached
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import (
     CsvLayout,
@@ -295,7 +295,7 @@ def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
     """The row of a record, of a change event, or a bare row; none of deletions, which may hold only a key."""
     if isinstance(item.get("row"), dict) and isinstance(item.get("relation"), str):
-        if item.get("op") != "-":
+        if item.get("op") not in ("-", TRUNCATE):
             yield SampleRow(item["relation"], item["row"], item.get("time") is not None)
     elif is_change(item):
         yield from _of_change(item)
@@ -369,7 +369,7 @@ def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip)
             yield from _of_bare(row)
         return
     for row in rows:
-        if row["relation"] is None or row.get("op") == "-":
+        if row["relation"] is None or row.get("op") in ("-", TRUNCATE):
             continue
         values = {n: v for n, v in row.items() if n not in _RECORD_COLUMNS and v is not None}
         if row.get("row") is not None:

@@ -357,6 +357,7 @@ class Packer:
         return any(
             self._keys[record.relation](record.row) is None
             for record in batch.taken(batch.deletes()).records()
+            if not record.truncates
         )
 
     def _next(

@@ -33,6 +33,7 @@ from skws.formats.exact_json import loads
 from skws.formats.files import BOM, SAVE_AS_UTF8, Advance, Split, ignore, opened
 from skws.formats.rows import (
     FLAT,
+    TRUNCATE,
     Flat,
     Origins,
     RowReader,
@@ -43,6 +44,7 @@ from skws.formats.rows import (
     notes,
     readers,
     refuse_deletion,
+    truncated_row,
     within,
 )
 from skws_schema.errors import nearest
@@ -87,6 +89,8 @@ class ColumnReader:
         if reader is None:
             raise no_relation(name, self._schema)
         op = self._given(values, "op")
+        if op == TRUNCATE:
+            return self._truncation(reader, values)
         flat = Flat.of({name: values[column] for name, column in self._flat}) if self._flat else None
         delete = flat.deleted if flat is not None else op is not None and is_deletion(op)
         if delete:
@@ -99,6 +103,13 @@ class ColumnReader:
     def notes(self, source: str) -> list[BadRecord]:
         """What was passed over since the last call."""
         return notes(self._readers, source)
+
+    def _truncation(self, reader: RowReader, values: Sequence[Any]) -> Record:
+        fields = {self._own.get(name) for name in ("relation", "time", "op")}
+        if any(value is not None for column, value in enumerate(values) if column not in fields):
+            raise truncated_row(reader)
+        given = self._given(values, "time")
+        return reader.truncation(None if given is None else self._time(given))
 
     def _given(self, values: Sequence[Any], name: str) -> Any:
         column = self._own.get(name)

@@ -104,12 +104,13 @@ class KeyPartitioning:
         return [batch.taken(places) for places in self.places(batch, parts)]
 
     def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
-        """Where the records of each part are in the batch, in their order."""
+        """Where the records of each part are in the batch, in their order; all parts have truncations."""
         part = np.full(len(batch), -1, dtype=np.int64)
         for relation, blocks, mine, places in batch.rows.by_relation():
             columns = self.columns[relation]
             if columns is not None:
                 part[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
+        part[batch.truncations()] = -1
         return [np.flatnonzero((part == n) | (part < 0)) for n in range(parts)]
 
     def shown(self, schema: Schema) -> str:

@@ -222,11 +222,16 @@ class SliceRun:
         self._session: Session | None = None
         self._before = Counts()
         self._skipped = 0  # insertions of the batches that come before the slice's context
+        self._copied = 0  # truncations, which all parts of the keys have, and the first one counts
 
     @property
     def counts(self) -> Counts:
         """Those of its own records so far."""
-        return Counts() if self._session is None else less(self._session.counts(), self._before)
+        if self._session is None:
+            return Counts()
+        counts = less(self._session.counts(), self._before)
+        counts.deletions -= self._copied
+        return counts
 
     @property
     def end(self) -> int:
@@ -244,6 +249,8 @@ class SliceRun:
         if self._slice.has_tables:
             yield from found
         for batch in self._own(session, taken):
+            if not self._slice.part.first:
+                self._copied += int(batch.truncations().sum())
             yield from session.process(batch)
         if self._slice.is_last:
             yield from session.process(NO_RECORDS, ended=True)

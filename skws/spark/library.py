@@ -97,9 +97,10 @@ def search(
     """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
 
     ``data``: by relation. Rows have times in the relation's time attribute or in a column ``time``; a
-    DataFrame without them is a static table. ``op`` may be a column, too: "-" deletes. Columns that the
-    schema does not name are left out. ``schema``: None infers one from the first rows of each DataFrame.
-    ``window``: None for the schema's. ``max_size``: the most tuples of a result. ``limit``: the most results.
+    DataFrame without them is a static table. ``op`` may be a column, too: "-" deletes, "truncate" deletes all
+    rows. Columns that the schema does not name are left out. ``schema``: None infers one from the first rows
+    of each DataFrame. ``window``: None for the schema's. ``max_size``: the most tuples of a result.
+    ``limit``: the most results.
     The data is read once, by this call; results are found when they are asked for.
 
     A DataFrame by itself, or under the name ``RECORDS``, has records of any relation as JSON in its column

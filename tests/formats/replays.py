@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -16,12 +17,14 @@ def write_replay(path: Path, schema: Schema, records: Iterable[Record]) -> Path:
     with path.open("wb") as file:
         for record in records:
             relation = schema.relations[record.relation]
-            line = {
-                "relation": relation.name,
-                "time": record.time / 1_000_000,
-                "op": "-" if record.delete else "+",
-                "row": {a.name: _told(a, v) for a, v in zip(relation.attributes, record.row, strict=True)},
-            }
+            line: dict[str, Any] = {"relation": relation.name, "time": record.time / 1_000_000}
+            if record.truncates:
+                line["op"] = "truncate"
+            else:
+                line["op"] = "-" if record.delete else "+"
+                line["row"] = {
+                    a.name: _told(a, v) for a, v in zip(relation.attributes, record.row, strict=True)
+                }
             file.write(orjson.dumps(line) + b"\n")
     return path
 

@@ -75,7 +75,7 @@ def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> Non
         ({"key": {"mid": 1}, "value": event("d", "plays")}, "no row `before`, and plays has no key"),
         (event("u", "plays", after={"mid": 1}), "no row `before`, and plays has no key"),
         (event("u", after=ROW | {"mid": None}), "no row `before`"),
-        (event("t", "plays"), "TRUNCATE of plays"),
+        (event("t", "director"), "tables take no deletions"),
         (event("m", after=ROW), "expected op c, r, u, d or t in a change event, got 'm'"),
         (event("c", "movies", after=ROW), "no relation 'movies' in schema movies; did you mean 'movie'?"),
         (event("c", after=ROW, source={}), "no source.table"),
@@ -245,3 +245,9 @@ def test_a_schema_of_flattened_events_has_the_row_alone(tmp_path: Path) -> None:
         ("id",),
         False,
     )
+
+
+@pytest.mark.parametrize("more", [{}, {"before": None, "after": None}])
+def test_a_truncate_deletes_all_rows(tmp_path: Path, more: Any) -> None:
+    bare = {name: value for name, value in event("t").items() if name not in ("before", "after")}
+    assert read(tmp_path, bare | more) == [Record.truncation(MOVIE, 7000)]

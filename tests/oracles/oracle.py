@@ -163,6 +163,10 @@ class Oracle:
         return len(self.tuples) - 1
 
     def _apply(self, record: Record, tick: int, length: float) -> set[int]:
+        if record.truncates:
+            gone = {n for n in self.live if self.tuples[n].relation == record.relation}
+            self.live = [n for n in self.live if n not in gone]
+            return gone
         key = self.schema.relations[record.relation].key_columns
         if any(record.row[c] is None for c in key):
             key = ()  # a NULL equals nothing

@@ -38,8 +38,11 @@ DIVIDED = Schema(
 """The attribute x is in all joins."""
 
 
-def random_stream(schema: Schema, seed: int, count: int, values: int) -> list[Record]:
-    """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements."""
+def random_stream(schema: Schema, seed: int, count: int, values: int, truncated: float = 0) -> list[Record]:
+    """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements.
+
+    ``truncated``: the part of the records that are truncations.
+    """
     rng = random.Random(seed)
     records: list[Record] = []
     time = 1_000_000
@@ -47,9 +50,12 @@ def random_stream(schema: Schema, seed: int, count: int, values: int) -> list[Re
         time += rng.choice([0, 0, 1, 1, 2, 3])
         relation = rng.randrange(len(schema.relations))
         table = schema.relations[relation].table
+        if truncated and not table and rng.random() < truncated:
+            records.append(Record.truncation(relation, time))
+            continue
         if records and not table and rng.random() < 0.2:
             again = rng.choice(records[-30:])
-            if not schema.relations[again.relation].table:
+            if not schema.relations[again.relation].table and not again.truncates:
                 records.append(again._replace(time=time, delete=rng.random() < 0.7))
                 continue
         records.append(Record(relation, 0 if table else time, random_row(rng, values)))
@@ -66,8 +72,29 @@ def without_dequeues(schema: Schema, records: Sequence[Record]) -> list[Record]:
     """The stream without deletions of rows that have no key, which end the oldest of equal rows."""
     keys = [relation.key_of for relation in schema.relations]
     return [
-        record for record in records if not record.delete or keys[record.relation](record.row) is not None
+        record
+        for record in records
+        if not record.delete or record.truncates or keys[record.relation](record.row) is not None
     ]
+
+
+def deleted_singly(schema: Schema, records: Sequence[Record]) -> list[Record]:
+    """The stream, in order of arrival, with a deletion of each row in place of a truncation.
+
+    Also of rows that have ended: those deletions end nothing.
+    """
+    rows: dict[int, list[Record]] = {}
+    found: list[Record] = []
+    for record in records:
+        own = rows.setdefault(record.relation, [])
+        if record.truncates:
+            found += [each._replace(time=record.time, delete=True) for each in own]
+            own.clear()
+        else:
+            found.append(record)
+            if not record.delete:
+                own.append(record)
+    return found
 
 
 DENSE = Schema(
@@ -83,16 +110,23 @@ DENSE = Schema(
 )
 
 
-def dense_rows(rng: random.Random, count: int, steps: Sequence[int], last: int = 0) -> list[Record]:
+def dense_rows(
+    rng: random.Random, count: int, steps: Sequence[int], last: int = 0, truncated: float = 0
+) -> list[Record]:
     """Tuples that join, most with a keyword, many at one time; equal ones, replacements and deletions.
 
-    ``last``: of how many records those are that may come again or be deleted; 0 for all.
+    ``last``: of how many records those are that may come again or be deleted; 0 for all. ``truncated``: the
+    part of the records that are truncations.
     """
     stream: list[Record] = []
     for _ in range(count):
         time = (stream[-1].time if stream else 0) + rng.choice(steps)
         if stream and rng.random() < 0.25:
-            stream.append(rng.choice(stream[-last:])._replace(time=time, delete=rng.random() < 0.6))
+            again = rng.choice(stream[-last:])
+            stream.append(again._replace(time=time, delete=again.truncates or rng.random() < 0.6))
+            continue
+        if truncated and rng.random() < truncated:
+            stream.append(Record.truncation(rng.randrange(3), time))
             continue
         words = [rng.choice(["alpha", "beta", "gamma", "no"]), rng.choice(["", "", "", "alpha"])]
         numbers = rng.choice([0, 1]), rng.choice([0, 1, 2, None])

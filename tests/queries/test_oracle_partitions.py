@@ -32,9 +32,11 @@ def random_records(rng: random.Random, count: int) -> list[Record]:
     records: list[Record] = []
     for number in range(count):
         time = START + 2 * number + rng.randrange(2)
-        if records and rng.random() < 0.2:
+        if rng.random() < 0.02:
+            records.append(Record.truncation(rng.randrange(3), time))
+        elif records and rng.random() < 0.2:
             again = rng.choice(records[-30:])
-            records.append(again._replace(time=time, delete=rng.random() < 0.7))
+            records.append(again._replace(time=time, delete=again.truncates or rng.random() < 0.7))
         else:
             records.append(Record(rng.randrange(3), time, random_row(rng, 5)))
     return records

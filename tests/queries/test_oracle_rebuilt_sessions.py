@@ -41,13 +41,16 @@ SCORED = Query("alpha", options={HALF_LIFE: "1 hour"}).named("scored", 3)
 
 
 def random_records(rng: random.Random, count: int) -> list[Record]:
-    """Few rows, each inserted and deleted again and again; ties, NULLs in keys."""
+    """Few rows, each inserted and deleted again and again; ties, NULLs in keys, truncations."""
     records: list[Record] = []
     time = 1_000
     likely = rng.choice((0.3, 0.45, 0.5))
     for _ in range(count):
         time += rng.choice((0, 1, 1, 2, 3))
         relation = int(rng.random() < 0.3)
+        if rng.random() < 0.03:
+            records.append(Record.truncation(relation, time))
+            continue
         row: Row = (rng.choice(("alpha", "beta")), rng.choice((1, 2, None) if relation else (1, 2)))
         records.append(Record(relation, time, row, rng.random() < likely))
     return records

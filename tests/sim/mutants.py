@@ -563,10 +563,10 @@ _mutant(
 )
 _mutant(
     "truncation-unseen",
-    "the truncation of a table is passed over without a dead letter",
+    "the truncation of a table is passed over",
     (
         f"{_POSTGRES}.changes:ChangeDecoder.items",
-        "return [self._bad(f, at, {}, _truncated(f)) for f in followed]",
+        "return [each.reader.truncation(at.time) for each in followed]",
         "return []",
     ),
     source="postgres",

@@ -32,7 +32,7 @@ from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
 from skws.sources.postgres.pgoutput import EPOCH_MICROS
 from skws_schema.model import Row
-from tests.sim.files import BAD, Upstream
+from tests.sim.files import Upstream
 from tests.sim.plan import Event
 from tests.sim.shop import STAMPED, TABLE
 from tests.sim.world import World
@@ -201,8 +201,8 @@ class Postgres(Upstream):
             return
         time = max(transaction.time, self.copied[1])
         for change in transaction.changes:
-            if isinstance(change, Truncation):  # its rows stay in the search until their window ends
-                self.truth["log"] += [(BAD, Record(-1, time, ()), b"{}")] * len(change.tables)
+            if isinstance(change, Truncation):
+                self.truth["log"] += [(table, Record.truncation(-1, time), b"") for table in change.tables]
                 continue
             if change.old is not None:
                 shown = (change.old[0], None) if change.table == "customer" else change.old

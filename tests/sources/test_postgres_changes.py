@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from skws.data.batch import BadRecord
+from skws.data.batch import BadRecord, Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
@@ -228,14 +228,19 @@ def test_without_old_rows_what_goes_is_a_bad_record(database: Database, feed: Fe
     assert any("updates and deletes of public.sighting will be bad records" in notice for notice in notices)
 
 
-def test_a_truncate_is_a_bad_record(database: Database, feed: Feed) -> None:
+def test_a_truncate_deletes_the_rows_of_each_table_that_it_names(database: Database, feed: Feed) -> None:
+    """Also of those of CASCADE; what the same transaction inserts then is behind it."""
     offset = feed.start()
-    database.run("TRUNCATE movie, sighting")
+    database.run("TRUNCATE movie, sighting; INSERT INTO sighting VALUES (1, 'a')")
     items, _, _ = follow(feed, database, offset)
-    assert sorted(str(reason).split(":")[0] for _, reason in shown(items)) == [
-        "TRUNCATE of public.movie",
-        "TRUNCATE of public.sighting",
+    *gone, new = items
+    assert all(isinstance(item, Record) and item.truncates for item in gone)
+    assert sorted(SCHEMA.relations[item.relation].name for item in gone if isinstance(item, Record)) == [
+        "movie",
+        "sighting",
     ]
+    assert isinstance(new, Record)
+    assert (new.delete, {item.time for item in gone if isinstance(item, Record)}) == (False, {new.time})
 
 
 def test_values_that_do_not_fit_are_bad_records(database: Database) -> None:

@@ -69,7 +69,7 @@ def test_equal_record_for_record(
     spark: SparkSession, tmp_path: Path, query: Query, window: Window, count: int, cut: bool
 ) -> None:
     """With ties, NULLs, keys that are replaced and deleted, and a table."""
-    stream = without_dequeues(TABLES, random_stream(TABLES, 4, count, 7))
+    stream = without_dequeues(TABLES, random_stream(TABLES, 4, count, 7, 0.01))
     path = write_replay(tmp_path / "r.jsonl", TABLES, stream)
     assert (both(spark, path, TABLES, query, window=window) > 1) == cut
 
@@ -84,7 +84,7 @@ def test_deletions_of_rows_without_a_key_are_searched_in_one_piece(
 @some("window", [Unbounded()], [TimeWindow(500)], ids=["endless", "long"])
 def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, window: Window) -> None:
     """With rows that are replaced, and equal rows of which the oldest is deleted; each part has the table."""
-    stream = random_stream(DIVIDED, 5, 500, 25)
+    stream = random_stream(DIVIDED, 6, 900, 25, 0.003)
     search = Search(
         Job.search(
             KEYWORDS,

@@ -19,6 +19,7 @@ import numpy as np
 import orjson
 
 from skws.data.batch import OnLate, Record, RecordBatch, together, unheard
+from skws.data.blocks import TruncationBlock
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.memory_guard import FORCE, lasting, lasts_by_key, memory_of, refuse_unbounded
@@ -157,6 +158,8 @@ class BoundedEngine(ColumnarEngine):
                     f"kept, as there is no window: give the streams one, or keep everything ({FORCE})"
                 )
         for block in batch.rows.blocks:
+            if isinstance(block, TruncationBlock):
+                continue
             relation = self.schema.relations[block.relation]
             for column, attribute in self._promises.columns.get(relation.name, ()):
                 self._promises.check(relation.name, attribute, block.values(column))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from operator import itemgetter
 
 import numpy as np
 import orjson
@@ -159,26 +160,32 @@ class LifespanResolver:
     def leading_records(self) -> tuple[list[Record], list[StreamTuple]]:
         """Records that lead to the lifespans of tuples that are not the only one of their identity.
 
-        And these tuples. Of equal rows of one instant those that were deleted are among the records, as the
-        others are named by their number.
+        Truncations are among them. And these tuples. Of equal rows of one instant those that were deleted are
+        among the records, as the others are named by their number.
         """
-        records: list[Record] = []
+        records: list[tuple[int, int, Record]] = []  # by time and arrival
         tuples: list[StreamTuple] = []
+        for relation, tick, arrival in self._lifespans.truncations():
+            records.append((tick, arrival, Record.truncation(relation, tick)))
         for key, timeline in self._lifespans.timelines():
             for known in islice(timeline.before, 1):
                 for _ in range(known.occurrence):
-                    records.append(Record(known.relation, known.time, known.row))
-                    records.append(Record(known.relation, known.time, known.row, True))
+                    record = Record(known.relation, known.time, known.row)
+                    records.append((known.time, -1, record))
+                    records.append((known.time, -1, record._replace(delete=True)))
             for known in timeline.before:
-                records.append(Record(known.relation, known.time, known.row))
+                records.append((known.time, -1, Record(known.relation, known.time, known.row)))
                 tuples.append(known)
             for mark in timeline.marks:
+                if mark.truncates:
+                    continue  # all of them are among the truncations
                 if mark.inserted is None:
-                    records.append(Record(key[0], mark.tick, self._row(key), True))
+                    record = Record(key[0], mark.tick, self._row(key), True)
                 else:
-                    records.append(Record(key[0], mark.tick, mark.inserted.row))
+                    record = Record(key[0], mark.tick, mark.inserted.row)
                     tuples.append(mark.inserted)
-        return records, tuples
+                records.append((mark.tick, mark.arrival, record))
+        return [record for _, _, record in sorted(records, key=itemgetter(0, 1))], tuples
 
     def _row(self, key: GroupKey) -> Row:
         """A row of an identity; only its key counts if it has one."""

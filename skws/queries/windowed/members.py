@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,22 +43,23 @@ class Deletions:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self._schema = schema
         # Positions of live tuples, in order; equal rows leave windows in that order, too.
-        self._known: dict[GroupKey, list[int]] = {}
+        self._known: dict[int, dict[GroupKey, list[int]]] = {}  # by relation
         self._kept = _SOME
 
     def __len__(self) -> int:
-        return len(self._known)
+        return sum(map(len, self._known.values()))
 
     @property
     def crowded(self) -> bool:
         """Whether it is time to ``keep`` live tuples: there are twice as many rows as the last time."""
-        return len(self._known) > 2 * self._kept
+        return len(self) > 2 * self._kept
 
     def follow(self, relation: int, live: Iterable[tuple[int, Row]]) -> None:
         """Follow a relation from now on; ``live``: its live tuples with their positions, in order."""
         self.relations.add(relation)
+        known = self._known.setdefault(relation, {})
         for position, row in live:
-            self._known.setdefault(identity(self._schema, relation, row), []).append(position)
+            known.setdefault(identity(self._schema, relation, row), []).append(position)
 
     def step(self, records: Iterable[tuple[int, int, Row, bool]], held_until: Callable[[int], int]) -> Ended:
         """Records of followed relations: (tick, relation, row, delete), in order.
@@ -68,8 +70,14 @@ class Deletions:
         """
         ended = Ended()
         for tick, relation, row, delete in records:
+            known = self._known.setdefault(relation, {})
+            if not row:  # a truncation
+                every = chain.from_iterable(known.values())
+                ended.ends.update((position, tick) for position in every if held_until(position) >= tick)
+                known.clear()
+                continue
             key = identity(self._schema, relation, row)
-            live = self._known.get(key) or []
+            live = known.get(key) or []
             while live and held_until(live[0]) < tick:
                 live.pop(0)
             _, _, keyed = key
@@ -79,16 +87,17 @@ class Deletions:
             if not delete:
                 live.append(tick)
             if live:
-                self._known[key] = live
+                known[key] = live
             else:
-                self._known.pop(key, None)
+                known.pop(key, None)
         return ended
 
     def keep(self, positions: Collection[int]) -> None:
         """Forget tuples at other positions."""
-        kept = {key: [p for p in live if p in positions] for key, live in self._known.items()}
-        self._known = {key: live for key, live in kept.items() if live}
-        self._kept = max(_SOME, len(self._known))
+        for relation, known in self._known.items():
+            kept = {key: [p for p in live if p in positions] for key, live in known.items()}
+            self._known[relation] = {key: live for key, live in kept.items() if live}
+        self._kept = max(_SOME, len(self))
 
 
 class Settled(NamedTuple):

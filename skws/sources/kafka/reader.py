@@ -13,10 +13,11 @@ with a tombstone, and with an event without ``before``.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush, merge
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -500,19 +501,23 @@ def table_rows(
 
 def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
     """The rows left after all insertions and deletions, as records of static tables; and bad records."""
-    left: dict[GroupKey, list[Row]] = {}
+    left: defaultdict[int, dict[GroupKey, list[Row]]] = defaultdict(dict)  # by relation
     for item in items:
         if isinstance(item, BadRecord):
             yield item
             continue
+        own = left[item.relation]
+        if item.truncates:
+            own.clear()
+            continue
         name = identity(schema, item.relation, item.row)
         _, _, keyed = name
         if item.delete:
-            left[name] = left.get(name, [])[1:]
+            own[name] = own.get(name, [])[1:]
         else:
-            left[name] = [item.row] if keyed else [*left.get(name, ()), item.row]
-    for (relation, _, _), rows in left.items():
-        for row in rows:
+            own[name] = [item.row] if keyed else [*own.get(name, ()), item.row]
+    for relation, own in left.items():
+        for row in chain.from_iterable(own.values()):
             yield Record(relation, 0, row)
 
 

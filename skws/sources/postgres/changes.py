@@ -1,7 +1,8 @@
 """Changes of rows as records: an insert is ``+``, an update ``-`` and ``+``, a delete ``-``.
 
-Nothing is guessed: an old row that was not logged, an unchanged value stored out
-of line that was not logged, and a truncate are bad records with the reason. A
+A truncate deletes all rows of each table that it names, as PostgreSQL lists them (also those of CASCADE).
+Nothing is guessed: an old row that was not logged, and an unchanged value stored out
+of line that was not logged, are bad records with the reason. A
 table that no longer has the schema's columns stops the stream.
 
 A change of a partition comes as one of its root, which hides that less of the old row was logged than the
@@ -126,7 +127,7 @@ class ChangeDecoder:
         self._described = 0
         if isinstance(change, Truncate):
             followed = [self._followed[oid] for oid in change.oids if oid in self._followed]
-            return [self._bad(f, at, {}, _truncated(f)) for f in followed]
+            return [each.reader.truncation(at.time) for each in followed]
         table = self._followed.get(change.oid)
         if table is None:
             return []
@@ -252,13 +253,6 @@ def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
         for column, cell in zip(table.table.columns, cells, strict=False)
         if cell is not UNCHANGED
     }
-
-
-def _truncated(table: _Followed) -> str:
-    return (
-        f"TRUNCATE of {table.name}: its rows stay in the search until their window ends"
-        " (DELETE removes them at once)"
-    )
 
 
 def _names(table: Relation) -> set[str]:

@@ -297,6 +297,9 @@ class Shard:
         if micro_batch.head.watched:
             stats |= stats_of(self._live, self._standing.shown())
         late, self._late[:] = list(self._late), []
+        if not self._share.first:  # all shards have truncations
+            late = [one for one in late if not one.record.truncates]
+            batch = batch.taken(~batch.truncations())
         if self._share.first:
             stats["head"] = asdict(micro_batch.head)
         if self._share.first or self._share.alone:

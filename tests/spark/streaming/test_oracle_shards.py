@@ -99,15 +99,20 @@ MESHED: Final = ("alpha ; beta", "alpha !plain.x=1")
 """Queries that stay with a mesh of their own, next to those of delta joins."""
 
 
-def random_records(rng: random.Random, count: int, values: int = 5) -> list[Record]:
+def random_records(
+    rng: random.Random, count: int, values: int = 5, *, truncated: bool = False
+) -> list[Record]:
     """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements."""
     records: list[Record] = []
     time = 1_000_000
-    for _ in range(count):
+    for number in range(count):
         time += rng.choice([0, 0, 1, 1, 2, 3])
+        if truncated and number % 90 == 89:
+            records.append(Record.truncation(number % 3, time))
+            continue
         if records and rng.random() < 0.2:
             again = rng.choice(records[-30:])
-            records.append(again._replace(time=time, delete=rng.random() < 0.7))
+            records.append(again._replace(time=time, delete=again.truncates or rng.random() < 0.7))
             continue
         records.append(Record(rng.randrange(3), time, random_row(rng, values)))
     return records
@@ -371,7 +376,7 @@ def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divi
     schema = DIVIDED if divided else SCHEMA
     rng = random.Random(seed)
     count = 100 if isinstance(window, Unbounded) else 250
-    records = equal_rows(rng, count) if equal else random_records(rng, count)
+    records = equal_rows(rng, count) if equal else random_records(rng, count, truncated=not lateness)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     seen = compare(asked(window, schema, lateness), records, seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 
@@ -41,7 +41,7 @@ class LiveRows:
         self._number = count()
         self._rows: OrderedDict[int, _Kept] = OrderedDict()
         # One number per key; for rows without a key those of all equal rows, oldest first.
-        self._places: dict[Identity, deque[int]] = {}
+        self._places: dict[str, dict[Row, deque[int]]] = {}  # by relation
         self._words: Counter[str] = Counter()
         self._static: list[_Kept] = []
         self.cut = isinstance(window, ExpressionWindow)  # its length is unknown
@@ -163,14 +163,20 @@ class LiveRows:
 
     def _take(self, record: Record) -> None:
         relation = self._schema.relations[record.relation]
+        if record.truncates:
+            for number in list(chain.from_iterable(self._places.get(relation.name, {}).values())):
+                self._drop(number)
+            return
         key = relation.key_of(record.row)
-        identity = (relation.name, record.row if key is None else key)
-        if (key is not None or record.delete) and identity in self._places:
-            self._drop(self._places[identity][0])
+        own = record.row if key is None else key
+        identity = (relation.name, own)
+        places = self._places.setdefault(relation.name, {})
+        if (key is not None or record.delete) and own in places:
+            self._drop(places[own][0])
         if not record.delete:
             number = next(self._number)
             self._rows[number] = _Kept(identity, record.time, record.row)
-            self._places.setdefault(identity, deque()).append(number)
+            places.setdefault(own, deque()).append(number)
             self._words.update(_words(relation, record.row))
             if isinstance(self._window, CountWindow):
                 self._leave(self._window.end(0), number)
@@ -182,11 +188,12 @@ class LiveRows:
 
     def _drop(self, number: int) -> None:
         gone = self._rows.pop(number)
-        places = self._places[gone.identity]
+        name, own = gone.identity
+        places = self._places[name][own]
         places.remove(number)
         if not places:
-            del self._places[gone.identity]
-        self._words.subtract(_words(self._schema.relation(gone.identity[0]), gone.row))
+            del self._places[name][own]
+        self._words.subtract(_words(self._schema.relation(name), gone.row))
 
 
 def _words(relation: Relation, row: Row) -> list[str]:

@@ -1,0 +1,171 @@
+"""A truncation does what a deletion of each row does: over all evaluators, windows and kinds of queries."""
+
+from __future__ import annotations
+
+import random
+from time import process_time
+
+import pytest
+
+from skws.data.batch import Record, RecordBatch
+from skws.data.packing import packed, unpacked
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.session import Session
+from skws.results.model import LiveResult
+from skws.spec.query import TOP, Query, Stream
+from skws_schema.errors import BadRecordsError
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from tests.paper_modes import engines, net
+from tests.queries.random_streams import DENSE, STREAMS, deleted_singly, dense_rows, random_stream
+from tests.strategies import seeds
+
+OVER = ExpressionWindow("longest match [plain] .{3,12} [keyed]")
+QUERIES = (
+    Query("alpha beta").named("two", 3),
+    Query("alpha").named("one", 3),
+    Query("alpha beta", kind=TOP, options={"size": "2"}).named("best", 3),
+    Query.of_pattern("plain a ; keyed b where a.x = b.y").named("pattern", 3),
+)
+WINDOWS: tuple[tuple[Window, int], ...] = (
+    *((window, lateness) for window in (TimeWindow(5), TimeWindow(30), Unbounded()) for lateness in (0, 4)),
+    (CountWindow(4), 0),
+    (CountWindow(20), 0),
+)
+"""And the lateness, which count windows have not."""
+
+
+def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[LiveResult]:
+    session.add_all(queries)
+    return [result for batch in batches for result in session.take(RecordBatch.of(batch))]
+
+
+def batches_of(rng: random.Random, records: list[Record]) -> list[list[Record]]:
+    found = []
+    while records:
+        size = rng.randint(1, 20)
+        found.append(records[:size])
+        records = records[size:]
+    return found
+
+
+def singly(batches: list[list[Record]], schema: Schema) -> list[list[Record]]:
+    """As ``deleted_singly``, in the same batches."""
+    found: list[list[Record]] = []
+    before: list[Record] = []
+    for batch in batches:
+        size = len(deleted_singly(schema, before))
+        before += batch
+        found.append(deleted_singly(schema, before)[size:])
+    return found
+
+
+@pytest.mark.parametrize(("window", "lateness"), WINDOWS, ids=str)
+@seeds(3, 60)
+def test_sessions(window: Window, lateness: int, seed: int) -> None:
+    rng = random.Random(seed)
+    stream = Stream(STREAMS, window, lateness=lateness, force_unbounded=True)
+    queries = QUERIES if not isinstance(window, Unbounded) else QUERIES[:3]
+    batches = batches_of(rng, random_stream(STREAMS, seed, 250, 2, 0.02))
+    assert any(record.truncates for batch in batches for record in batch)
+    one, each = Session(stream), Session(stream)
+    found = told(one, queries, batches)
+    assert found == told(each, queries, singly(batches, STREAMS))
+    assert {result.op for result in found} >= ({"+"} if window == CountWindow(4) else {"+", "-"})
+    assert one.counts().retractions == each.counts().retractions
+
+
+@seeds(4, 60)
+def test_windows_of_expressions(seed: int) -> None:
+    rng = random.Random(seed)
+    queries = (
+        Query("alpha beta").over(OVER, allowed=True).named("windowed", 3),
+        Query.of_pattern("plain a ; keyed b where a.x = b.y").over(OVER, allowed=True).named("pattern", 3),
+    )
+    batches = batches_of(rng, random_stream(STREAMS, seed, 150, 3, 0.02))
+    one, each = (Session(Stream(STREAMS, OVER), keywords=False) for _ in range(2))
+    found = told(one, queries, batches)
+    assert found == told(each, queries, singly(batches, STREAMS))
+    assert len(found) > 5
+
+
+@pytest.mark.parametrize(
+    ("window", "lateness"), [(TimeWindow(8), 0), (TimeWindow(8), 3), (CountWindow(9), 0)]
+)
+@seeds(3, 60)
+def test_engines(window: Window, lateness: int, seed: int) -> None:
+    """The default one, delta joins, automata, and the paper's meshes."""
+    rng = random.Random(seed)
+    stream = dense_rows(rng, 60, [0, 1, 2], truncated=0.04)
+    plan = Plan(DENSE, parse_query("alpha beta", DENSE), window, 3, lateness=lateness)
+    ends = []
+    for one, each in zip(engines(plan), engines(plan), strict=True):
+        found = list(one.process(stream))
+        assert found == list(each.process(deleted_singly(DENSE, stream)))
+        ends.append(net(found))
+    assert ends == ends[:1] * len(ends)
+
+
+def test_rows_inserted_behind_a_truncation_live() -> None:
+    """Those of its instant as well; a row that comes back with its key is an update."""
+    rows = {1: ("alpha", 1, None), 2: ("beta alpha", 1, None)}
+    session = Session(Stream(STREAMS, TimeWindow(100)))
+    session.add(QUERIES[1])
+    session.take(RecordBatch.of([Record(1, 10, rows[1]), Record(0, 10, rows[1])]))
+    again = [Record.truncation(1, 20), Record(1, 20, rows[2]), Record.truncation(0, 20)]
+    found = session.take(RecordBatch.of(again))
+    assert sorted(result.op for result in found) == ["-", "~"]
+    assert [result.op for result in session.take(RecordBatch.of([Record.truncation(1, 20)]))] == ["-"]
+
+
+def test_a_late_row_from_before_a_truncation_does_not_live_on() -> None:
+    session = Session(Stream(STREAMS, TimeWindow(100), lateness=20))
+    session.add(QUERIES[1])
+    row = ("alpha", 1, None)
+    session.take(RecordBatch.of([Record(1, 5, ("no", 9, None)), Record.truncation(1, 20)]))
+    born, gone = session.take(RecordBatch.of([Record(1, 10, row)]))
+    assert (born.op, gone.op, born.start, gone.end) == ("+", "-", 10e-6, 20e-6)
+    assert [r.op for r in session.take(RecordBatch.of([Record(1, 20, row)]))] == ["+"]
+
+
+def test_truncations_are_packed() -> None:
+    records = random_stream(STREAMS, 3, 300, 4, 0.02)
+    assert [*unpacked(packed(RecordBatch.of(records))).records()] == records
+    assert sum(record.truncates for record in records) > 2
+    alone = [Record.truncation(2, 7)] * 2
+    assert [*unpacked(packed(RecordBatch.of(alone))).records()] == alone
+
+
+def test_streams_in_constant_memory_take_no_truncation() -> None:
+    numbers = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
+    schema = Schema(
+        "s",
+        (Relation("a", numbers, search=("t",)), Relation("b", numbers, search=("t",), table=True)),
+        (Join("ab", "a", "b", (("x", "x"),)),),
+    )
+    session = Session(Stream(schema, Unbounded()))
+    session.load_tables([Record(1, 0, ("beta", 1))])
+    session.add(Query("alpha beta").named("q", 2))
+    with pytest.raises(BadRecordsError, match="deletes a tuple of a"):
+        session.take(RecordBatch.of([Record.truncation(0, 5)]))
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_truncations_take_linear_time_and_leave_nothing(lateness: int) -> None:
+    def seconds(count: int) -> float:
+        stream = Stream(STREAMS, Unbounded(), lateness=lateness, force_unbounded=True)
+        session = Session(stream)
+        session.add(QUERIES[0])
+        rows = [Record(0, 1, (f"alpha n{number}", number, number)) for number in range(2_000)]
+        session.take(RecordBatch.of([*rows, Record(1, 1, ("beta", 1, 1))]))
+        begin = process_time()
+        for time in range(2, count):
+            session.take(RecordBatch.of([Record.truncation(0, time)]))
+        assert session.load().live < 2_100
+        records = session.lasting_records()
+        assert records is not None
+        assert len(records) <= lateness + 2
+        return process_time() - begin
+
+    assert seconds(2_000) < 16 * seconds(250) + 0.5

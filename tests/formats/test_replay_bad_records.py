@@ -38,7 +38,7 @@ GOOD = {"relation": "movie", "time": 5, "row": {"mid": 1, "did": 2}}
         ({"time": None}, "no time: a record of movie needs a `time`, or its schema a `time:`"),
         ({"time": "soon"}, "expected a timestamp (ISO 8601, or seconds since the epoch), got 'soon'"),
         ({"time": True}, "expected a timestamp (ISO 8601, or seconds since the epoch), got True"),
-        ({"op": "x"}, "expected op '+' or '-', got 'x'"),
+        ({"op": "x"}, "expected op '+', '-' or 'truncate', got 'x'"),
         ({"tiem": 1}, "unknown field 'tiem' in a record; did you mean 'time'?"),
         (
             {"relation": "director", "op": "-"},

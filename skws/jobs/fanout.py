@@ -67,9 +67,9 @@ class SinkFanout:
             self._letters.flush(self._batch)
 
     def close(self, *, failed: bool) -> None:
-        """``failed``: the job broke; each sink still flushes its whole batches."""
+        """``failed``: the job broke; each sink still flushes its whole batches, if there were any."""
         for sink in self._sinks:
-            if failed:
+            if failed and self._batch:
                 with suppress(SkwsError):
                     sink.flush()
             with suppress(SkwsError):

@@ -155,12 +155,17 @@ class Sink(Protocol):
 
 
 class BatchSink(ABC):
-    """A sink that skips the batches that are durable already."""
+    """A sink that skips the batches that are durable already.
+
+    Opening it ends nothing of another process: the checkpoint may be an old copy, whose run goes on
+    elsewhere. That shows once all sinks are open.
+    """
 
     every = 1.0
 
     def __init__(self) -> None:
         self._last = self._done = NONE
+        self._took_over = False
 
     @property
     @abstractmethod
@@ -174,10 +179,12 @@ class BatchSink(ABC):
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         if batch > self._done:
             if results:
+                self._begin()
                 self._put(batch, results)
             self._last = batch
 
     def flush(self) -> None:
+        self._begin()
         if self._last > self._done:
             self._keep(self._last)
             self._done = self._last
@@ -185,9 +192,18 @@ class BatchSink(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def _begin(self) -> None:
+        if not self._took_over:
+            self._take_over()
+            self._took_over = True
+
     @abstractmethod
     def _opened(self, run: Run) -> int:
         """Open files and connections; gives the last durable batch."""
+
+    def _take_over(self) -> None:
+        """End what an earlier process of the run has left, before the first results or the first flush."""
+        return
 
     @abstractmethod
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:

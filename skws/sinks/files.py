@@ -272,11 +272,14 @@ class ParquetSink(BatchSink):
         with _guarded(self._folder):
             within_folder(self._folder)
             self._folder.mkdir(exist_ok=True)
+        written = self._folder.glob(f"{self._prefix}*.parquet")
+        return max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
+
+    def _take_over(self) -> None:
+        with _guarded(self._folder):
             for half in self._folder.glob(f".{self._prefix}*.partial"):
                 half.unlink()  # of a process that was killed
             synced(self._folder)  # it may have been killed behind a rename
-        written = self._folder.glob(f"{self._prefix}*.parquet")
-        return max((int(path.stem.rpartition("-")[2]) for path in written), default=NONE)
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._held:

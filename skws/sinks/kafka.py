@@ -7,7 +7,7 @@ run. A later process reads it, and skips the batches up to it. While the brokers
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -17,6 +17,8 @@ from skws.sinks.base import NONE, BatchSink, Marks, Run, persistently
 from skws.sources.kafka.address import Address, Settings
 from skws.sources.kafka.client import SILENT, described, transient
 from skws_schema.errors import NotYetError, SchemaError, SourceError, UsageError
+
+T = TypeVar("T")
 
 _DEFAULTS: Final = {"client.id": "skws", "socket.timeout.ms": "10000", "reconnect.backoff.max.ms": "5000"}
 _OWN: Final = {
@@ -97,8 +99,11 @@ class KafkaSink(BatchSink):
         self._identity = f"skws-{run.id}-{self._topic}"
         # The brokers forget the offsets of a group that is idle for days.
         self._committed = int(self._marks.read().get("batch", NONE))
-        persistently(run, self.name, lambda: self._tried(lambda _: None))
+        persistently(run, self.name, lambda: self._answered(self._look))
         return self._committed
+
+    def _take_over(self) -> None:
+        persistently(self._run, self.name, lambda: self._tried(lambda _: None))
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         persistently(
@@ -117,29 +122,57 @@ class KafkaSink(BatchSink):
 
     def _tried(self, work: Callable[[Producer], None]) -> None:
         """Raises NotYetError if trying again may help, SourceError if not."""
+        self._answered(lambda: work(self._producer or self._connected()))
+
+    def _answered(self, work: Callable[[], None]) -> None:
+        """Raises NotYetError if trying again may help, SourceError if not."""
         try:
-            work(self._producer or self._connected())
+            work()
         except KafkaException as error:
             self.close()
             raise self._failure(error.args[0]) from None
 
+    def _look(self) -> None:
+        """Which batches are committed, but for one in doubt.
+
+        A producer would end that of another process of the run, so it comes later.
+        """
+        consumer = self._client(Consumer, **{"isolation.level": "read_uncommitted"})
+        try:
+            self._find(consumer)
+            self._committed = max(self._committed, self._batch_of(consumer))
+        finally:
+            consumer.close()
+
     def _connected(self) -> Producer:
         """A producer, and the batches that are committed: what is in doubt is ended, one way or the other."""
-        own = {"transactional.id": self._identity, "group.id": self._identity}
+        producer, self._consumer = self._client(Producer), self._client(Consumer)
+        self._producer = producer
+        self._find(producer)
+        producer.init_transactions(_ANSWER_SECONDS)
+        self._committed = max(self._committed, self._batch_of(self._consumer))
+        return producer
+
+    def _client(self, kind: Callable[..., T], **more: str) -> T:
+        """A client of the run. Raises SchemaError."""
+        own = {"transactional.id": self._identity, "group.id": self._identity, **more}
         try:
-            self._producer = Producer({**self._settings.values, **own}, logger=SILENT)
-            self._consumer = Consumer({**self._settings.values, **own}, logger=SILENT)
+            return kind({**self._settings.values, **own}, logger=SILENT)
         except (KafkaException, TypeError, ValueError) as error:
             raise SchemaError(f"{self.name}: {self._settings.clean(described(error.args[0]))}") from None
-        found = self._producer.list_topics(self._topic, _ANSWER_SECONDS).topics[self._topic]
+
+    def _find(self, client: Consumer | Producer) -> None:
+        """Raises KafkaException without the topic."""
+        found = client.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
         if found.error is not None:
             raise KafkaException(found.error)
-        self._producer.init_transactions(_ANSWER_SECONDS)
-        (place,) = self._consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
+
+    def _batch_of(self, consumer: Consumer) -> int:
+        """The batch that was committed last; below 0 for none."""
+        (place,) = consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
         if place.error is not None:
             raise KafkaException(place.error)
-        self._committed = max(self._committed, place.offset)
-        return self._producer
+        return int(place.offset)
 
     def _write(self, producer: Producer, batch: int, results: Sequence[LiveResult]) -> None:
         if self._committed >= batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +20,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from skws.jobs.fanout import SinkFanout
+from skws.jobs.local import LocalWatch
 from skws.results.model import Result
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError
-from skws_schema.errors import SchemaError, UsageError
+from skws_schema.errors import SchemaError, StateError, UsageError
 from tests.jobs.test_killed_watch import ready, write
 from tests.jobs.test_sinks import result, run
-from tests.jobs.watching import QUERY, SCHEMA, YAML, numbered
+from tests.jobs.watching import QUERY, SCHEMA, YAML, Notes, append, customer, numbered, order, request
+from tests.jobs.watching import opened as job_opened
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
 from tests.places import ROOT
@@ -81,10 +84,31 @@ def test_a_process_that_is_replaced_writes_nothing_more(brokers: Broker, topic: 
     first = opened(brokers.uri(topic), tmp_path)
     first.write(0, batch(0))
     second = opened(brokers.uri(topic), tmp_path)
+    second.flush()
     with pytest.raises(SinkError, match="another process writes for this run"):
         first.write(1, batch(1))
     second.write(1, batch(1))
     assert brokers.log(topic).committed == shown(0, 1)
+
+
+def test_an_old_copy_of_a_checkpoint_does_not_end_the_run_that_goes_on(
+    brokers: Broker, topic: str, tmp_path: Path
+) -> None:
+    """It learns from the topic that it is old, and ends; the other is still the latest producer."""
+    source, sink = tmp_path / "in.jsonl", parse_sink(brokers.uri(topic))
+    append(source, customer(1, 1), order(2, 1))
+    healthy = job_opened(request(source, checkpoint=tmp_path / "kept"), sink)
+    until(lambda: brokers.log(topic).committed, healthy.step)
+    shutil.copytree(tmp_path / "kept", tmp_path / "copy")
+    append(source, order(3, 1))
+    until(lambda: len(brokers.log(topic).committed) == 2, healthy.step)
+    asked = request(source, checkpoint=tmp_path / "copy")
+    stale = LocalWatch(asked, [parse_sink(brokers.uri(topic))], Notes().log)
+    with pytest.raises(StateError, match="micro-batches it knows"):
+        stale.run()
+    append(source, order(4, 1))
+    until(lambda: len(brokers.log(topic).committed) == 3, healthy.step)
+    healthy.close()
 
 
 def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_path: Path) -> None:

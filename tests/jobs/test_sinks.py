@@ -178,6 +178,21 @@ def test_a_sink_that_broke_is_not_flushed_and_the_others_are(tmp_path: Path) -> 
     assert (calm.flushes, broken.flushes, later.flushes) == (2, 0, 1)
 
 
+def test_a_parquet_sink_that_writes_nothing_leaves_the_file_that_another_process_is_writing(
+    tmp_path: Path,
+) -> None:
+    """The checkpoint may be an old copy, whose run goes on elsewhere."""
+    folder = tmp_path / "out"
+    wrote(f"parquet:{folder}", run(None))
+    writing = folder / ".results-run1-000000000004-000000000005.parquet.9.partial"
+    writing.write_bytes(b"half")
+    fanout = SinkFanout([parse_sink(f"parquet:{folder}")], None, run(None))
+    fanout.close(failed=True)
+    assert writing.exists()
+    wrote(f"parquet:{folder}", run(None), None)
+    assert not writing.exists()
+
+
 def test_parquet_files_hold_each_batch_once(tmp_path: Path) -> None:
     folder, kept = tmp_path / "out", run(None)
     address = f"parquet:{folder}?every=5 s"

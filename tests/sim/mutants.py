@@ -635,7 +635,7 @@ _mutant(
 _mutant(
     "parquet-name-not-synced",
     "a Parquet file that an earlier process renamed is not sure to last",
-    (f"{_SINKS}.files:ParquetSink._opened", "synced(self._folder)", "pass"),
+    (f"{_SINKS}.files:ParquetSink._take_over", "synced(self._folder)", "pass"),
 )
 _mutant(
     "slot-unmarked",

@@ -19,7 +19,6 @@ _EXTRAS: Final = {
     "pyspark": _SPARK,
     "py4j": _SPARK,
     "textual": ("the terminal UI", "tui", ""),
-    "textual_serve": ("the terminal UI in a browser", "tui", ""),
     "z3": ("the check of window expressions", "windows", ""),
     "networkx": ("a graph, as for the check of window expressions,", "windows", ""),
     "psycopg2": ("PostgreSQL", "postgres", ""),

@@ -18,7 +18,6 @@ OPTIONAL = (
     "py4j",
     "pandas",
     "textual",
-    "textual_serve",
     "z3",
     "networkx",
     "psycopg2",
@@ -90,7 +89,7 @@ def test_the_command_and_the_library_work_alone(packages: Path, tmp_path: Path) 
     [
         (("search", "byron", "--engine", "spark"), "Spark needs pyspark: pip install 'skws[spark]'"),
         (("watch", "byron", "--engine", "spark"), "Spark needs pyspark: pip install 'skws[spark]'"),
-        (("tui", "--serve", "--engine", "local"), "pip install 'skws[tui]'"),
+        (("tui", "--theme", "skws-dark"), "pip install 'skws[tui]'"),
         (
             ("search", "byron", "--engine", "local", "--window", "open when id > 4 close when id < 2"),
             "the check of window expressions needs z3: pip install 'skws[windows]'",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,22 +49,6 @@ def tui(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Do not restore or keep queries, history and theme.")
     ] = False,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Serve the app to browsers, at an address with a secret token.")
-    ] = False,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8000,
-    open_to_others: Annotated[
-        bool, typer.Option("--open-to-others", help="Let --serve listen beyond this machine.")
-    ] = False,
-    export_to: Annotated[
-        Path | None,
-        typer.Option(
-            "--export-to",
-            metavar="DIR",
-            help="With --serve: the folder that Ctrl+O writes to. Without it, a browser exports nothing.",
-        ),
-    ] = None,
 ) -> None:
     """The terminal UI: standing queries over a live source or a replay.
 
@@ -77,7 +58,7 @@ def tui(
     """  # noqa: D301 - the character keeps lines as they are
     given = dict(locals())
     # Help is shown without Textual.
-    from skws_tui.entry import check_host, is_served, open_ui, serve_ui  # noqa: PLC0415
+    from skws_tui.entry import open_ui  # noqa: PLC0415
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
     if theme is not None:
@@ -91,7 +72,7 @@ def tui(
     if speed == 1 or (speed is not None and speed > 0 and not data.address.startswith("replay:")):
         given["speed"] = None  # other sources have their own speed
     text = read.query_text(data.words, without)
-    with_schema(data, given, quiet=is_served(), default=OnError.SKIP)
+    with_schema(data, given, quiet=False, default=OnError.SKIP)
     given["engine"] = engine_of(engine, master)
     job = live_job(**read.job_fields(given))
     request = UiRequest(
@@ -100,14 +81,8 @@ def tui(
         queries=(text,) if text else (),
         theme=theme,
         restore=not fresh,
-        served=is_served(),
-        exports=_export_folder(export_to, serve=serve),
     )
     _check_query(request)
-    if serve and not request.served:
-        check_host(host, open_to_others=open_to_others)
-        serve_ui(sys.argv[1:], host, port)
-        return
     _need_terminal(context.command_path)
     open_ui(request, mouse=not no_mouse)
 
@@ -123,16 +98,5 @@ def _check_query(request: UiRequest) -> None:
 
 def _need_terminal(command: str) -> None:
     """Raises UsageError off a terminal."""
-    if not (on_terminal() or "TEXTUAL_DRIVER" in os.environ):
-        raise UsageError(f"{command} needs a terminal; without one, use skws watch, or {command} --serve")
-
-
-def _export_folder(folder: Path | None, *, serve: bool) -> Path | None:
-    """Raises UsageError if it is no folder, or without --serve."""
-    if folder is None:
-        return None
-    if not serve:
-        raise UsageError("--export-to is for --serve: in a terminal, Ctrl+O asks for the file")
-    if not folder.is_dir():
-        raise UsageError(f"--export-to {folder}: expected an existing folder")
-    return folder.resolve()
+    if not on_terminal():
+        raise UsageError(f"{command} needs a terminal; without one, use skws watch, or skws serve for a page")

@@ -19,14 +19,10 @@ SCHEMA = str(movie_files()[0])
         (("--source", "a", "--replay", "b"), 2, "expected one of them"),
         (("--source", "-"), 2, "from which the terminal UI reads keys"),
         (("--engine", "local", "--master", "local[2]"), 2, "--engine spark"),
-        (("--serve", "--host", "0.0.0.0"), 2, "--open-to-others"),
-        (("--export-to", "."), 2, "--serve"),
-        (("--serve", "--export-to", "no/such/folder"), 2, "expected an existing folder"),
         (("--lateness", "soon"), 2, "lateness"),
         (("studio:x",), 2, "studio"),
         (("--theme", "light"), 2, "expected one of skws-dark, skws-light, ansi-dark, "),
         (("--theme", "light"), 2, "did you mean 'skws-light'?"),
-        (("--serve", "--theme", "light"), 2, "did you mean 'skws-light'?"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_drawn(

@@ -1,4 +1,4 @@
-"""The terminal UI leaves no process behind: not when it is killed, nor when its terminal or page is gone."""
+"""The terminal UI leaves no process behind: not when it is killed, nor when its terminal is gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -20,8 +20,6 @@ from skws.cli.demo import movie_files
 from tests.spark.streaming.test_killed_streaming import MARK, processes_of
 from tests.tui.ui import SPEED
 from tests.waiting import PATIENCE, until
-
-Ends = tuple[int, int]
 
 
 @contextmanager
@@ -71,34 +69,11 @@ def test_nothing_outlives_an_app_that_is_killed(sign: str, tmp_path: Path) -> No
     os.close(theirs)
 
 
-def terminal() -> tuple[Ends, Ends]:
-    """Our ends of the app's input and output, and its own."""
+def test_the_app_ends_when_its_terminal_is_gone(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    return (os.dup(ours), ours), (os.dup(theirs), theirs)
-
-
-def pipes() -> tuple[Ends, Ends]:
-    (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
-    return (to_stdin, from_stdout), (stdin, stdout)
-
-
-@pytest.mark.parametrize(
-    ("ends", "environment"),
-    [
-        (terminal, {}),
-        (pipes, {"SKWS_SERVED": "1", "TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver"}),
-    ],
-    ids=["terminal", "page"],
-)
-def test_the_app_ends_when_its_terminal_or_the_server_of_its_page_is_killed(
-    ends: Callable[[], tuple[Ends, Ends]], environment: dict[str, str], tmp_path: Path
-) -> None:
-    ours, theirs = ends()
-    with ui(*theirs, tmp_path, "local", environment) as app:
-        for end in theirs:
-            os.close(end)
-        until_shown(ours[1], "Vincent Vega")
-        for end in ours:  # as the system does for a process that is killed
-            os.close(end)
+    with ui(theirs, theirs, tmp_path, "local", {}) as app:
+        os.close(theirs)
+        until_shown(ours, "Vincent Vega")
+        os.close(ours)  # as the system does for a terminal that is killed
         # The latter where the tests themselves are run to ignore the signal.
         assert app.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)

@@ -182,13 +182,13 @@ class SkwsApp(FencedApp):
 
     def export(self, results: Sequence[LiveResult], path: str) -> None:
         """Write results to a file, and show whether that worked."""
-        from skws_tui.services.user_files import export, file_to_write  # noqa: PLC0415 - loads Arrow, for exports alone
+        from skws_tui.services.user_files import export  # noqa: PLC0415 - loads Arrow, for exports alone
 
         if not results:
             self.post_message(Failed("the list has no result to export"))
             return
         try:
-            export(results, file_to_write(path, self.request))
+            export(results, Path(path).expanduser())
         except SkwsError as error:
             self.post_message(Failed(str(error)))
             return

@@ -1,21 +1,19 @@
-"""Opens the terminal UI for the command line: on this terminal, or served to a browser."""
+"""Opens the terminal UI for the command line."""
 
 from __future__ import annotations
 
 import os
 import select
-import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from skws.hosts import is_loopback
 from skws.spec.enums import EngineName
 from skws_schema.budgets import watch_steps
-from skws_schema.errors import SkwsError, UsageError
+from skws_schema.errors import SkwsError
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import state_folder
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from skws_tui.services.job import LiveJob
     from skws_tui.services.view import EventQueue
 
-SERVED: Final = "SKWS_SERVED"
 _STDIN: Final = 0
 _HANG_UP_MS: Final = 1000  # a hang-up alone does not wake every poll
 
@@ -40,7 +37,7 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
         from skws_tui.fence import hooks  # noqa: PLC0415
 
         app = SkwsApp(request, new_job if job.source else None)
-        if request.served or os.isatty(_STDIN):
+        if os.isatty(_STDIN):
             Thread(target=_end_on_hang_up, name="hang-up", daemon=True).start()
         with hooks(app), watch_steps(None):  # nothing may be written over the screen
             app.run(mouse=mouse)
@@ -49,7 +46,7 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
 
 
 def _end_on_hang_up() -> None:
-    """End the process once its terminal, or the server of its page, is gone.
+    """End the process once its terminal is gone.
 
     A terminal hangs up on the processes that it controls by itself. Others, such as one started by an
     editor, would read the end of their input again and again.
@@ -111,32 +108,3 @@ def stderr_to_file() -> Iterator[None]:
             sys.stderr = before_own
             os.dup2(terminal, 2)
             os.close(terminal)
-
-
-def serve_ui(arguments: Sequence[str], host: str, port: int) -> None:
-    """Serve ``skws`` with the arguments to browsers, one process per page, until interrupted.
-
-    Anyone with the printed address can read the stream. Raises SkwsError if the port is taken.
-    """
-    from skws_tui.served import GuardedServer  # noqa: PLC0415 - loads a web server, for --serve alone
-
-    os.environ[SERVED] = "1"  # for the processes behind the pages
-    command = shlex.join([sys.executable, "-m", "skws", *arguments])
-    try:
-        GuardedServer(command, host, port).serve()
-    except OSError as error:
-        raise SkwsError(f"cannot serve on {host}, port {port}: {error.strerror or error}") from None
-
-
-def is_served() -> bool:
-    """True in a process behind a page of ``serve_ui``."""
-    return os.environ.get(SERVED) == "1"
-
-
-def check_host(host: str, *, open_to_others: bool) -> None:
-    """Raises UsageError for an address beyond this machine without ``open_to_others``."""
-    if not (is_loopback(host) or open_to_others):
-        raise UsageError(
-            f"--host {host}: anyone who gets the printed address could read the stream, over a connection"
-            " without encryption; add --open-to-others to allow it"
-        )

@@ -145,7 +145,7 @@ def has_few_colours(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the terminal has 16 colours at most."""
     term, depth = environment.get("TERM", ""), environment.get("COLORTERM", "")
     many = depth in {"truecolor", "24bit"} or "256color" in term or "kitty" in term
-    return not many and "TEXTUAL_DRIVER" not in environment
+    return not many
 
 
 def default_theme(environment: Mapping[str, str] = os.environ) -> str:

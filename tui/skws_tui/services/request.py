@@ -25,8 +25,7 @@ class UiRequest:
     """``job``: the live search to show; without a source, its schema alone.
 
     ``schema_path``: where the editor saves. ``queries``: typed texts that stand from the start.
-    ``restore``: continue the last session, and save this one. ``served``: to a browser, which can only
-    write files in the folder ``exports``.
+    ``restore``: continue the last session, and save this one.
     """
 
     job: Job
@@ -34,5 +33,3 @@ class UiRequest:
     queries: tuple[str, ...] = ()
     theme: str | None = None
     restore: bool = True
-    served: bool = False
-    exports: Path | None = None

@@ -23,7 +23,6 @@ from skws.sinks.text import visible
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 from skws_schema.yaml.located import locate
-from skws_tui.services.request import UiRequest
 
 _HISTORY: Final = 200
 _VERSION: Final = 1
@@ -195,20 +194,6 @@ FORMATS: Final = {
     ".csv": OutputFormat.CSV,
     ".parquet": OutputFormat.PARQUET,
 }
-
-
-def file_to_write(name: str, request: UiRequest) -> Path:
-    """The path of a file name. Raises UsageError for a file that a browser may not write."""
-    if not request.served:
-        return Path(name).expanduser()
-    if request.exports is None:
-        raise UsageError("exports from a browser are off: start skws tui --serve with --export-to DIR")
-    path = request.exports / name
-    if name != path.name or path.parent != request.exports or "\0" in name:
-        raise UsageError(f"{name}: expected the name of a file, which is put in {request.exports}")
-    if path.is_symlink():
-        raise UsageError(f"{name}: is a link; expected another name")
-    return path
 
 
 def export(results: Sequence[LiveResult], path: Path) -> None:

@@ -1,0 +1,31 @@
+"""The name in a Host header."""
+
+from __future__ import annotations
+
+import pytest
+
+from skws.hosts import LOOPBACK, asks_for, host_name
+
+
+@pytest.mark.parametrize(
+    ("authority", "name"),
+    [
+        ("localhost:8000", "localhost"),
+        ("[::1]:80", "::1"),
+        ("::1", ""),
+        ("[::1", ""),
+        ("a:b", ""),
+        ("a/b", ""),
+        ("a?localhost", ""),
+        ("a#localhost", ""),
+        ("user@localhost", ""),
+        ("", ""),
+        (" localhost", " localhost"),
+    ],
+)
+def test_the_name_in_a_host_header(authority: str, name: str) -> None:
+    assert host_name(authority) == name
+
+
+def test_no_host_is_none_of_ours() -> None:
+    assert not asks_for(None, LOOPBACK)

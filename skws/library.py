@@ -39,7 +39,7 @@ from skws.queries.keyword_plans import keyword_plan, ranking_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.kinds import check
 from skws.results.frames import results_html
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 from skws.sources.addresses import (
     KAFKA,
     Database,
@@ -80,8 +80,9 @@ _REMEDY: Final = 'use on_error="skip" to go on past bad rows'
 class Results(Sequence[LiveResult]):
     """Results in order of time, found while they are read.
 
-    ``schema``: the one that was used, given or inferred. ``counts`` and ``bad`` are complete when all results
-    have been read. A length, an index and a data frame read them all.
+    ``schema``: the one that was used, given or inferred. ``counts``, ``bad`` and ``notes`` are complete when
+    all results have been read. A length, an index and a data frame read them all. ``notes``: how to ask for
+    rows that the best results hide.
     """
 
     def __init__(self, schema: Schema, queries: Mapping[str, Query], on_error: OnError) -> None:
@@ -89,6 +90,7 @@ class Results(Sequence[LiveResult]):
         self.queries = dict(queries)
         self.counts = Counts()
         self.bad = BadRecordLog(on_error, remedy=_REMEDY)
+        self.notes: tuple[str, ...] = ()
         self._known: list[LiveResult] = []
         self._rest: Iterator[LiveResult] = iter(())
 
@@ -556,6 +558,7 @@ def _best(results: Results, given: _Given, stream: Stream, most: int | None) -> 
     engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
     found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
+    results.notes = found.notes
     yield from found.results
 
 
@@ -564,13 +567,18 @@ def _best_of_database(
 ) -> Iterator[LiveResult]:
     """By the index on disk that ``skws search`` uses, too."""
     from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - as below
+    from skws.queries.referred_rows import SHOWN  # noqa: PLC0415 - as below
     from skws.queries.snapshot.search import SnapshotSearch  # noqa: PLC0415 - for databases only
 
     tables = database_tables(database, asked.schema, None, lambda _: None)
     results.bad.take(passed_over(tables))
-    for result in SnapshotSearch(asked, tables).results(most):
+    search = SnapshotSearch(asked, tables)
+    first: list[Result] = []
+    for result in search.results(most):
         results.counts.results += 1
+        first += [result] if len(first) < SHOWN else []
         yield result
+    results.notes = search.notes(first)
 
 
 def _records(

@@ -13,7 +13,9 @@ from skws.formats import BadRecordLog
 from skws.index.cache import database_tables, passed_over
 from skws.progress import Progress
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
+from skws.queries.referred_rows import SHOWN
 from skws.queries.snapshot.search import SnapshotSearch
+from skws.results.model import Result
 from skws.sinks.formats import open_writer
 from skws.sources.addresses import all_tables, database_at
 from skws.spec.enums import OutputFormat
@@ -60,6 +62,7 @@ def search_database(
     ready = perf_counter()
     search = SnapshotSearch(plan, tables)
     found, left_out = 0, False
+    first: list[Result] = []
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
         most = _most(job, query)
@@ -68,6 +71,7 @@ def search_database(
                 left_out = True
                 break
             found += 1
+            first += [result] if found <= SHOWN else []
             writer.write(result)
     if quiet:
         return
@@ -75,8 +79,8 @@ def search_database(
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
     tell_bad(bad)
     tell(summary(found, search, job.max_size, perf_counter() - ready, left_out=left_out))
-    for reason in () if found else search.why_nothing():
-        tell(reason)
+    for line in search.notes(first) if found else search.why_nothing():
+        tell(line)
 
 
 def _most(job: Job, query: Query) -> int | None:

@@ -90,6 +90,8 @@ def run_best(job: Job, output_format: OutputFormat, output: Path | None, most: i
         return
     known = found.complete and found.size >= job.max_size
     tell(summary(search, perf_counter() - started, of_all(len(found.results), found.found, known=known)))
+    for note in found.notes:
+        tell(note)
     if not found.results and search.counts.deletions:
         tell(
             "rows that were deleted or replaced are not searched; --sort time finds all results as they came"

@@ -237,7 +237,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "found": found.found,
             "complete": found.complete,
             "max_size": found.size,
-            "notes": [*notes, *why_missing(found.missing)],
+            "notes": [*notes, *found.notes, *why_missing(found.missing)],
             "meant": corrected(body.query, meant) if meant else "",
             "seconds": round(seconds, 6),
         }

@@ -42,7 +42,7 @@ def order(result: Result) -> tuple[int, float, str]:
 
 def compare(session: Session, text: str, size: int, most: int, rank: str) -> int:
     """Compares a search with the snapshot of a new query; gives the number of its results."""
-    found, count, reached, complete, _ = session.search(asked(text, "", size, rank), most)
+    found, count, reached, complete, *_ = session.search(asked(text, "", size, rank), most)
     given = session.add(asked(text, "new", size, rank))
     session.remove("new")
     alive = sorted((one for one in given if isinstance(one, Result) and one.op == "+"), key=order)

@@ -6,7 +6,7 @@ smallest results come first (``SIZES``): larger ones are not looked for once non
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -21,6 +21,7 @@ from skws.queries.keywords.live_paths import MOST_COUNTED, LiveJoins, LivePaths
 from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
+from skws.queries.referred_rows import referred_notes
 from skws.ranking.ceilings import Ceilings
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scorer
@@ -33,7 +34,7 @@ from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.delta.networks import PathNetworks
 from skws_schema.budgets import TimeLimitError, check
-from skws_schema.model import Schema
+from skws_schema.model import Row, Schema
 from skws_windows.window import Window
 
 SIZES: Final = (1, 2, 3)
@@ -51,7 +52,8 @@ class Searched(NamedTuple):
     """The best results, best first. ``found``: how many there are, of at most ``size`` tuples.
 
     Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``missing``: the
-    keywords that no tuple has, if nothing was found, each with a similar one or nothing.
+    keywords that no tuple has, if nothing was found, each with a similar one or nothing. ``notes``: on rows
+    that the results hide.
     """
 
     results: list[Result]
@@ -59,6 +61,7 @@ class Searched(NamedTuple):
     size: int
     complete: bool
     missing: Mapping[str, str] = {}
+    notes: tuple[str, ...] = ()
 
 
 class LiveSearch:
@@ -116,7 +119,9 @@ class LiveSearch:
         try:
             bitmaps = self._labels(query, plan)
             found = self._searched(query, plan, bitmaps, now, most)
-            return found if found.found else found._replace(missing=self._missing(plan, bitmaps))
+            if not found.found:
+                return found._replace(missing=self._missing(plan, bitmaps))
+            return found._replace(notes=self._notes(plan, bitmaps, now, found.results))
         finally:
             self._scoring.remove(query)
 
@@ -124,6 +129,20 @@ class LiveSearch:
         """The words that begin with a folded text and stand in the most tuples alive at ``now``."""
         ends = self._live.tuples.end
         return self.words.completions(start, most, lambda slots: ends.take(slots) > now)
+
+    def _notes(
+        self, plan: Plan, bitmaps: KeywordBitmaps, now: int, results: Sequence[Result]
+    ) -> tuple[str, ...]:
+        tuples = self._live.tuples
+
+        def carriers(relation: int) -> Iterator[tuple[Row, int]]:
+            chosen = tuples.relation.take(bitmaps.tuple) == relation
+            chosen &= tuples.end.take(bitmaps.tuple) > now
+            some = bitmaps.taken(chosen)
+            pairs = zip(some.tuple.tolist(), some.bitmap.tolist(), strict=True)
+            return ((self._known.row(slot), bitmap) for slot, bitmap in pairs)
+
+        return referred_notes(plan, results, carriers)
 
     def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> Mapping[str, str]:
         counts = _carrying(plan, bitmaps)

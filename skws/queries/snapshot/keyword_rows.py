@@ -73,6 +73,10 @@ class KeywordRows:
         """The rows that contain words of the query."""
         return self._labels[relation].keys()
 
+    def carriers(self, relation: int) -> Iterator[tuple[Row, int]]:
+        """The rows that contain words of the query, each with its bitmap."""
+        return ((self.row(relation, number), label) for number, label in self._labels[relation].items())
+
     def usual(self, relation: int) -> int:
         """The bitmap of rows without words of the query: keywords in the relation's name."""
         return self.plan.matcher.names[relation]

@@ -18,6 +18,7 @@ from skws.keywords.suggest import meant_for, why_missing
 from skws.queries.diagnosis import suggestions
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
+from skws.queries.referred_rows import referred_notes
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
@@ -86,6 +87,10 @@ class SnapshotSearch:
     def why_nothing(self) -> list[str]:
         """Lines for the user of a search that found nothing."""
         return why_nothing(self._plan, self._keyword_rows, self._tables)
+
+    def notes(self, results: Sequence[Result]) -> tuple[str, ...]:
+        """Lines for the user on rows that the results hide."""
+        return referred_notes(self._plan, results, self._keyword_rows.carriers)
 
     def results(self, most: int | None = None) -> Iterator[Result]:
         """The ``most`` best results, best first; of equal scores the smaller id first."""

@@ -38,10 +38,8 @@ by_delta = by(EvaluatorName.DELTA)
 
 
 def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[AnyEngine]:
-    """The default engine, delta joins, automata unless records may be late, and all modes."""
-    evaluators = [EvaluatorName.MESH, EvaluatorName.DELTA, EvaluatorName.AUTOMATA][
-        : 2 if plan.lateness else 3
-    ]
+    """The default engine, delta joins, and all modes."""
+    evaluators = (EvaluatorName.MESH, EvaluatorName.DELTA)
     made = [ColumnarEngine.of(replace(plan, evaluated_by=each), on_late()) for each in evaluators]
     modes = [replace(plan, mesh=mesh, purge=purge, demand=demand) for mesh, purge, demand in MODES]
     return [*made, *(Engine(mode, on_late()) for mode in modes)]

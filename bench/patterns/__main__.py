@@ -1,4 +1,4 @@
-"""``python -m bench.patterns``: engines side by side, how updates grow, automata against the mesh."""
+"""``python -m bench.patterns``: engines side by side, and how updates grow."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.patterns.engines import SKWS, Run, agree, compare, in_batches, peers
-from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import by_kind, by_matches, by_window, delays
 from bench.patterns.loads import EVENTS
 from bench.peers.environment import chosen, python_of
 from skws.memory import expect_long_lived_objects
-from skws.spec.enums import EvaluatorName
 
 # What is run unless all is asked for: a minute or two, mostly for engines to start.
 _FEW = 5_000
@@ -65,20 +63,6 @@ def growth(_: argparse.Namespace) -> int:
     return 0
 
 
-def evaluators(given: argparse.Namespace) -> int:
-    """What justifies the choice of ``--evaluator auto``; 1 if results differ."""
-    names = list(EvaluatorName)
-    print(f"{'load':52} {'results':>9} {' '.join(f'{name:>9}' for name in names)} {'auto/mesh':>10}")
-    equal = True
-    for shape in SHAPES:
-        found = cost(shape, given.events, given.repeat)
-        shown = " ".join(f"{found.seconds[name]:>9.2f}" for name in names)
-        ratio = found.seconds[EvaluatorName.AUTO] / found.seconds[EvaluatorName.MESH]
-        print(f"{shape.name:52} {found.results:>9,} {shown} {ratio:>10.2f}", flush=True)
-        equal = equal and found.equal
-    return 0 if equal else 1
-
-
 def _told(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -95,10 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beside.add_argument("--repeat", type=int, help="how often (once)")
     beside.set_defaults(run=engines)
     commands.add_parser("growth", help="updates by window and matches, enumeration").set_defaults(run=growth)
-    apart = commands.add_parser("evaluators", help="candidate networks by automata and by the mesh")
-    apart.add_argument("--events", type=int, default=20_000)
-    apart.add_argument("--repeat", type=int, default=3)
-    apart.set_defaults(run=evaluators)
     given = parser.parse_args(arguments)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", file=sys.stderr)
     status: int = given.run(given)

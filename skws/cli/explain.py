@@ -42,7 +42,7 @@ def explain(
     match_names: options.MatchNames = False,
     without: options.Without = None,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
-    evaluator: options.Evaluator = EvaluatorName.MESH,
+    evaluator: options.Evaluator = EvaluatorName.AUTO,
     mesh: options.Mesh = options.MeshName.COLUMNAR,
     no_demand: options.NoDemand = False,
     on_error: options.BadRecords = None,
@@ -65,7 +65,7 @@ def explain(
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
     if no_demand and mesh is not options.MeshName.FULL:
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
-    if mesh.kind and evaluator is not EvaluatorName.MESH:
+    if mesh.kind and evaluator is not EvaluatorName.AUTO:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
     parsed = parse_query(query_text(words, without), described, match_names=match_names)
     plan = Plan(

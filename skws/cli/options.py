@@ -314,8 +314,8 @@ Evaluator = Annotated[
     EvaluatorName,
     typer.Option(
         "--evaluator",
-        help="Evaluation of candidate networks; auto: automata where partial results could pile up;"
-        " delta: no partial results, as for very many queries.",
+        help="How candidate networks are evaluated: mesh keeps partial results, delta keeps none;"
+        " auto: delta for very many queries.",
     ),
 ]
 NoDemand = Annotated[

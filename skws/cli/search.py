@@ -93,7 +93,7 @@ def search(
     mesh: options.Mesh = options.MeshName.COLUMNAR,
     purge: options.Purge = None,
     no_demand: options.NoDemand = False,
-    evaluator: options.Evaluator = EvaluatorName.MESH,
+    evaluator: options.Evaluator = EvaluatorName.AUTO,
     match_names: options.MatchNames = False,
     without: options.Without = None,
     lateness: options.Lateness = None,

@@ -151,7 +151,7 @@ def watch(
     allow_unbounded_windows: options.ForceUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,
-    evaluator: options.Evaluator = EvaluatorName.MESH,
+    evaluator: options.Evaluator = EvaluatorName.AUTO,
     lateness: options.Lateness = None,
     updates: options.Updates = ToldUpdates.TELL,
     output_format: options.ResultFormat = None,

@@ -26,7 +26,7 @@ from skws.keywords.plan import Plan, network_counts
 from skws.queries.keywords.meshes import MANY, why_not_shared
 from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshKind
-from skws_mesh.networks import CandidateNetwork, drawn_networks
+from skws_mesh.networks import drawn_networks
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, counted
 from skws_windows.window import ExpressionWindow, Unbounded, window_text
@@ -93,7 +93,6 @@ def _known(plan: Plan, limit: int, most: int) -> _Known:
         _window(plan),
         _evaluator(plan),
         partitioning_branch(plan),
-        *_automata(plan, limit),
         _networks(plan, count),
         keys_branch(plan),
     )
@@ -137,7 +136,7 @@ def shares(totals: Sequence[int], room: int) -> list[int]:
 def _evaluator(plan: Plan) -> Branch:
     name, reason = _COLUMNAR if plan.mesh is None else _EVALUATORS[MeshKind(plan.mesh)]
     because = Branch(f"because {reason}")
-    if plan.mesh is not None or plan.by_automata:
+    if plan.mesh is not None:
         return Branch(f"evaluator: {name}", (because,))
     if why := why_not_shared(plan):
         return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
@@ -148,27 +147,6 @@ def _evaluator(plan: Plan) -> Branch:
         f"evaluator: {name}",
         (because, Branch(f"with {MANY:,} such queries or more delta joins: no partial results are kept")),
     )
-
-
-def _automata(plan: Plan, limit: int) -> Iterator[Branch]:
-    """The evaluator of each network and the reason, if automata are allowed."""
-    if not plan.by_automata:
-        return
-    from skws.queries.keywords.automata import choices_of  # noqa: PLC0415 - loads only for automata
-
-    found = choices_of(plan)
-    if found is None:
-        yield Branch("networks by automata: none, as there are too many networks to look at each")
-        return
-    chosen = sum(choice.automaton for choice in found)
-    lines = [
-        f"{'automaton' if choice.automaton else 'mesh'}: "
-        f"{CandidateNetwork.of(choice.tree).text(plan.schema, plan.keywords)}, because {choice.reason}"
-        for choice in sorted(found, key=lambda choice: not choice.automaton)[:limit]
-    ]
-    more = [f"... {len(found) - limit:,} more networks"] if len(found) > limit else []
-    heading = f"networks by automata: {chosen:,} of {len(found):,}"
-    yield Branch(heading, tuple(map(Branch, [*lines, *more])))
 
 
 def _networks(plan: Plan, count: MeshCount) -> Branch:

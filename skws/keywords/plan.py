@@ -18,7 +18,7 @@ from skws_mesh.tree import NodeOrder
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema
-from skws_windows.window import ExpressionWindow, Window, by_position, with_deletions
+from skws_windows.window import Window, by_position, with_deletions
 
 _EVALUATORS: Final = tuple(EvaluatorName)
 
@@ -49,7 +49,7 @@ class Plan:
     purge: str | None = None
     demand: bool = True
     ranking: RankingChoice | None = None
-    evaluated_by: str = EvaluatorName.MESH
+    evaluated_by: str = EvaluatorName.AUTO
     updates: ToldUpdates = ToldUpdates.TELL
 
     def __post_init__(self) -> None:
@@ -91,12 +91,6 @@ class Plan:
             self.query.sequence,
             self.query.without,
         )
-
-    @property
-    def by_automata(self) -> bool:
-        """True if automata may evaluate some networks."""
-        in_order = not self.lateness and not isinstance(self.window, ExpressionWindow)
-        return in_order and self.evaluated_by in (EvaluatorName.AUTO, EvaluatorName.AUTOMATA)
 
     def over(self, schema: Schema) -> Plan:
         """The plan over a changed schema. Raises QueryError if the query cannot be read there."""

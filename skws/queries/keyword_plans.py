@@ -59,7 +59,7 @@ def keyword_plan(
     stream: Stream,
     window: Window,
     ranking: RankingChoice | None,
-    evaluated_by: str = EvaluatorName.MESH,
+    evaluated_by: str = EvaluatorName.AUTO,
 ) -> Plan:
     """How the keywords of a query are searched. Raises QueryError."""
     parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)

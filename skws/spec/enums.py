@@ -50,13 +50,12 @@ class ToldUpdates(StrEnum):
 class EvaluatorName(StrEnum):
     """Evaluators of candidate networks; results do not depend on them.
 
-    ``mesh``: keeps partial results; very many queries are answered as by ``delta``, joins of each tuple with
-    the live ones that keep none. ``automata``: where possible. ``auto``: automata where they are faster.
+    ``mesh``: keeps partial results. ``delta``: joins each tuple with the live ones, and keeps none; where
+    possible. ``auto``: the mesh, or delta joins for very many queries.
     """
 
     AUTO = "auto"
     MESH = "mesh"
-    AUTOMATA = "automata"
     DELTA = "delta"
 
 

@@ -77,7 +77,7 @@ class Job:
     speed: float | None = None
     force_unbounded: bool = False
     allow_unbounded_windows: bool = False
-    evaluator: EvaluatorName = EvaluatorName.MESH
+    evaluator: EvaluatorName = EvaluatorName.AUTO
     memory: str = field(default_factory=asked, compare=False)
     replay: tuple[Path, ...] = ()
     mesh: MeshKind | None = None
@@ -173,10 +173,6 @@ def _over_expression(job: Job) -> bool:
     return isinstance(job.plan_window, ExpressionWindow)
 
 
-def _by_automata(job: Job) -> bool:
-    return job.evaluator in (EvaluatorName.AUTO, EvaluatorName.AUTOMATA)
-
-
 def _scored(job: Job) -> bool:
     return any(not isinstance(query, str) and query.scored for query in job.queries.values())
 
@@ -245,17 +241,8 @@ RULES: Final = (
         "--no-demand needs --mesh full: only its operators run on demand",
     ),
     Rule(
-        lambda job: _by_automata(job) and job.mesh is not None,
-        "--evaluator {job.evaluator} cannot be combined with --mesh {job.mesh}: automata have no mesh",
-    ),
-    Rule(
-        lambda job: _by_automata(job) and bool(job.lateness is not None if job.finite else job.lateness),
-        "--evaluator {job.evaluator} cannot be combined with --lateness: automata read records in order",
-    ),
-    Rule(
-        lambda job: _by_automata(job) and not job.finite and (_over_expression(job) or job.stream.bounded),
-        "--evaluator {job.evaluator} needs a window of time or of tuples: "
-        "without one automata forget nothing",
+        lambda job: job.evaluator is not EvaluatorName.AUTO and job.mesh is not None,
+        "--evaluator {job.evaluator} cannot be combined with --mesh {job.mesh}: both choose the evaluator",
     ),
     Rule(
         lambda job: job.finite and job.lateness is not None and _over_expression(job),

@@ -246,7 +246,7 @@ class Stream:
     max_size: int = DEFAULT_MAX_SIZE
     match_names: bool = False
     force_unbounded: bool = False
-    evaluator: EvaluatorName = EvaluatorName.MESH
+    evaluator: EvaluatorName = EvaluatorName.AUTO
     finite: bool = False
     overrides: bool = False
     updates: ToldUpdates = ToldUpdates.TELL

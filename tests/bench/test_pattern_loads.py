@@ -17,7 +17,6 @@ from bench.patterns.children.skws_engine import (
     matches_by_columns,
     read,
 )
-from bench.patterns.evaluators import SHAPES, cost
 from bench.patterns.growth import measure, one_key
 from bench.patterns.loads import DRAWN, EVENTS, NESTED, STAR, Load, write
 from skws_patterns.evaluator import Evaluator
@@ -55,9 +54,3 @@ def test_matches_are_those_known_of_other_engines(load: Load, known: int) -> Non
 def test_growth_counts_what_the_last_events_complete() -> None:
     star, nested = (measure(load, 30, one_key(load)) for load in (STAR, NESTED))
     assert star.matches == nested.matches == 10 * 10
-
-
-def test_evaluators_find_the_same() -> None:
-    found = cost(replace(SHAPES[0], values=20), 300, 1)
-    assert found.equal
-    assert found.results > 50

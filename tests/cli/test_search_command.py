@@ -77,14 +77,13 @@ def test_keywords_in_order(skws: Skws) -> None:
     assert "order: tuples with tarantino, uma before those with travolta" in shown
 
 
-def test_networks_by_automata(skws: Skws) -> None:
-    found = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("mesh", "automata", "auto")]
+def test_evaluators(skws: Skws) -> None:
+    found = [skws(*SEARCH, "-f", "jsonl", "-q", "--evaluator", e).out for e in ("auto", "mesh", "delta")]
     assert found[0] == found[1] == found[2] != ""
-    refused = skws(*SEARCH, "--evaluator", "auto", "--mesh", "full")
-    assert (refused.code, "cannot be combined with --mesh full" in refused.err) == (2, True)
-    shown = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "automata").out
-    assert "mesh: director{tarantino} - movie{} - plays{travolta}, because its joins are not hier" in shown
-    assert "automaton: director{tarantino} - movie{travolta}, because its joins are hierarchical" in shown
+    refused = skws(*SEARCH, "--evaluator", "delta", "--mesh", "full")
+    assert (refused.code, "--evaluator delta cannot be combined with --mesh full" in refused.err) == (2, True)
+    shown = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "mesh").out
+    assert "never by delta joins, since the mesh was asked for" in shown
 
 
 def test_dropped_words_are_told(skws: Skws) -> None:

@@ -23,7 +23,6 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.operator import USUAL_SIZES, Sizes
 from skws.results.model import Result
-from skws.spec.enums import EvaluatorName
 from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
@@ -346,13 +345,3 @@ def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: P
     finally:
         if gc_was_on:
             gc.enable()
-
-
-def test_automata_beside_rows_that_come_unasked(tmp_path: Path) -> None:
-    """Another query takes rows of a table in; what automata know of the stream's tuples stays right."""
-    schema = Schema("s", relations_of(("a", "b", "link"), "link"), (Join("ab", "a", "b", (("x", "x"),)),))
-    static = [Record(2, 0, ("gamma", n, 0)) for n in range(5)]
-    stream = [Record(n % 2, n, (("alpha", "beta")[n % 2], n // 4, 0)) for n in range(40)]
-    by = {"step": 20, "evaluated_by": EvaluatorName.AUTOMATA}
-    asked = [(1, "alpha beta", 2), (2, "gamma", 2)]
-    assert compared(tmp_path, schema, static, stream, TimeWindow(9), asked, **by) > 20  # type: ignore[arg-type]

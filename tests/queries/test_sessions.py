@@ -22,12 +22,11 @@ from skws.queries.windowed.kind import WindowedQueries
 from skws.queries.windowed.pattern import WindowedPatterns
 from skws.results.model import LiveResult, Place, Result, ResultTuple, Score, parsed
 from skws.spec.enums import EvaluatorName
-from skws.spec.job import Job
 from skws.spec.query import PATTERN, TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.jobs.watching import SCHEMA
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 
@@ -178,19 +177,6 @@ def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
         found = told(evaluator, window, share)
         assert [sorted(map(repr, step)) for step in found] == [sorted(map(repr, step)) for step in by_mesh]
     assert sum(map(len, by_mesh)) > 20
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"lateness": 5, "window": TimeWindow(9)}, "cannot be combined with --lateness"),
-        ({"window": Unbounded()}, "needs a window of time or of tuples"),
-        ({"window": ExpressionWindow("true")}, "needs a window of time or of tuples"),
-    ],
-)
-def test_what_automata_cannot_do_is_refused(given: dict[str, object], message: str) -> None:
-    with pytest.raises(UsageError, match=f"--evaluator auto {message}"):
-        Job({}, DENSE, "x", evaluator=EvaluatorName.AUTO, **given)  # type: ignore[arg-type]
 
 
 TEXTS = st.text(max_size=20) | st.sampled_from(['a","id":"b', '{"op":"-"', '"unshown":', '"count":', "\\"])

@@ -134,7 +134,6 @@ class ColumnarMesh:
         generator = operators.generator
         self._live = live
         self._operators = operators
-        self._elsewhere: dict[Tree, int] = {}
         self._accepts_root = accepts_root
         self._width = generator.max_size
         self._bitmaps = LiveBitmaps()
@@ -230,12 +229,6 @@ class ColumnarMesh:
     def used(self) -> list[OperatorUse]:
         """Operators that ever had partials."""
         return self._operators.used(self._waiting.groups)
-
-    def add_network(self, tree: Tree) -> int:
-        """The operator number of a network that is evaluated elsewhere."""
-        if tree not in self._elsewhere:
-            self._elsewhere[tree] = self._operators.add_network(tree)
-        return self._elsewhere[tree]
 
     def network(self, operator: int) -> Tree:
         """The candidate network of a complete operator."""

@@ -8,7 +8,7 @@ an entry for every group that it waits in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -44,14 +44,10 @@ class OperatorUse(NamedTuple):
 
 
 class OperatorTable:
-    """Operators by number. ``trees[op]`` is the tree whose instances the operator puts out.
+    """Operators by number. ``trees[op]`` is the tree whose instances the operator puts out."""
 
-    ``needed``: whether a tree has an operator at all.
-    """
-
-    def __init__(self, generator: CNGen, needed: Callable[[Tree], bool] = lambda _: True) -> None:
+    def __init__(self, generator: CNGen) -> None:
         self.generator = generator
-        self._needed = needed
         self.trees: list[Tree] = []
         self._places: list[Place] = []
         self.excluded = 1 << generator.slots  # the bitmap of tuples that take no part
@@ -73,18 +69,10 @@ class OperatorTable:
         self._roots = np.full((len(generator.schema.relations), self.excluded + 1), NONE, dtype=np.int64)
         for relation, keywords in generator.roots:
             tree = Tree.single(relation, keywords)
-            if needed(tree):
-                (self._roots[relation, keywords],) = self._add([tree], generator.is_total(tree))
+            (self._roots[relation, keywords],) = self._add([tree], generator.is_total(tree))
 
     def __len__(self) -> int:
         return len(self.trees)
-
-    def add_network(self, tree: Tree) -> int:
-        """The number of a network that is evaluated elsewhere."""
-        number = int(self._add([tree], True)[0])
-        size = self._size[number] = len(tree.relations)
-        self._parents[number, 1:size], self._edges[number, 1:size] = tree.parents[1:], tree.edges[1:]
-        return number
 
     def roots(self, relation: Ints, keywords: Ints) -> Ints:
         """The operator of each tuple that belongs to a root, else NONE."""
@@ -164,7 +152,7 @@ class OperatorTable:
         owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
         met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
         grown = [grow(trees[owner], places[group], *child) for owner, group, *child in met]
-        made = [(place, tree) for place, tree in enumerate(grown) if tree is not None and self._needed(tree)]
+        made = [(place, tree) for place, tree in enumerate(grown) if tree is not None]
         kept = [place for place, _ in made]
         new = self._add([tree for _, tree in made], complete[kept])
         owners, groups = owners[kept], groups[kept]

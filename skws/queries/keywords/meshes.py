@@ -17,6 +17,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
+from skws.spec.enums import EvaluatorName
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
@@ -25,15 +26,12 @@ from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.columnar.operators import OperatorTable
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.joins import DeltaJoins, WordQuery
-from skws_mesh.networks import prefix_of
-from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import Window
 
 if TYPE_CHECKING:
     from skws.keywords.match import Matcher
-    from skws.queries.keywords.automata import NetworkAutomata
 
 _SHAPES: Final = 16
 """Shapes of searches whose operators are kept: most searches have few plain keywords, and make the same."""
@@ -130,7 +128,6 @@ def coded_by(mesh: ColumnarMesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
 class MeshedQuery:
     mesh: ColumnarMesh
     plan: Plan
-    automata: NetworkAutomata | None = None
 
     @property
     def matcher(self) -> Matcher:
@@ -166,12 +163,9 @@ class Meshes:
         return self._accepts_root is not None
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
-        """Give a query a mesh, and automata if its plan asks for them."""
+        """Give a query a mesh."""
         generator = generator or plan.generator()
-        mesh, automata = (
-            self._split(plan, generator) if plan.by_automata else (self._mesh_of(generator), None)
-        )
-        standing = self.queries[query] = MeshedQuery(mesh, plan, automata)
+        standing = self.queries[query] = MeshedQuery(self._mesh_of(generator), plan)
         return standing
 
     def passing(self, plan: Plan) -> MeshedQuery:
@@ -216,32 +210,13 @@ class Meshes:
         for number, mesh in enumerate(self):
             yield mesh, bitmaps.taken(which == number)
 
-    def _mesh_of(
-        self,
-        generator: CNGen,
-        apart: tuple[Tree, ...] = (),
-        needed: Callable[[Tree], bool] = lambda _: True,
-    ) -> ColumnarMesh:
-        """The mesh of a query's shape without the networks that automata evaluate (``apart``)."""
-        shape = (generator.shape, apart)
+    def _mesh_of(self, generator: CNGen) -> ColumnarMesh:
+        """The mesh of a query's shape."""
+        shape = generator.shape
         if shape not in self._meshes:
-            operators = OperatorTable(generator, needed)
+            operators = OperatorTable(generator)
             self._meshes[shape] = ColumnarMesh(self._live, operators, self._accepts_root)
         return self._meshes[shape]
-
-    def _split(self, plan: Plan, generator: CNGen) -> tuple[ColumnarMesh, NetworkAutomata | None]:
-        """Automata for the networks they evaluate, and a mesh for the others."""
-        # Only if automata are asked for: patterns load a parser.
-        from skws.queries.keywords.automata import NetworkAutomata, networks_apart, prefixes  # noqa: PLC0415
-
-        apart = networks_apart(plan, generator)
-        if not apart:
-            return self._mesh_of(generator), None
-        elsewhere = set(apart)
-        grown_from = prefixes([tree for tree in generator.networks() if tree not in elsewhere])
-        mesh = self._mesh_of(generator, apart, lambda tree: prefix_of(tree) in grown_from)
-        numbered = {mesh.add_network(tree): tree for tree in apart}
-        return mesh, NetworkAutomata(generator, self._window, numbered)
 
 
 MANY: Final = 250
@@ -255,7 +230,7 @@ def why_not_shared(plan: Plan) -> str:
         "its keywords come in an order": bool(query.sequence),
         "its keywords may be names of relations": query.match_names,
         "its results have scores": plan.ranking is not None,
-        "automata evaluate its networks": plan.by_automata,
+        "the mesh was asked for": plan.evaluated_by == EvaluatorName.MESH,
         "many tuples satisfy a condition that stands for a keyword": any(
             isinstance(each, Condition) for slot in query.slots for each in slot.alternatives
         ),

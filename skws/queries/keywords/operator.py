@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -215,8 +215,6 @@ class KeywordOperator:
             if new:
                 results = self._truly_joined(mesh.add(new, mine))
                 found |= {query: [results.taken(rows)] for query, rows in _by_query(results.query, new)}
-        for query in plans:
-            found[query] += self._by_automata(query, 0, coded)
         return found
 
     def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
@@ -288,8 +286,6 @@ class KeywordOperator:
         self._scoring.arrived(first, new.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
         found = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
-        for query in self.queries:
-            found += self._by_automata(query, first, bitmaps)
         if len(self._shared):
             of_many, excluded = self._shared.insert(first, new.rows)
             found.append(of_many)
@@ -383,9 +379,6 @@ class KeywordOperator:
             self._behind.reserve.compact(slots)
         if len(dropped):
             self.known.pack()
-        for standing in self.queries.values():
-            if standing.automata is not None:
-                standing.automata.compact(slots)
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 
@@ -421,20 +414,6 @@ class KeywordOperator:
     def entries(self) -> int:
         """Live tuples, waiting partials and pairs of neighbours, dead ones not yet purged included."""
         return len(self.live) + self._shared.mesh.pairs + sum(mesh.partials for mesh in self._meshes)
-
-    def _by_automata(self, query: int, first: int, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
-        """The results of a query's automata for the tuples from slot ``first`` on, given their labels."""
-        automata = self.queries[query].automata
-        if automata is None:
-            return
-        mine = bitmaps.query == query
-        labels = np.zeros(len(self.live) - first, dtype=np.int64)
-        labels[bitmaps.tuple[mine] - first] = bitmaps.bitmap[mine]
-        found = automata.insert(first, self.live.tuples, labels, self.known.row)
-        if self._accepts_root is not None:
-            found = found.taken(self._accepts_root(found.members[:, 0]))
-        if len(found):
-            yield replace(found, query=np.full(len(found), query, dtype=np.int64))
 
     def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """Labels of live tuples in the codes of their meshes; those that exclude a tuple are counted."""

@@ -13,7 +13,6 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_first, ordered_by_sample
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.automata import choices
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.session import bounded_session
@@ -21,7 +20,6 @@ from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import Query, Stream
 from skws_mesh.kinds import MeshKind
-from skws_mesh.networks import CandidateNetwork
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -160,22 +158,6 @@ def test_compaction_keeps_what_lives() -> None:
         sizes.append(columnar.live_tuples)
     assert columnar.counts.results > 1000
     assert max(sizes) < 5000
-
-
-def test_what_evaluates_a_network_and_why() -> None:
-    plan = Plan(DENSE, parse_query("alpha beta", DENSE), TimeWindow(9), 3)
-    made = choices(plan.generator(), everything=True)
-    assert made is not None
-    reasons = {CandidateNetwork.of(c.tree).text(DENSE, plan.keywords): c.reason for c in made}
-    assert reasons["plain{alpha, beta}"] == "it joins nothing"
-    assert reasons["plain{alpha} - keyed{beta}"].startswith("its joins are hierarchical")
-    assert reasons["fixed{alpha} - plain{beta}"] == "static tables have no place in time"
-    # x of three tuples is hierarchical; x of two, and y of one of them with x of a third, is not.
-    assert reasons["plain{alpha} - link{} - keyed{beta}"].startswith("its joins are hierarchical")
-    assert any(reason == "its joins are not hierarchical" for reason in reasons.values())
-    chosen = choices(plan.generator(), everything=False)
-    assert chosen is not None
-    assert all(len(c.tree.relations) > 2 and all(c.tree.keywords) for c in chosen if c.automaton)
 
 
 @pytest.mark.parametrize(

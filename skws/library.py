@@ -237,8 +237,7 @@ class Session:
     ``window``: None for the schema's. ``tables``: rows of static relations, by relation, or files or a
     database that have them. ``schema`` may be these, too: it is then inferred from them. ``lateness``: how
     late rows may come, such as "5 s". Rows of a call are put in order of time; rows that come too late are
-    counted in ``counts`` and left out. ``force_unbounded``: also take queries that need more and more memory,
-    since no window lets rows expire. Raises SchemaError, UsageError.
+    counted in ``counts`` and left out. Raises SchemaError, UsageError.
     """
 
     def __init__(
@@ -249,12 +248,11 @@ class Session:
         tables: Data | None = None,
         lateness: str | None = None,
         max_size: int = DEFAULT_MAX_SIZE,
-        force_unbounded: bool = False,
     ) -> None:
         self.schema = schema_of(schema)
         late = 0 if lateness is None else parse_duration(lateness, what="lateness")
         stream = stream_of(self.schema, window, max_size, finite=False)
-        stream = replace(stream, lateness=late, force_unbounded=force_unbounded)
+        stream = replace(stream, lateness=late)
         self._queries: dict[str, Query] = {}
         self._session = session.Session(stream)
         static, rest = _records(_Given.of(tables or {}), self.schema, BadRecordLog(remedy=_REMEDY))

@@ -32,7 +32,6 @@ from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import PATTERN
 from skws_schema.budgets import explain_refusals
-from skws_schema.errors import UsageError
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
@@ -117,8 +116,6 @@ class Search:
     def count(self, report: ReportProgress = unreported) -> int:
         """How many results there are, those of patterns not formed; with a limit, at most so many."""
         if self.standing.kind != PATTERN:
-            if self.job.limit is not None:
-                raise UsageError("--format count with --select cannot be combined with --limit")
             for _ in self.results(report):
                 pass
             return self.found

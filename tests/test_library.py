@@ -419,15 +419,6 @@ def test_a_session_is_fed_batch_by_batch() -> None:
         session.remove("q")
 
 
-def test_a_session_without_a_window_says_what_would_help() -> None:
-    endless = SHOP.replace("window: 1 hour\n", "")
-    with pytest.raises(UsageError, match="window"):
-        skws.Session(endless).add("byron leaks")
-    session = skws.Session(endless, force_unbounded=True)
-    session.add("byron leaks")
-    assert len(session.process(DATA)) == 1
-
-
 def test_bad_rows_leave_a_session_as_it_was() -> None:
     session = skws.Session(SHOP)
     session.add("byron leaks")

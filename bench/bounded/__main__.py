@@ -30,9 +30,8 @@ def main() -> None:
     middle, most, verdicts = decide.seconds(told.queries)
     print(f"decide six streams: median {middle:.3f} s, greatest {most:.3f} s, verdicts {verdicts}")
     print(f"{'engine':8} {'records':>10} {'seconds':>9} {'CPU s':>9} {'per CPU s':>10} {'MB':>7} results")
-    for engine in ("skws", "keywords"):
-        for line in _run(_FOUND, engine, told.records, max(1, told.records // 10), None):
-            _show(engine, line)
+    for line in _run(_FOUND, "skws", told.records, max(1, told.records // 10), None):
+        _show("skws", line)
     peers = chosen(told.engines) if told.engines else ()
     for size in map(int, told.sizes.split(",")):
         for engine in ("skws", *peers):

@@ -64,8 +64,7 @@ Output = tuple[Any, ...]
 class Run:
     """A running union of queries.
 
-    ``tables``: the rows of static relations, by name. ``until``: when finite
-    streams have ended, None if it follows from the query. Raises UsageError if the
+    ``tables``: the rows of static relations, by name. Raises UsageError if the
     synopses would not be bounded, or the end of a finite stream is unknown.
     """
 
@@ -74,14 +73,10 @@ class Run:
         union: Union,
         schema: Schema,
         tables: Mapping[str, Sequence[Row]],
-        *,
-        until: int | None = None,
     ) -> None:
         self.distinct = union.distinct
         self._seen: set[Output] = set()
-        self.queries = [
-            QueryRun(q, schema, tables, distinct=union.distinct, until=until) for q in union.queries
-        ]
+        self.queries = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
         self._promises = Promises(schema)
 
     def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
@@ -102,11 +97,6 @@ class Run:
         fresh = [key for key in found if key not in self._seen]
         self._seen.update(fresh)
         return [(key, 1) for key in fresh]
-
-    def end_finite(self) -> None:
-        """End all finite streams, whatever their known end."""
-        for run in self.queries:
-            run.end_finite()
 
     @property
     def entries(self) -> int:
@@ -140,7 +130,6 @@ class QueryRun:
         tables: Mapping[str, Sequence[Row]],
         *,
         distinct: bool,
-        until: int | None = None,
     ) -> None:
         self._query = query
         self._schema = schema
@@ -151,7 +140,7 @@ class QueryRun:
             if s.kind is Kind.STATIC
         }
         self._cases = list(_kept_cases(query, distinct=distinct))
-        self.horizon = max((_horizon(c.query, until) for c in self._cases), default=0)
+        self.horizon = max((horizon(c.query) for c in self._cases), default=0)
         self._bags: dict[str, list[tuple[int, Row]]] | None = defaultdict(list, self._static)
         self._finite: dict[str, list[tuple[int, Row]]] = {}
         self.runs: list[CaseRun] = []
@@ -159,8 +148,8 @@ class QueryRun:
             self._hand_over()
 
     def step(self, time: int, rows: Rows, found: Counter[Output]) -> None:
-        if time >= self.horizon:
-            self.end_finite()
+        if time >= self.horizon and self._bags is not None:
+            self._hand_over()
         if self._bags is None:
             self._advance(time, rows, found)
             return
@@ -185,11 +174,6 @@ class QueryRun:
 
         for run in self.runs:
             run.step(time, rows, put_out)
-
-    def end_finite(self) -> None:
-        """Treat finite streams as static relations from now on."""
-        if self._bags is not None:
-            self._hand_over()
 
     def _hand_over(self) -> None:
         """Make the synopses and fill them with the tuples so far, whose results are out already."""
@@ -229,12 +213,6 @@ class QueryRun:
         for run, nodes in zip(self.runs, state["synopses"], strict=True):
             for node, kept in zip(run.nodes, nodes, strict=True):
                 node.restore(kept)
-
-
-def _horizon(query: Modified, until: int | None) -> int:
-    if until is None:
-        return horizon(query)
-    return until if query.finite else 0
 
 
 def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:

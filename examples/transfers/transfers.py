@@ -109,7 +109,7 @@ def search(
     command = [
         *(sys.executable, "-m", "skws", "watch", "--engine", "local", "--queries", HERE / queries),
         *("--schema", HERE / "schema.yaml", "--source", "-", "--lateness", f"{LATENESS} s"),
-        *("--max-size", "3", "--force-unbounded", "--quiet"),
+        *("--max-size", "3", "--quiet"),
         *("--dead-letters", late, "--sink", f"jsonl:{out}"),
     ]
     words = [str(word) for word in command]

@@ -139,7 +139,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     for candidate in candidates:
         folded.setdefault(candidate.casefold(), candidate)
     found = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[found[0]]!r}?" if found else ""
+    return f"; did you mean {str(folded[found[0]])!r}?" if found else ""
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:

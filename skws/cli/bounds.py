@@ -53,10 +53,8 @@ _SUFFIXES = {".jsonl": AddedFormat.JSONL, ".ndjson": AddedFormat.JSONL}
 
 @app.command("check", cls=options.Command, short_help="Check whether a query needs only constant memory.")
 def check(
+    query: Annotated[Path, _FILE],
     schema: options.SchemaFile,
-    query: Annotated[Path | None, _FILE] = None,
-    pattern: options.Pattern = None,
-    select: options.Select = None,
     output_format: Annotated[
         VerdictFormat, typer.Option("--format", "-f", help="Lines, or one JSON object.")
     ] = VerdictFormat.TEXT,
@@ -65,12 +63,7 @@ def check(
 
     skws bounds check query.sql --schema schema.yaml
     """
-    described = read_schema(schema)
-    if (query is None) == (pattern is None):
-        raise UsageError("nothing to check: expected one of QUERY.sql and --pattern TEXT")
-    if pattern is None and select is not None:
-        raise UsageError("--select needs --pattern: SQL names its columns after SELECT")
-    union = _pattern(pattern, described, select) if query is None else _union(query, described)
+    union = _union(query, read_schema(schema))
     verdict = decide(union)
     offered = () if verdict.bounded else repairs(union, verdict)
     if output_format is VerdictFormat.JSON:
@@ -141,13 +134,6 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
         summary = f"{search.counts.tuples:,} records, {search.found:,} results"
         kept = search.counts.kept
         tell(f"{summary}, at most {kept:,} entries kept" if job.engine is EngineName.LOCAL else summary)
-
-
-def _pattern(text: str | None, described: Schema, select: str | None) -> Union:
-    from skws.queries.patterns.normal_form import pattern_query  # noqa: PLC0415 - loads the grammar of patterns
-    from skws.queries.patterns.selected import names_of  # noqa: PLC0415
-
-    return pattern_query(text or "", described, None if select is None else names_of(select))
 
 
 def _union(query: Path, described: Schema) -> Union:

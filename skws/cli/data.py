@@ -148,7 +148,6 @@ def with_schema(
     unbounded = isinstance(parse_window(given.get("window") or schema.window), Unbounded)
     # Rows of a database live until they are deleted, and a draft says so of all others.
     lasting = unbounded and (drafted or data.database)
-    given["force_unbounded"] = lasting or given.get("force_unbounded", False)
     if data.address and given["lateness"] is None:
         # Where nothing expires, keywords do not depend on the order of records; patterns do.
         late = lasting and data.followed and not given.get("pattern")

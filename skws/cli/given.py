@@ -114,28 +114,24 @@ def named_queries(
     words: Sequence[str],
     patterns: Sequence[str],
     given: Mapping[str, Query],
-    select: str | None = None,
     without: Sequence[str] | None = None,
 ) -> dict[str, Query]:
     """Queries by name: keywords and patterns under their texts, then those ``given`` by a file.
 
-    ``select``: the attributes of the one pattern, None for whole tuples. ``without``: relations that the
-    keywords leave out. Raises UsageError.
+    ``without``: relations that the keywords leave out. Raises UsageError.
     """
-    if select is not None and len(patterns) != 1:
-        raise UsageError(f"--select needs one --pattern: there are {len(patterns)}")
     text = query_text(words, without)
     named = {text: Query(text)} if text else {}
     for pattern in patterns:
         if pattern in named:
             raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
-        named[pattern] = pattern_query(pattern, select)
+        named[pattern] = pattern_query(pattern)
     return {**named, **given}
 
 
-def pattern_query(text: str, select: str | None = None) -> Query:
-    """The query of a pattern; with ``select`` it shows attributes. Raises UsageError without a text."""
-    return Query.of_pattern(query_text([text]), select)
+def pattern_query(text: str) -> Query:
+    """The query of a pattern. Raises UsageError without a text."""
+    return Query.of_pattern(query_text([text]))
 
 
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -38,9 +38,9 @@ GROUPS: Final = {
         "dead_letters",
     ),
     "Query": (
-        *("pattern", "select", "queries", "window", "max_size", "match_names", "without"),
+        *("pattern", "queries", "window", "max_size", "match_names", "without"),
         *("pair", "formula", "lookback", "selection", "per", "aggregate"),
-        *("force_unbounded", "allow_unbounded_windows", "force_synopses", "check"),
+        *("allow_unbounded_windows", "force_synopses", "check"),
     ),
     "Results": (
         *("output_format", "output", "sink", "sort", "limit", "rank", "explain_score", "half_life"),
@@ -216,16 +216,6 @@ _PATTERN: Final = typer.Option(
 )
 Pattern = Annotated[str | None, _PATTERN]
 Patterns = Annotated[list[str] | None, _PATTERN]
-Select = Annotated[
-    str | None,
-    typer.Option(
-        "--select",
-        metavar="LIST",
-        help="With --pattern, without a window: show these attributes (separated by commas), in constant "
-        "memory.",
-        show_default="whole tuples",
-    ),
-]
 Window = Annotated[
     str | None,
     typer.Option(
@@ -250,13 +240,6 @@ Without = Annotated[
         metavar="RELATION",
         help="Leave a relation out of results, also as a connection; may be repeated. In a query: -relation:",
         show_default=False,
-    ),
-]
-ForceUnbounded = Annotated[
-    bool,
-    typer.Option(
-        "--force-unbounded",
-        help="Without a window, also answer queries whose memory grows without bound.",
     ),
 ]
 ForceUnboundedWindows = Annotated[

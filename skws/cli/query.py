@@ -41,7 +41,6 @@ def add(
     control: options.Control,
     query: options.MaybeQueryWords = None,
     pattern: options.Pattern = None,
-    select: options.Select = None,
     without: options.Without = None,
     max_size: options.MaxSizeOfJob = None,
     wait: Wait = 10.0,
@@ -52,17 +51,15 @@ def add(
     """
     if not name.strip():
         raise UsageError("NAME is empty: expected a name for the query")
-    asked = _asked(query or [], pattern, select, without or [])
+    asked = _asked(query or [], pattern, without or [])
     send(control, Command.new(name, replace(asked, max_size=max_size)), wait)
 
 
-def _asked(words: list[str], pattern: str | None, select: str | None, without: list[str]) -> Query:
+def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:
     text = query_text(words, without)
     if (pattern is None) == (not text):
         raise UsageError("expected a QUERY of keywords, or --pattern TEXT")
-    if pattern is None and select is not None:
-        raise UsageError("--select needs --pattern")
-    return Query(text) if pattern is None else pattern_query(pattern, select)
+    return Query(text) if pattern is None else pattern_query(pattern)
 
 
 @app.command("remove", cls=options.Command)

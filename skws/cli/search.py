@@ -59,7 +59,6 @@ class SearchFormat(StrEnum):
     COUNT = "count"
 
 
-_COUNTED: Final = (SearchFormat.TABLE, SearchFormat.JSONL, SearchFormat.COUNT)
 """Formats in which one result may stand for several matches."""
 _SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
 
@@ -84,7 +83,6 @@ def search(
         typer.Option("--index", metavar="FILE", help="File for the index of a database.", readable=False),
     ] = None,
     pattern: options.Pattern = None,
-    select: options.Select = None,
     engine: options.Engine = EngineChoice.AUTO,
     master: options.Master = None,
     jobs: options.Jobs = None,
@@ -136,15 +134,15 @@ def search(
     given["limit"] = most = read.limit_of(limit)
     written = read.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
     if pattern is not None:
-        _check_pattern(context, data, select, written)
-        asked = read.pattern_query(pattern, select)
+        _check_pattern(context, data)
+        asked = read.pattern_query(pattern)
     else:
         best = read.top_choice(top, group=group, append_only=append_only)
         if sort is Sort.SCORE:
             _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
             rank = rank or DEFAULT
         ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
-        asked = Query.of_keywords(_keywords(data, without, select, written), ranking, best)
+        asked = Query.of_keywords(_keywords(data, without, written), ranking, best)
     if data.database:
         page = limit is None and top is None and written in _FOR_PEOPLE
         given["limit"] = PAGE if page else most
@@ -159,7 +157,7 @@ def search(
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
 
         given["limit"] = None
-        text = _keywords(data, without, select, written)
+        text = _keywords(data, without, written)
         ranking = read.ranking_choice(rank or DEFAULT, half_life, explain=explain_score, top=None)
         asked = Query.of_keywords(text, ranking)
         job = Job({asked.text: asked}, **read.job_fields(given))
@@ -225,10 +223,8 @@ def _search_database(
     search_database(url, asked, read.job_fields(given), index, written, output, page=page, quiet=quiet)
 
 
-def _keywords(data: Data, without: list[str] | None, select: str | None, written: SearchFormat) -> str:
+def _keywords(data: Data, without: list[str] | None, written: SearchFormat) -> str:
     """The text of a query of keywords. Raises UsageError for options that only patterns have."""
-    if select is not None:
-        raise UsageError("--select needs --pattern")
     if not data.words:
         raise UsageError("nothing to search for: expected keywords after SOURCE, or --pattern TEXT")
     if written is SearchFormat.COUNT:
@@ -236,13 +232,11 @@ def _keywords(data: Data, without: list[str] | None, select: str | None, written
     return read.query_text(data.words, without)
 
 
-def _check_pattern(context: typer.Context, data: Data, select: str | None, written: SearchFormat) -> None:
-    """Raises UsageError for options that only keywords have, or a format that cannot show attributes."""
+def _check_pattern(context: typer.Context, data: Data) -> None:
+    """Raises UsageError for options that only keywords have."""
     if data.words:
         raise UsageError("--pattern cannot be combined with a QUERY of keywords")
     _refuse(context, _OF_KEYWORDS, "--pattern cannot be combined with {}")
-    if select is not None and written not in _COUNTED:
-        raise UsageError(f"--select writes {', '.join(_COUNTED)}: expected one of these for --format")
 
 
 def _refuse(context: typer.Context, names: Sequence[str], message: str) -> None:

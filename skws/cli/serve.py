@@ -59,7 +59,6 @@ def serve(
     window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
     match_names: options.MatchNames = False,
-    force_unbounded: options.ForceUnbounded = False,
     allow_unbounded_windows: options.ForceUnboundedWindows = False,
     lateness: options.Lateness = None,
     updates: options.Updates = ToldUpdates.TELL,

@@ -28,7 +28,6 @@ def tui(
     master: options.Master = None,
     window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    force_unbounded: options.ForceUnbounded = False,
     allow_unbounded_windows: options.ForceUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,

@@ -132,7 +132,6 @@ def watch(
     replay: options.Replays = None,
     schema: options.MaybeSchema = None,
     pattern: options.Patterns = None,
-    select: options.Select = None,
     queries: Annotated[
         Path | None,
         typer.Option(
@@ -147,7 +146,6 @@ def watch(
     packages: options.Packages = "",
     window: options.Window = None,
     max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    force_unbounded: options.ForceUnbounded = False,
     allow_unbounded_windows: options.ForceUnboundedWindows = False,
     match_names: options.MatchNames = False,
     without: options.Without = None,
@@ -213,7 +211,7 @@ def watch(
     with_schema(data, given, quiet=quiet)
     given["engine"] = engine_of(engine, master, packages, quiet=quiet)
     request = Job(
-        asked(read.named_queries(data.words, pattern or [], of_file, select, without)),
+        asked(read.named_queries(data.words, pattern or [], of_file, without)),
         sinks=_sinks(written, output, sink or []),
         **read.job_fields(given),
     )

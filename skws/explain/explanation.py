@@ -17,7 +17,6 @@ from skws.explain.sections import (
     cluster_branch,
     count_mesh,
     keys_branch,
-    memory_branch,
     partitioning_branch,
     query_branch,
     sharing,
@@ -29,7 +28,7 @@ from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import drawn_networks
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, counted
-from skws_windows.window import ExpressionWindow, Unbounded, window_text
+from skws_windows.window import ExpressionWindow, window_text
 
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
@@ -66,16 +65,15 @@ def explain(
     known = _known(plan, limit, most)
     clusters = tuple(_clusters(plan, known, observed))
     operators = _summed(known.count, observed)
-    branches = (*known.before, Branch("mesh", (*operators, *clusters)), *known.after)
+    branches = (*known.before, Branch("mesh", (*operators, *clusters)))
     return Explanation(branches, clusters)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What does not change while a plan runs: branches around the mesh, its counts, its clusters as drawn."""
+    """What does not change while a plan runs: branches before the mesh, its counts, its clusters as drawn."""
 
     before: tuple[Branch, ...]
-    after: tuple[Branch, ...]
     count: MeshCount
     drawn: tuple[tuple[ClusterCount, tuple[Tree, ...]], ...]
 
@@ -98,7 +96,6 @@ def _known(plan: Plan, limit: int, most: int) -> _Known:
     )
     return _Known(
         before,
-        (memory_branch(plan),) if isinstance(plan.window, Unbounded) else (),
         count,
         tuple(
             (cluster, tuple(drawn_networks(generator, cluster.relation, cluster.keywords, most)))

@@ -15,11 +15,9 @@ from skws.explain.branch import Branch, Role
 from skws.explain.observed import Observed
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
-from skws.queries.keywords.memory_guard import memory_in_words, memory_of, network_verdict, repairs
 from skws.queries.partitioning import key_partitioning, why_not_by_key
 from skws.queries.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
-from skws_bounds.repairs import WINDOW
 from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
 from skws_mesh.tree import Tree, neighbours
@@ -29,7 +27,6 @@ from skws_schema.model import Analyzer, Schema
 
 MOST_COMPARED: Final = 150_000
 """Networks that are compared with and without keys."""
-_MOST_VERDICTS: Final = 40
 
 
 def query_branch(plan: Plan) -> Branch:
@@ -190,30 +187,6 @@ def partitioning_branch(plan: Plan) -> Branch:
         f"not by key: {keys}" if isinstance(keys, str) else f"by key: {keys.shown(plan.schema)}",
     ]
     return Branch("partitioning for parallel tasks", tuple(map(Branch, lines)))
-
-
-def memory_branch(plan: Plan) -> Branch:
-    """The verdict of ``bounds`` on the memory of each network, up to 40, where the window is ``none``."""
-    trees = list(islice(plan.generator().networks(), _MOST_VERDICTS + 1))
-    networks = [CandidateNetwork.of(tree) for tree in trees[:_MOST_VERDICTS]]
-    verdicts = [network_verdict(network, plan.schema) for network in networks]
-    bounded = sum(v.bounded is True for v in verdicts)
-    shown = tuple(
-        Branch(f"{network.text(plan.schema, plan.keywords)}: {memory_in_words(verdict)}")
-        for network, verdict in zip(networks, verdicts, strict=True)
-    )
-    more = (Branch("... and more networks"),) if len(trees) > _MOST_VERDICTS else ()
-    looked_at = counted(len(networks), "network")
-    of = f"the first {looked_at}" if more else looked_at
-    heading = f"memory, as nothing expires: {bounded} of {of} bounded"
-    return Branch(heading, (*shown, *more, *_helping(plan)))
-
-
-def _helping(plan: Plan) -> tuple[Branch, ...]:
-    if memory_of(plan).bounded:
-        return ()
-    offered = (*repairs(plan), WINDOW)
-    return (Branch("any of these would make all of them bounded", tuple(map(Branch, offered))),)
 
 
 MOST_OPERATORS: Final = 500_000

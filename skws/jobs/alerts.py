@@ -28,7 +28,6 @@ from skws.spec.query import (
     KEYWORDS,
     PATTERN,
     RANK,
-    SELECT,
     SIZE,
     SQL,
     TOP,
@@ -47,7 +46,6 @@ _KNOWN: Final = (
     *_TEXT,
     "kind",
     "options",
-    SELECT,
     "max_size",
     "without",
     "top",
@@ -232,8 +230,6 @@ def _of_mapping(given: Mapping[Any, Any]) -> Alert:
 
 
 def _keywords(given: Mapping[Any, Any]) -> Query:
-    if SELECT in given:
-        raise UsageError("select needs pattern: keywords show whole tuples")
     options = _options(given)
     kind = TOP if SIZE in options else KEYWORDS  # with a window expression, of the kind that the job gives it
     text = with_left_out(_text("query", given["query"]), _several(given, "without", "a relation"))
@@ -247,8 +243,7 @@ def _pattern(given: Mapping[Any, Any]) -> Query:
         raise UsageError("max_size is for keywords: a pattern names its tuples")
     if any(key in given for key in ("top", "window", *_TEXTS, *_FLAGS)):
         raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
-    select = _select(given[SELECT]) if SELECT in given else None
-    return Query.of_pattern(_text(PATTERN, given[PATTERN]), select)
+    return Query.of_pattern(_text(PATTERN, given[PATTERN]))
 
 
 def _sql(given: Mapping[Any, Any]) -> Query:
@@ -275,14 +270,6 @@ def _only(given: Mapping[Any, Any], first: str, *others: str) -> None:
     for key in given:
         if key not in (first, *others, *_DELIVERY):
             raise UsageError(f"{key} cannot be combined with {first}")
-
-
-def _select(given: Any) -> str:
-    """Attributes as a YAML list, or as one text with commas; an empty list counts the matches."""
-    names = given if isinstance(given, list) else [given]
-    if not all(isinstance(name, str) for name in names):
-        raise UsageError(f"select: {given!r}: expected attributes, as [v.page, o.amount]")
-    return ",".join(names)
 
 
 def flag(given: Mapping[Any, Any], key: str) -> bool:

@@ -13,12 +13,10 @@ batches are processed again.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -171,29 +169,3 @@ class Evaluator(ABC):
     def restore(self, state: bytes) -> None:
         """Inverse of ``snapshot``."""
         raise NotImplementedError("rebuilt from the log")
-
-
-class SynopsesEvaluator(Evaluator):
-    """Holds synopses: a state of constant size. It gives results from the query on, and reads no log."""
-
-    def load(self) -> Load:
-        return Load(waiting=self._entries)
-
-    def snapshot(self) -> bytes:
-        return json.dumps(self._state(), separators=(",", ":")).encode()  # counters may exceed 64 bits
-
-    def restore(self, state: bytes) -> None:
-        self._go_on(json.loads(state))
-
-    @property
-    @abstractmethod
-    def _entries(self) -> int:
-        """The number of entries in the synopses."""
-
-    @abstractmethod
-    def _state(self) -> Any:
-        """All that the evaluator holds besides tables, as JSON."""
-
-    @abstractmethod
-    def _go_on(self, state: Any) -> None:
-        """Inverse of ``_state``."""

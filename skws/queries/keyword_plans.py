@@ -73,11 +73,3 @@ def keyword_plan(
         evaluated_by=evaluated_by,
         updates=stream.updates,
     )
-
-
-def refuse_unasked(plan: Plan, stream: Stream) -> None:
-    """Raises UsageError for keywords that need unbounded memory, unless memory may grow."""
-    if not stream.may_grow:
-        from skws.queries.keywords.memory_guard import refuse_unbounded  # noqa: PLC0415 - loads the verdicts
-
-        refuse_unbounded(plan)

@@ -16,9 +16,9 @@ from skws.queries.operator import QueryKind
 from skws.queries.patterns.result import PatternResult
 from skws.results.model import EncodedResult, LiveResult, Result, instant_of, parsed
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN, SELECTED, SQL, TOP, WINDOWED, Query, Stream
+from skws.spec.query import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
-from skws_windows.window import ExpressionWindow, Window
+from skws_windows.window import ExpressionWindow, Unbounded, Window
 
 
 def _keywords() -> QueryKind:
@@ -51,16 +51,9 @@ def _sql() -> QueryKind:
     return SqlKind()
 
 
-def _selected() -> QueryKind:
-    from skws.queries.patterns.selected import SelectedKind  # noqa: PLC0415 - only for patterns
-
-    return SelectedKind()
-
-
 KINDS: Final[dict[str, Callable[[], QueryKind]]] = {
     KEYWORDS: _keywords,
     PATTERN: _pattern,
-    SELECTED: _selected,
     SQL: _sql,
     TOP: _top,
     WINDOWED: _windowed,
@@ -78,7 +71,7 @@ def kind_of(name: str) -> QueryKind:
 
 def notes(query: Query, stream: Stream) -> tuple[str, ...]:
     """What of a checked query is ignored, or written otherwise now, a line for each reason."""
-    if query.kind in (PATTERN, SELECTED):
+    if query.kind == PATTERN:
         from skws.queries.patterns.text import pattern_notes  # noqa: PLC0415 - only for patterns
 
         found = pattern_notes(query.text, stream.schema)
@@ -87,6 +80,9 @@ def notes(query: Query, stream: Stream) -> tuple[str, ...]:
     else:
         return ()
     window = window_of(query, stream)
+    if query.kind == PATTERN and isinstance(window, Unbounded) and not stream.finite:
+        remedy = "within 10 minutes in its text, or --window, lets them expire"
+        return (*found, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
     if not isinstance(window, ExpressionWindow):
         return found
     from skws.queries.windowed.plan import window_notes  # noqa: PLC0415 - z3, only for window expressions
@@ -105,7 +101,7 @@ def checked(job: Job) -> dict[str, Query]:
 def check(query: Query, stream: Stream) -> str:
     """A warning; empty if there is none.
 
-    Raises QueryError, PatternError; UsageError if the query needs unbounded memory and may not have it.
+    Raises QueryError, PatternError, UsageError.
     """
     return kind_of(query.kind).check(query, stream)
 

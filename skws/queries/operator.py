@@ -26,7 +26,7 @@ from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import Unbounded, Window
+from skws_windows.window import Window
 
 if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
@@ -259,21 +259,6 @@ class SeparateKind(QueryKind):
 
     def operator(self, query: Query, state: StreamState) -> Operator:
         return QueryOperator(self, query, state)
-
-
-class SynopsesKind(SeparateKind):
-    """A kind of queries in constant memory over a stream without a window."""
-
-    def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - nothing expires
-        return Unbounded()
-
-    @abstractmethod
-    def reads(self, query: Query, stream: Stream) -> Iterable[str]:
-        """The relations that a query reads."""
-
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
-        """The state goes on if all relations of the query stay."""
-        check_stays(self.reads(query, after), before.schema, after.schema)
 
 
 class QueryOperator(Operator):

@@ -141,8 +141,6 @@ def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
 def plan_keys(queries: Sequence[Query], stream: Stream, window: Window) -> KeyPartitioning | str:
     """How tuples can be divided for all of some queries; else why they cannot."""
     reason = why_not_by_key(queries, window)
-    if not reason and stream.bounded:
-        reason = "nothing expires, so constant memory is promised for the whole stream"
     size = max((query.max_size or stream.max_size for query in queries), default=stream.max_size)
     return reason or key_partitioning(stream.schema, size)
 

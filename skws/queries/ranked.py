@@ -16,7 +16,7 @@ from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
-from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked, top_of
+from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import SeparateKind
@@ -49,7 +49,7 @@ class TopKind(SeparateKind):
 
     def check(self, query: Query, stream: Stream) -> str:
         top_of(query.options)
-        refuse_unasked(_plan(query, stream), stream)
+        _plan(query, stream)
         return ""
 
     def plan(self, query: Query, stream: Stream) -> Plan:

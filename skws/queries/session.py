@@ -316,8 +316,6 @@ class Session:
             operator.restore(states, queries)
             self._place(queries, (key, origin), operator)
         self._drop_idle()
-        if SHARED in states and self.stream.bounded:
-            self._keyword_queries().restore(states, [q for q in self._queries.values() if q.kind == KEYWORDS])
 
     def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""

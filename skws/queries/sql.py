@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ import orjson
 
 from skws.data.batch import Record
 from skws.index import with_sources
-from skws.queries.evaluator import Counts, OrderedBatch, SynopsesEvaluator
-from skws.queries.operator import SynopsesKind
+from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
+from skws.queries.operator import SeparateKind, check_stays
 from skws.queries.partitioning import Part
 from skws.results.model import JsonRow, Op, ResultTuple, dumped
 from skws.spec.query import Query, Stream
@@ -26,7 +27,7 @@ from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, iso
-from skws_windows.window import MICROSECOND
+from skws_windows.window import MICROSECOND, Unbounded, Window
 
 _HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}
 _REASONS = {
@@ -117,16 +118,16 @@ def _written(text: str, atom: Atom) -> str:
     return f"line {line}, column {column}: {atom}"
 
 
-def refuse_unbounded_union(union: Union, what: str = "this query") -> None:
+def refuse_unbounded_union(union: Union) -> None:
     """Raises UsageError with the conditions that fail, the atoms responsible and the smallest repairs."""
     verdict = check(union)
     if not verdict.bounded:
-        raise UsageError("\n".join(_refusal(union, verdict, what)))
+        raise UsageError("\n".join(_refusal(union, verdict)))
 
 
-def _refusal(union: Union, verdict: Verdict, what: str) -> Iterator[str]:
+def _refusal(union: Union, verdict: Verdict) -> Iterator[str]:
     needs = "needs" if verdict.bounded is False and verdict.certain else "may need"
-    yield f"{what} {needs} unbounded memory:"
+    yield f"this query {needs} unbounded memory:"
     yield from reasons(union, verdict)
     yield from offers(repairs_of(union, verdict))
 
@@ -202,8 +203,11 @@ FORCE: Final = "force"
 """An option: run the query even if the paper's form of synopses is not bounded for it."""
 
 
-class SqlKind(SynopsesKind):
-    """Bounded queries in SQL."""
+class SqlKind(SeparateKind):
+    """Bounded queries in SQL: nothing expires, and their state has a constant size."""
+
+    def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - nothing expires
+        return Unbounded()
 
     def check(self, query: Query, stream: Stream) -> str:
         """Raises SqlError; UsageError if the query is not bounded."""
@@ -213,15 +217,17 @@ class SqlKind(SynopsesKind):
         Run(union, stream.schema, {})
         return ""
 
-    def reads(self, query: Query, stream: Stream) -> Iterable[str]:
-        return {s.relation for q in _read(query, stream).queries for s in q.streams}
+    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+        """The state goes on if all relations of the query stay."""
+        reads = {s.relation for q in _read(query, after).queries for s in q.streams}
+        check_stays(reads, before.schema, after.schema)
 
     def evaluator(self, query: Query, stream: Stream, part: Part) -> SqlEvaluator:  # noqa: ARG002
         return SqlEvaluator(query, stream)
 
 
-class SqlEvaluator(SynopsesEvaluator):
-    """Answers one query."""
+class SqlEvaluator(Evaluator):
+    """Answers one query from then on, by synopses; reads no log."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
         self._name = query.name
@@ -275,22 +281,22 @@ class SqlEvaluator(SynopsesEvaluator):
         for values, count in self._run.step(self._now, rows):
             row = shown_row(self._union, values)
             yield SqlResult.of(self._name, self._now / MICROSECOND, row, count)
-        self._most = max(self._most, self._entries)
+        self._most = max(self._most, self._run.entries)
         self._now = None
 
     @property
     def counts(self) -> Counts:
         return Counts(kept=self._most)
 
-    @property
-    def _entries(self) -> int:
-        return self._run.entries
+    def load(self) -> Load:
+        return Load(waiting=self._run.entries)
 
-    def _state(self) -> Any:
-        return [self._now, self._rows, self._run.snapshot()]
+    def snapshot(self) -> bytes:
+        state = [self._now, self._rows, self._run.snapshot()]
+        return json.dumps(state, separators=(",", ":")).encode()  # counters may exceed 64 bits
 
-    def _go_on(self, state: Any) -> None:
-        self._now, rows, run = state
+    def restore(self, state: bytes) -> None:
+        self._now, rows, run = json.loads(state)
         self._rows = {name: list(map(tuple, arrived)) for name, arrived in rows.items()}
         self._run.restore(run)
 

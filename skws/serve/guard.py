@@ -299,7 +299,6 @@ class SavedBody(_Body):
     query: str | None = Field(None, description="Keywords.")
     pattern: str | None = Field(None, description="A pattern, as in skws search --pattern.")
     sql: str | None = Field(None, description="SQL that needs only constant memory.")
-    select: Texts | None = Field(None, description="Attributes that matches of a pattern show.")
     max_size: Size | None = Field(None, description="Most tuples of a result (T_max).")
     without: Texts | None = Field(None, description="Relations to leave out.")
     rank: str | None = Field(None, description="The ranking of results.")

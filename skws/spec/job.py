@@ -43,7 +43,6 @@ class Job:
     ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
     ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
     time; None for a replay that is sorted first, so nothing is late. ``limit``: the most results.
-    ``force_unbounded``: accept queries without a window that need unbounded memory.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: that of candidate networks; a run may go on with another one.
     ``mesh``: None for the columnar mesh, else one of the paper's, to which ``purge`` and ``demand`` belong.
@@ -75,7 +74,6 @@ class Job:
     metrics_port: int | None = None
     metrics_file: Path | None = None
     speed: float | None = None
-    force_unbounded: bool = False
     allow_unbounded_windows: bool = False
     evaluator: EvaluatorName = EvaluatorName.AUTO
     memory: str = field(default_factory=asked, compare=False)
@@ -112,7 +110,6 @@ class Job:
             self.lateness or 0,
             self.max_size,
             self.match_names,
-            self.force_unbounded,
             self.evaluator,
             self.finite,
             overrides=self.finite and self.window is not None,

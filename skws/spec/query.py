@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
-from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Window
 
 if TYPE_CHECKING:
     from skws.data.batch import RecordBatch
@@ -57,8 +57,6 @@ class TopChoice:
 KEYWORDS: Final = "keywords"
 PATTERN: Final = "pattern"
 SQL: Final = "sql"
-SELECTED: Final = "selected"
-"""A pattern whose matches show the attributes in the option ``select``."""
 SELECT: Final = "select"
 TOP: Final = "top"
 """Keywords, of which only the best results are given."""
@@ -124,11 +122,8 @@ class Query:
         return cls(text, None, TOP, options | top_options(top))
 
     @classmethod
-    def of_pattern(cls, text: str, select: str | None = None) -> Query:
-        """A pattern. ``select``: attributes that its matches show, by commas; None for whole tuples."""
-        if select is None:
-            return cls(text, kind=PATTERN)
-        return cls(text, kind=SELECTED, options={SELECT: select})
+    def of_pattern(cls, text: str) -> Query:
+        return cls(text, kind=PATTERN)
 
     @classmethod
     def of_windows(
@@ -232,9 +227,8 @@ class Stream:
     """The schema, the window of queries, and the lateness of records (microseconds of event time).
 
     ``match_names``: a keyword may also be the name of a relation.
-    ``force_unbounded``: accept queries without a window that need unbounded memory.
     ``evaluator``: that of candidate networks; results do not depend on it.
-    ``finite``: the stream ends, as a replay does, so queries need no window to bound their memory.
+    ``finite``: the stream ends, as a replay does, so nothing is kept for ever.
     ``overrides``: the window also holds for patterns with a window of their own.
     ``updates``: how updates of results are told.
     ``sample``: the first records, by which the keywords of a query are ordered; results do not depend on it.
@@ -245,7 +239,6 @@ class Stream:
     lateness: int = 0
     max_size: int = DEFAULT_MAX_SIZE
     match_names: bool = False
-    force_unbounded: bool = False
     evaluator: EvaluatorName = EvaluatorName.AUTO
     finite: bool = False
     overrides: bool = False
@@ -256,13 +249,3 @@ class Stream:
     def by_count(self) -> bool:
         """True if ticks count positions in the stream instead of microseconds."""
         return isinstance(self.window, CountWindow)
-
-    @property
-    def bounded(self) -> bool:
-        """True if keyword queries must need constant memory only, as nothing expires."""
-        return isinstance(self.window, Unbounded) and not self.may_grow
-
-    @property
-    def may_grow(self) -> bool:
-        """True if a query may hold all tuples of the stream."""
-        return self.force_unbounded or self.finite

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.bounded import decide, keywords_run, skws_run
+from bench.bounded import decide, skws_run
 from bench.bounded.load import records
 from bench.floor import FORMATS, run
 from bench.frames import in_process, on_spark, searched, write
@@ -195,6 +195,7 @@ def test_decisions_on_random_queries_are_timed() -> None:
     assert 0 < middle <= most
     assert verdicts[True]
     assert verdicts[False]
+<<<<<<< HEAD
 
 
 def test_a_keyword_query_finds_the_mergers_of_its_sector(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,3 +217,5 @@ def test_what_a_search_holds_while_rows_change(kind: str) -> None:
     assert last.live >= 1_000
     assert level([parts[-1]] * 3)
     assert not level([rows, *parts])
+=======
+>>>>>>> ae22df80 (Drop constant memory for keyword queries and patterns)

@@ -43,7 +43,7 @@ class Run:
         self.file.touch()
         schema = parse_schema(SCHEMA.format(window=window, table=str(table).lower()))
         named = {one if isinstance(one, str) else one.text: one for one in queries}
-        job = Job(named, schema, str(self.file), force_unbounded=True)
+        job = Job(named, schema, str(self.file))
         log = Log(LogFormat.JSON, stream=self._log)
         self.unanswered, self.control = Unanswered(job, log, most), RunControl(job, self.clock)
         self.host = LocalWatch(job, [], log, control=self.control, onlooker=self.unanswered)

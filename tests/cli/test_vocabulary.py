@@ -54,7 +54,7 @@ def options() -> dict[str, dict[str, Any]]:
 
 def test_an_option_is_the_same_in_every_command() -> None:
     shared = {name: by_command for name, by_command in options().items() if len(by_command) > 1}
-    assert {"--engine", "--on-error", "--replay", "--select", "--window", "--format"} <= shared.keys()
+    assert {"--engine", "--on-error", "--replay", "--window", "--format"} <= shared.keys()
     for name, by_command in shared.items():
         if name not in OWN:
             said = {(tuple(sorted(one.opts)), one.help, one.metavar) for one in by_command.values()}
@@ -78,7 +78,6 @@ def test_short_names_stand_for_one_option() -> None:
         ("--replay", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
         ("--source", {"search", "watch", "serve", "tui", "bounds run"}),
         ("--on-error", {"search", "watch", "serve", "tui", "explain", "windows", "bounds run"}),
-        ("--select", {"search", "watch", "query add", "bounds check"}),
     ],
 )
 def test_commands_that_need_an_option_have_it(option: str, commands_with_it: set[str]) -> None:

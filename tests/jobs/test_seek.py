@@ -97,7 +97,6 @@ class Replayed:
             {},
             load_schema(folder / "shop.yaml"),
             f"replay:{replay}?speed=1&memory={1_000 * kept}",
-            force_unbounded=True,
             on_error=OnError.SKIP,
         )
         self.control = RunControl(job, self.clock)

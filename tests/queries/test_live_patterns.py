@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.kinds import check, read_result
+from skws.queries.kinds import check, notes, read_result
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.patterns.result import PatternResult
@@ -156,14 +156,16 @@ def test_a_pattern_is_checked_before_it_stands() -> None:
     stream = Stream(SCHEMA, Unbounded())
     with pytest.raises(PatternError):
         check(standing("A a ; ; B b"), stream)
-    with pytest.raises(UsageError, match=r"within 10 minutes.*\n--force-unbounded"):
-        check(standing("A a ; B b"), stream)
     with pytest.raises(UsageError, match="again and again"):
         check(
             standing("A a ; B b"), replace(stream, window=ExpressionWindow("every open when A close when B"))
         )
     check(standing("A a ; B b"), replace(stream, window=ExpressionWindow("open when A close when B")))
     check(standing("A a ; B b within 10 minutes"), stream)
-    check(standing("A a ; B b"), replace(stream, force_unbounded=True))
+    check(standing("A a ; B b"), stream)
+    (kept,) = notes(standing("A a ; B b"), stream)
+    assert kept.startswith("the pattern has no window, so all tuples that it reads are kept")
+    assert notes(standing("A a ; B b within 10 minutes"), stream) == ()
+    assert notes(standing("A a ; B b"), replace(stream, finite=True)) == ()
     with pytest.raises(UsageError, match="did you mean 'pattern'"):
         check(Query("A a ; B b", 5, "patern", name="p"), stream)

@@ -157,7 +157,7 @@ def test_the_log_is_replaced_by_what_lives(window: Window, lateness: int, seed: 
     records = random_records(rng, 100)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
-    stream = Stream(SCHEMA, window, lateness=lateness, force_unbounded=True)
+    stream = Stream(SCHEMA, window, lateness=lateness)
     broken, found = compare(stream, records, rng, LOGGED_AS_LIVES)
     assert found > 10
     assert broken.replaced
@@ -176,6 +176,6 @@ def test_what_lives_does_not_tell_scores(scored: Query) -> None:
 
 def test_without_a_window_the_log_tells_all() -> None:
     rng = random.Random(1)
-    broken, found = compare(Stream(SCHEMA, Unbounded(), force_unbounded=True), random_records(rng, 25), rng)
+    broken, found = compare(Stream(SCHEMA, Unbounded()), random_records(rng, 25), rng)
     assert found
     assert not broken.told

@@ -5,7 +5,7 @@ A line that begins with ``#`` is a comment. Blocks are separated by blank lines;
 
 - ``schema`` reads the YAML below it; the first block of a script, or one of a script that has no others;
 - ``options`` reads the YAML below it: ``window``, ``lateness``, ``max_size``, ``match_names``, ``evaluator``,
-  ``force_unbounded``, ``allow_unbounded_windows``, as on the command line;
+  ``allow_unbounded_windows``, as on the command line;
 - ``change`` goes on with the schema of the YAML below it;
 - ``show``, ``yaml`` and ``dot`` show the schema, without blank lines;
 - ``explain NAME`` shows what becomes of a query: its networks and its mesh, or its automaton;

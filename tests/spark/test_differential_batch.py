@@ -23,7 +23,6 @@ from skws.spec.query import Query, RankingChoice, TopChoice
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
-from tests.bounds import pattern_streams
 from tests.formats.replays import write_replay
 from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
 from tests.strategies import combinations, some
@@ -199,13 +198,6 @@ def test_queries_with_a_state_are_searched_in_one_piece(
 ) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, random_stream(STREAMS, 3, 500, 7))
     assert both(spark, path, STREAMS, query, window=window) == 1
-
-
-def test_attributes_shown_by_synopses(spark: SparkSession, tmp_path: Path) -> None:
-    schema = pattern_streams.SCHEMA
-    path = write_replay(tmp_path / "r.jsonl", schema, pattern_streams.stream(4, 200))
-    text, shown = pattern_streams.PATTERNS[7]
-    assert both(spark, path, schema, Query.of_pattern(text, shown)) == 1
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -42,15 +41,6 @@ relations:
     attributes: {patient: string, by: text}
 joins: []
 """
-_SHOP = """
-version: 1
-name: shop
-window: none
-relations:
-  visit: {attributes: {page: {type: integer, min: 1, max: 9}}}
-  orders: {attributes: {amount: integer}}
-joins: []
-"""
 
 
 @pytest.mark.parametrize(
@@ -59,11 +49,6 @@ joins: []
         ("tarantino travolta", TypedQuery("tarantino travolta")),
         ("  uma ", TypedQuery("uma")),
         ("pattern: a ; b", TypedQuery("a ; b", "pattern: ", pattern=True)),
-        (
-            "pattern select a.x, b.y: a ; b",
-            TypedQuery("a ; b", "pattern select a.x, b.y: ", pattern=True, select="a.x, b.y"),
-        ),
-        ("pattern select: a", TypedQuery("a", "pattern select: ", pattern=True, select="")),
         ("rank: uma", TypedQuery("uma", "rank: ", rank=True)),
         ("rank relevance: uma", TypedQuery("uma", "rank relevance: ", rank=True, ranking="relevance")),
         ("top 5: uma", TypedQuery("uma", "top 5: ", top=5)),
@@ -105,8 +90,6 @@ joins: []
         ("window actor:uma", TypedQuery("window actor:uma")),
         ("top 5 grouped: uma", TypedQuery("top 5 grouped: uma")),
         ("topping 5: uma", TypedQuery("topping 5: uma")),
-        ("pattern select actor:uma", TypedQuery("pattern select actor:uma")),
-        ("pattern selected: uma", TypedQuery("pattern selected: uma")),
     ],
 )
 def test_a_prefix_says_what_is_asked_for(asked: str, told: TypedQuery) -> None:
@@ -190,7 +173,6 @@ def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone(
         ("window open when nothing: uma", "window"),
         ("top 3: the", "nothing left to look for"),
         ("pattern: nonsense ;", "the text ends here"),
-        ("pattern select m.mid: movie m ; plays p", "--select is for streams without a window"),
     ],
 )
 def test_what_cannot_stand_is_refused_and_nothing_else_changes(asked: str, why: str) -> None:
@@ -345,51 +327,6 @@ def without_a_window(folder: Path) -> UiRequest:
         ("ann hopper",),
         restore=False,
     )
-
-
-@scenario
-async def test_without_a_window_bounded_queries_run_and_others_are_refused(tmp_path: Path) -> None:
-    async with opened(without_a_window(tmp_path)) as driver:
-        await driver.advance(5)
-        assert len(driver.search.results.listed) == 3_000
-        assert driver.metrics.live_tuples < 3_000
-        await driver.networks()
-        shown = driver.text()
-        assert "memory, as nothing expires: 4 of 4 networks bounded" in shown
-        assert "3,000 results" in shown
-
-
-@scenario
-async def test_a_pattern_shows_attributes_where_there_is_no_window(tmp_path: Path) -> None:
-    schema, stream = tmp_path / "shop.yaml", tmp_path / "shop.jsonl"
-    schema.write_text(_SHOP)
-    records = [("visit", {"page": 3}), ("visit", {"page": 3}), ("orders", {"amount": 5})]
-    lines = [{"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(records)]
-    stream.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    asked = "pattern select v.page, o.amount: visit v ; orders o"
-    job = live_job(load_schema(schema), f"replay:{stream}?speed=60")
-    request = UiRequest(job, schema, (asked,), restore=False)
-    async with opened(request) as driver:
-        await driver.advance(2)
-        assert driver.app.view.queries == (asked,)
-        shown = driver.text()
-        assert "row v.page 3 o.amount 5" in shown
-        assert re.search(r"row v.page 3 o.amount 5 +2", shown)  # so many matches
-        await driver.networks()
-        assert "bounded: duplicates are kept, and all conditions of Theorem 1 hold" in driver.text()
-        assert "shown: v.page, o.amount" in driver.text()
-
-
-@scenario
-async def test_a_query_that_no_theorem_bounds_is_refused_with_what_would_help() -> None:
-    async with opened(movies(window=parse_window("none"))) as driver:
-        await driver.write(QUERY)
-        await driver.press("enter")
-        assert driver.app.view.queries == ()
-        refusal = driver.app.view.log[-1].text
-        assert "without a window nothing expires" in refusal
-        assert "give the streams a window" in refusal
-        assert driver.search.box.value == QUERY
 
 
 def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None:

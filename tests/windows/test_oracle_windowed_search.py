@@ -166,7 +166,7 @@ def test_words_in_windows_by_hand_through_a_session_and_a_job(form: str, seed: i
             assert shapes(told) == sum(expected[first:last], Counter())
         source = tmp_path / f"{number}.jsonl"
         source.touch()
-        options: dict[str, Any] = {"window": Unbounded(), "force_unbounded": True, "engine": EngineName.LOCAL}
+        options: dict[str, Any] = {"window": Unbounded(), "engine": EngineName.LOCAL}
         job = Job(
             {"words": query}, WORDED_SCHEMA, str(source), max_size=2, allow_unbounded_windows=True, **options
         )

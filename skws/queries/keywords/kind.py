@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import keyword_plan, ranking_of, refuse_unasked
+from skws.queries.keyword_plans import keyword_plan, ranking_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
@@ -25,13 +24,10 @@ from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
 
-if TYPE_CHECKING:
-    from skws.queries.keywords.bounded_engine import BoundedEngine
-
 
 class KeywordKind(QueryKind):
     def check(self, query: Query, stream: Stream) -> str:
-        refuse_unasked(self.plan(query, stream), stream)
+        self.plan(query, stream)
         return ""
 
     def check_change(self, query: Query, before: Stream, after: Stream) -> None:
@@ -71,8 +67,7 @@ class KeywordQueries(Operator):
 
     @property
     def keeps(self) -> Window | None:
-        stream = self._state.stream
-        return None if self._engine is None or stream.bounded else stream.window
+        return None if self._engine is None else self._state.stream.window
 
     def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
         return [] if self._engine is None else list(self._engine.load_tables(records))
@@ -130,16 +125,10 @@ class KeywordQueries(Operator):
     def expect(self) -> None:
         """The log is replayed from now on, up to the expected state."""
         if self._engine is not None:
-            self._expect(self._engine)
+            self._engine.expect(self._state.expected.get(SHARED, b""))
 
     def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
-        engine = self._new()
-        for query in queries:
-            if self._state.share.answers(query.text):
-                engine.add(self._kind.plan(query, self._state.stream), query.name)
-        _bounded(engine).restore(states[SHARED])
-        self._engine = engine
-        self.seek()
+        raise NotImplementedError("rebuilt from the log")
 
     def begins(self) -> dict[str, list[Begin]]:
         return {} if self._engine is None else {SHARED: self._engine.begins()}
@@ -166,10 +155,10 @@ class KeywordQueries(Operator):
         return [] if self._engine is None else self._engine.used()
 
     def _begun(self) -> ColumnarEngine:
-        """An engine that has processed the log; one of constant memory does not need it."""
-        state, stream = self._state, self._state.stream
-        engine, order = self._new(), Order(stream)
-        for accepted in () if stream.bounded else state.logged(order):
+        """An engine that has processed the log."""
+        state = self._state
+        engine, order = self._new(), Order(state.stream)
+        for accepted in state.logged(order):
             _exhaust(self._processed(engine, order, accepted, order.in_order(accepted)))
         _settle(engine, state.order)
         engine.seek(state.order.position)
@@ -178,28 +167,18 @@ class KeywordQueries(Operator):
 
     def _new(self) -> ColumnarEngine:
         state, stream = self._state, self._state.stream
-        kind: type[ColumnarEngine] = ColumnarEngine
-        if stream.bounded:
-            from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
-
-            kind = BoundedEngine
-        accepts = state.share.accepts_root()
-        engine = kind(
+        engine = ColumnarEngine(
             stream.schema,
             stream.window,
             lateness=stream.lateness,
-            accepts_root=accepts,
+            accepts_root=state.share.accepts_root(),
             updates=stream.updates,
         )
         if state.order.final is not None:
             engine.settle(ALWAYS)
         _exhaust(engine.load_tables(state.tables))  # and those with a source of their own
-        self._expect(engine)
+        engine.expect(state.expected.get(SHARED, b""))
         return engine
-
-    def _expect(self, engine: ColumnarEngine) -> None:
-        if not self._state.stream.bounded:
-            engine.expect(self._state.expected.get(SHARED, b""))
 
     def _processed(
         self, engine: ColumnarEngine, order: Order, accepted: RecordBatch, arrived: OrderedBatch
@@ -215,13 +194,6 @@ def _at_positions(engine: ColumnarEngine, arrived: OrderedBatch) -> Iterator[Ite
     for run in arrived.runs():
         engine.seek(run.position)
         yield engine.process_batches([run.batch])
-
-
-def _bounded(engine: ColumnarEngine | None) -> BoundedEngine:
-    from skws.queries.keywords.bounded_engine import BoundedEngine  # noqa: PLC0415 - loads the verdicts
-
-    assert isinstance(engine, BoundedEngine)  # noqa: S101 - the caller has checked
-    return engine
 
 
 def _settle(engine: ColumnarEngine, order: Order) -> None:

@@ -1,14 +1,13 @@
-"""Explains a pattern: its window, the q-tree of a conjunctive query, its automaton, and its memory."""
+"""Explains a pattern: its window, the q-tree of a conjunctive query, and its automaton."""
 
 from __future__ import annotations
 
-from skws.queries.patterns.normal_form import memory_lines
 from skws.queries.patterns.text import read_query
 from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_patterns.pcea import PCEA, Compared, Contains, Equality, Related, Source, State, Test, Transition
 from skws_schema.drawing import Edge, Node, to_dot
 from skws_schema.model import Relation, Schema
-from skws_windows.window import Unbounded, Window, parse_window, window_text
+from skws_windows.window import Window, parse_window, window_text
 
 
 class AutomatonDrawing:
@@ -109,8 +108,6 @@ def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
     shared = f"the value of {query.root.name}" if query.root else "time: not all tuples share a value"
     parts.append(f"shared out by {shared}")
     parts.append(f"automaton: {AutomatonDrawing(query.pcea, schema).text()}")
-    if isinstance(used, Unbounded):
-        parts += memory_lines(text, schema)
     return "\n".join(parts) + "\n"
 
 

@@ -45,9 +45,7 @@ best:
   sinks: jsonl:best.jsonl
 least: {query: ada ; lamp, without: order}
 few: {query: ada lamp, without: [order, customer], top: 1}
-shown: {pattern: a x ; b y, select: "x.v, y.w"}
-listed: {pattern: a x ; b y, select: [x.v, y.w], sinks: jsonl:b.jsonl}
-counted: {pattern: a x ; b y, select: []}
+listed: {pattern: a x ; b y, sinks: jsonl:b.jsonl}
 kept: {query: ada lamp, updates: true}
 """
 
@@ -66,9 +64,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         "best": Alert(Query("ada lamp", 2, TOP, options), ("jsonl:best.jsonl",), Rate(2, 10_000_000)),
         "least": Alert(Query("ada ; lamp -order:")),
         "few": Alert(Query("ada lamp -order: -customer:", None, TOP, {"size": "1"})),
-        "shown": Alert(Query.of_pattern("a x ; b y", "x.v, y.w")),
-        "listed": Alert(Query.of_pattern("a x ; b y", "x.v,y.w"), ("jsonl:b.jsonl",)),
-        "counted": Alert(Query.of_pattern("a x ; b y", "")),
+        "listed": Alert(Query.of_pattern("a x ; b y"), ("jsonl:b.jsonl",)),
         "kept": Alert(Query("ada lamp"), updates=True),
     }
 
@@ -96,9 +92,6 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
         ("q: {query: ada, updates: often}", "updates: 'often': expected true or false"),
-        ("q: {query: ada, select: x.v}", "select needs pattern"),
-        ("q: {pattern: a, select: 7}", "select: 7: expected attributes"),
-        ("q: {pattern: a, select: [x, 7]}", "expected attributes"),
         ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
         ("q: [", "not valid YAML"),
         ("q: ada\nr: lovelace\nq: bob", ":3:1: key 'q' is written twice; first in line 1"),
@@ -176,9 +169,7 @@ def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.Ca
     assert told == [(2, 5, 5)] * 3
 
 
-def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_has_its_own_sink_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema, source, queries = (tmp_path / name for name in ("shop.yaml", "in.jsonl", "queries.yaml"))
     mine, sql, others = tmp_path / "mine.jsonl", tmp_path / "sql.jsonl", tmp_path / "others.jsonl"
     schema.write_text(
@@ -190,24 +181,21 @@ def test_a_pattern_shows_attributes_in_its_own_sink_and_within_its_limit(
     append(source, *({"relation": name, "time": at, "row": row} for at, (name, row) in enumerate(rows)))
     pattern = "visit v ; orders o"
     queries.write_text(
-        f"shown: {{pattern: {pattern}, select: [v.page, o.amount], limit: 2 per minute, "
+        f"shown: {{pattern: {pattern}, limit: 3 per minute, "
         f"sinks: 'jsonl:{mine}'}}\n"
         f"sql: {{sql: select all page from visit, limit: 1 per minute, sinks: 'jsonl:{sql}'}}\n"
     )
     given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
     code = run([*map(str, ("watch", "--queries", queries, *given, "--sink", f"jsonl:{others}"))])
     assert code == 0, capsys.readouterr().err
-    assert [(line["query"], line["count"], line["tuples"][0]["row"]) for line in lines(mine)] == [
-        (pattern, 2, {"v.page": 3, "o.amount": amount}) for amount in (5, 6)
+    assert [(line["query"], line["tuples"][1]["row"]) for line in lines(mine)] == [
+        (pattern, {"amount": amount}) for amount in (5, 5, 6)
     ]
     assert [line["tuples"][0]["row"] for line in lines(sql)] == [{"page": 3}]
     assert lines(others) == []
     told = capsys.readouterr().err
-    assert "shown: 1 more results were held back" in told
+    assert "shown: 3 more results were held back" in told
     assert "sql: 1 more results were held back" in told
-    queries.write_text(f"shown: {{pattern: {pattern}, select: o.nothing}}\n")
-    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
-    assert "--select: no attribute 'nothing' in orders" in capsys.readouterr().err
 
 
 def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:

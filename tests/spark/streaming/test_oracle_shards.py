@@ -355,7 +355,6 @@ def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Qu
         window=window,
         max_size=4,
         lateness=lateness,
-        force_unbounded=True,
         control=Path("none"),
     )
 

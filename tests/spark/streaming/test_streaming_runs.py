@@ -234,9 +234,7 @@ def test_topics_on_spark_as_in_one_process(tmp_path: Path) -> None:
 
 def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
     database.run(*TABLES, LAMP)
-    asked = request(
-        database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
-    )
+    asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
     with running(asked) as run:
         run.results(1)
         database.run("INSERT INTO \"order\" VALUES (7, 'green lamp')")
@@ -256,9 +254,7 @@ def test_changes_of_a_database(database: Database, tmp_path: Path) -> None:
 def test_a_database_that_is_away_at_a_start_is_waited_for(database: Database, tmp_path: Path) -> None:
     """At a new run's start by the driver, at another one's by the process of the source."""
     database.run(*TABLES, LAMP)
-    asked = request(
-        database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded(), force_unbounded=True
-    )
+    asked = request(database.uri(), checkpoint=tmp_path / "checkpoint", window=Unbounded())
     for change in ("ANALYZE customer", "INSERT INTO \"order\" VALUES (7, 'lamp two')"):
         database.server.stop("fast")
         with running(asked) as run:

@@ -91,7 +91,6 @@ HELP: Final = """\
   rank half-life 2 hours: ...        scores that fade by age
   top 5 group: ...         near-duplicates as one
   pattern: a ; b where ... tuples in an order, as skws search --pattern
-  pattern select a.x, b.y: ...       attributes of its matches, no window
   window open when ... close when ...: ...   windows that the data defines
   Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
   Tab completes or corrects, ↑ and ↓ walk the history, Ctrl+R picks from it

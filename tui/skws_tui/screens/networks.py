@@ -20,12 +20,9 @@ from skws.explain.branch import Branch, Role
 from skws.explain.explanation import explain
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.queries.sql import to_text
 from skws.sinks.text import visible
-from skws_bounds.verdict import check
 from skws_mesh.networks import node_text
 from skws_schema.errors import SkwsError, counted
-from skws_schema.model import Schema
 from skws_tui.fence import OffThread
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.live_rows import LiveRows
@@ -188,24 +185,12 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
 
 
 def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:
-    """The automaton of a pattern, and its memory where nothing expires. Raises SkwsError."""
+    """The automaton of a pattern. Raises SkwsError."""
     from skws.queries.patterns.explain import pattern_text  # noqa: PLC0415 - loads only for patterns
     from skws.queries.patterns.text import read_query  # noqa: PLC0415
 
-    if typed.select is not None:
-        return _synopses(typed.text, typed.select, view.schema)
     window = read_query(typed.text, view.schema).window or view.request.job.plan_window
     return pattern_text(typed.text, view.schema, window).splitlines()[1:]
-
-
-def _synopses(text: str, select: str, schema: Schema) -> list[str]:
-    """The verdict on a pattern that shows attributes, which no automaton evaluates. Raises SkwsError."""
-    from skws.queries.patterns.normal_form import pattern_query  # noqa: PLC0415
-    from skws.queries.patterns.selected import names_of  # noqa: PLC0415
-
-    union = pattern_query(text, schema, names_of(select))
-    shown = ", ".join(union.queries[0].names) or "nothing: matches are counted"
-    return [f"shown: {shown}", "evaluated by synopses", *to_text(union, check(union), ()).splitlines()]
 
 
 def _indented(lines: Sequence[str]) -> Iterator[Branch]:

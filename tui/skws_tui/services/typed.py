@@ -1,7 +1,6 @@
 """The text of the query box: keywords, or a prefix for another kind of query.
 
-``pattern: ...`` is a pattern, ``pattern select v.page: ...`` one that shows
-attributes; ``rank: ...`` keywords with scores; ``top 5: ...``
+``pattern: ...`` is a pattern; ``rank: ...`` keywords with scores; ``top 5: ...``
 their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
 group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
 ``window open when ... close when ...: ...`` keywords over the windows of an
@@ -22,7 +21,7 @@ from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 
 # A colon directly before a word binds a keyword to a relation.
 _PREFIX: Final = re.compile(
-    r"\s*(?:(?P<pattern>pattern\s*:|pattern\s+select\b\s*(?P<select>[^:]*?)\s*:(?=\s))"
+    r"\s*(?:(?P<pattern>pattern\s*:)"
     r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
     r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
@@ -31,7 +30,7 @@ _PREFIX: Final = re.compile(
 
 _MEANT: Final = re.compile(r"\s*(?:pattern|rank|top|window|sql)\b[^:\"]*:(?=\s)", re.IGNORECASE)
 _FORMS: Final = (
-    "pattern: or pattern select A.B:, rank [NAME] [half-life TIME]:,"
+    "pattern:, rank [NAME] [half-life TIME]:,"
     " top N [group] [half-life TIME] [window TIME]: or window EXPRESSION: before the query, one of them"
 )
 
@@ -49,7 +48,6 @@ class TypedQuery:
     window: str = ""
     group: bool = False
     half_life: str = ""
-    select: str | None = None
 
     @property
     def scored(self) -> bool:
@@ -72,7 +70,6 @@ def parse_typed(name: str) -> TypedQuery:
         found["within"] or found["window"] or "",
         found["group"] is not None,
         found["fading"] or found["top_fading"] or "",
-        found["select"],
     )
 
 
@@ -84,7 +81,7 @@ def text_of(name: str) -> str:
 def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Query:
     """The query that a typed text stands for. Raises UsageError."""
     if typed.pattern:
-        return Query.of_pattern(typed.text, typed.select)
+        return Query.of_pattern(typed.text)
     if (meant := _MEANT.match(typed.text)) is not None:
         also = " after another prefix" if typed.prefix else ""
         raise UsageError(

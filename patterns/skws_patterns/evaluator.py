@@ -234,15 +234,13 @@ class Evaluator:
 
     ``relations``: how many the schema has. Results are the valuations whose
     tuples lie in one window: for a count window of w |i - min| <= w as in the
-    paper, for a time window of w all starts less than w apart. Where windows
-    are of an expression, ``reach`` is set before each tuple.
-    An ambiguous automaton gives a result once for each of its runs.
+    paper, for a time window of w all starts less than w apart. An ambiguous automaton gives a result once for each of its runs.
     """
 
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
         self._program = Program(pcea, relations)
         # How far before the next tuple the first of a result may be, in ticks. What has left stays out.
-        self.reach = reach_of(window)
+        self._reach = reach_of(window)
         self._by_count = by_position(window)
         self._turned = _ALWAYS  # when the younger generation began
         self._tick = self._low = _ALWAYS
@@ -278,7 +276,7 @@ class Evaluator:
         self.position = position = self.position + 1
         if self._by_count:
             tick = position
-        low = tick - self.reach
+        low = tick - self._reach
         if low < self._low:
             raise ValueError(f"the tuple at position {position} comes before an earlier one in time")
         self._low = low

@@ -189,10 +189,6 @@ class Operator(ABC):
         """Records that lead to the present state; None if the operator needs all that its window holds."""
         return None
 
-    def origin(self, state: bytes) -> bytes:
-        """Queries of one group whose states have equal origins share an operator again."""
-        return state
-
     @abstractmethod
     def load(self) -> Load:
         """For metrics."""

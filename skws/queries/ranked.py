@@ -25,7 +25,6 @@ from skws.ranking.top import Top
 from skws.results.model import Place, Result
 from skws.spec.query import (
     WINDOW,
-    WINDOWED,
     Query,
     RankingChoice,
     Stream,
@@ -169,7 +168,7 @@ def _plan(query: Query, stream: Stream) -> Plan:
     own = query.options.get(WINDOW)
     window = stream.window if own is None else parse_window(own)
     if isinstance(window, ExpressionWindow):
-        raise UsageError(f"window {window.text!r}: the best of its windows are of kind {WINDOWED}")
+        raise UsageError(f"window {window.text!r}: the best are of a length of time or tuples")
     if isinstance(window, CountWindow) != stream.by_count:
         raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
     return ordered_by_sample(keyword_plan(query, stream, window, ranking), stream.sample)

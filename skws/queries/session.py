@@ -305,7 +305,7 @@ class Session:
             if query.kind == KEYWORDS or key is None or query.name not in states:
                 continue
             if self.operators[key].keeps is None:
-                origin = blake2b(self.operators[key].origin(states[query.name])).digest()
+                origin = blake2b(states[query.name]).digest()
                 groups.setdefault((key, origin), []).append(query)
                 self.operators[key].remove(query)
                 del self._placed[query.name]

@@ -6,7 +6,6 @@ engine, slice and shard sees the whole window, so all give the same score.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import NamedTuple, TypeAlias
@@ -44,10 +43,6 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
-CountFans: TypeAlias = Callable[[Ints, Ints, Ints], Ints]
-"""For each edge, the tuple it is walked from, and the number of a result: how many tuples it leads to."""
-
-
 Carried: TypeAlias = tuple[int, str, Place, int, int]
 """A keyword in an attribute of a tuple: keyword, tuple, place, occurrences and length."""
 InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
@@ -79,10 +74,6 @@ class Judged(NamedTuple):
     score: Score
     tick: int
     expires: int
-
-    def at(self, seconds: float) -> Judged:
-        """With the score as it has faded by then."""
-        return self._replace(score=self.score.when(seconds))
 
     def given_to(self, result: Result) -> Result:
         return replace(result, score=self.score, tick=self.tick, expires=self.expires)
@@ -130,10 +121,10 @@ class Counted(NamedTuple):
     referring: float
 
 
-class Scorer(ABC):
-    """Scores the results of an operator, all of whose tuples it follows, by statistics of some of them.
+class Scoring:
+    """Scores results by the tuples that are alive when they are found.
 
-    Queries that have a ranking are added by their numbers.
+    It follows all tuples of an operator. Queries that have a ranking are added by their numbers.
     """
 
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
@@ -141,6 +132,11 @@ class Scorer(ABC):
         self._live = live
         self._known = known
         self._queries: dict[int, Ranked] = {}
+        self._corpus: Corpus | None = None  # until a query asks
+        self._stays = False
+        self._carriers: Mapping[Place, Carriers] = {}  # of the search that runs
+        self._latest = ALWAYS
+        self._tables: Mapping[int, TableTexts] = {}
 
     def __len__(self) -> int:
         """The number of queries with a ranking."""
@@ -149,64 +145,128 @@ class Scorer(ABC):
     def __contains__(self, query: int) -> bool:
         return query in self._queries
 
-    def tables(self, tables: Mapping[int, TableTexts]) -> None:  # noqa: B027 - windows have whole tables
+    def tables(self, tables: Mapping[int, TableTexts]) -> None:
         """By relation: tables whose rows join the live tuples only on demand."""
+        self._tables = tables
+        if self._corpus is not None:
+            self._corpus.add_tables(tables)
 
-    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:  # noqa: B027 - as above
-        """Count rows of a table with keywords of a query; ``arrived`` skips them."""
-
-    @abstractmethod
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
+        ranked = self._ranked(query, plan)
+        if ranked is not None:
+            tuples = self._live.tuples
+            slots = bitmaps.tuple[bitmaps.bitmap > 0]
+            ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
-    def add_carriers(  # noqa: B027 - as below
-        self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]
-    ) -> None:
+    def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
         """As ``add``, where it is known which live tuples contain which keywords."""
+        ranked = self._ranked(query, plan)
+        if ranked is not None:
+            tuples = self._live.tuples
+            self._carriers = carriers
+            for place, (slots, often, *_) in carriers.items():
+                flags = (often > 0).astype(np.int64)
+                ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
-    def stay(self) -> None:  # noqa: B027 - windows have no searches
-        """Keep what all queries share, even where none is left: searches come one by one."""
+    def _ranked(self, query: int, plan: Plan) -> Ranked | None:
+        """A query whose results get scores; None if its plan asks for none."""
+        ranked = Ranked.of(plan)
+        if ranked is None:
+            return None
+        tuples = self._live.tuples
+        if self._corpus is None:
+            self._corpus = Corpus(self._schema)
+            self._corpus.add_tables(self._tables)
+            self._corpus.add(self._known.rows, tuples.start, tuples.end)
+            self._latest = int(tuples.start.max(initial=ALWAYS))
+        self._queries[query] = ranked
+        return ranked
 
-    def ceilings(self, query: int) -> Ceilings | None:  # noqa: ARG002 - windows have no searches
-        """Those of the results of a search; None if unknown."""
-        return None
+    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
+        """Count rows of a table with keywords of a query; ``arrived`` skips them."""
+        keywords = self._queries[query].keywords
+        keywords.add(
+            ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
+        )
+        keywords.forget(ALWAYS)  # that is: sum them up
 
-    @abstractmethod
+    def stay(self) -> None:
+        """Count all texts from the next query on, also between searches, which come one by one."""
+        self._stays = True
+
+    def ceilings(self, query: int) -> Ceilings | None:
+        """Those of the results of a search by a built-in ranking, after ``add_carriers``; None if unknown."""
+        ranked = self._queries[query]
+        if not self._carriers or not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
+            return None
+        times = self._known.times
+        return Ceilings(
+            ranked.ranking, ranked.half_life, self._weights(query), self._live, times, self._latest
+        )
+
+    def _weights(self, query: int) -> Floats:
+        """What each keyword weighs in each live tuple; the last row is of none."""
+        keywords = range(len(self._queries[query].plan.keywords))
+        weighed = np.zeros((len(self._live) + 1, len(keywords)))
+        counts = self._counts(self._latest)
+        for place, (slots, often, lengths, _) in self._carriers.items():
+            for keyword in keywords:
+                texts, characters, containing, refer = counts.of(query, place, keyword)
+                if texts:
+                    rarity = keyword_rarity(texts, max(1, containing)) * standing(refer)
+                    shares = lengths / (characters / texts) if characters else np.ones(len(slots))
+                    occurring = often[:, keyword].astype(np.float64)
+                    weighed[slots, keyword] += rarity * keyword_share(occurring, shares)
+        return weighed
+
     def remove(self, query: int) -> None:
         """Score the results of a query no longer."""
+        self._queries.pop(query, None)
+        self._carriers = {}
+        if not (self._queries or self._stays):
+            self._corpus = None
 
-    @abstractmethod
     def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
         """The tuples from slot ``first`` on just came; ``bitmaps`` by slot."""
+        if self._corpus is None:
+            return
+        start, end = self._live.tuples.start, self._live.tuples.end
+        self._corpus.add(rows, start[first:], end[first:])
+        self._latest = max(self._latest, int(start[first:].max(initial=ALWAYS)))
+        for query, ranked in self._queries.items():
+            slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
+            ranked.keywords.add(self._rows(slots), start[slots], end[slots])
 
-    def ended(self, slots: Ints, ticks: Ints) -> None:  # noqa: B027 - tuples have their ends
+    def ended(self, slots: Ints, ticks: Ints) -> None:
         """Tuples are about to end early."""
+        if self._corpus is None or not len(slots):
+            return
+        tuples = self._live.tuples
+        former, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
+        self._corpus.end(self._known.rows.taken(slots), former, end)
+        for ranked in self._queries.values():
+            ranked.keywords.end(self._rows(slots), former, end)
 
-    def forget(self, horizon: int) -> None:  # noqa: B027 - what is kept by slot goes with its tuples
+    def forget(self, horizon: int) -> None:
         """Drop statistics before ``horizon``: no more results are found there."""
+        if self._corpus is None:
+            return
+        self._corpus.forget(horizon)
+        for ranked in self._queries.values():
+            ranked.keywords.forget(horizon)
 
-    @abstractmethod
     def of(
         self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
     ) -> list[Judged | None]:
         """The scores of results, each over its tree; None where its query has no ranking."""
+        # A snapshot scores all results by the tuples alive now.
+        instants = np.maximum(results.start, self._latest) if snapshot else results.start
 
-    def _scored(
-        self,
-        results: Partials,
-        trees: list[Tree],
-        spans: tuple[Ints, Ints],
-        fans: CountFans,
-        counts: tuple[Ints, Callable[[int], TextCounts]],
-    ) -> list[Judged | None]:
-        """As ``of``; ``spans``: the ticks at which results are found, and expire.
-
-        ``counts``: a number for each result, and the counts that hold for results of one number.
-        """
-        joins = self._joins(results, trees, fans)
-        groups, counted = counts[0].tolist(), cache(counts[1])
+        joins = self._joins(results, trees, instants)
+        counted = cache(self._counts)
         in_tuple = cache(self._in_tuple_of)  # a tuple tends to be in several results
-        columns = (results.query, results.members, *spans)
+        columns = (results.query, results.members, instants, expires)
         judged: list[Judged | None] = []
         for number, (query, members, tick, ends) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
@@ -215,7 +275,7 @@ class Scorer(ABC):
             if ranked is None:
                 judged.append(None)
                 continue
-            count = partial(counted(groups[number]).of, query)
+            count = partial(counted(tick).of, query)
             score = self._score(
                 ranked, trees[number], members, count, joins[number], partial(in_tuple, query)
             )
@@ -246,7 +306,7 @@ class Scorer(ABC):
         found = None if newest is None else newest / MICROSECOND
         return Score(parts, found, ranked.half_life, explained=ranked.explain)
 
-    def _joins(self, results: Partials, trees: list[Tree], count: CountFans) -> list[tuple[JoinFan, ...]]:
+    def _joins(self, results: Partials, trees: list[Tree], instants: Ints) -> list[tuple[JoinFan, ...]]:
         """The joins by which each result passes through tuples, where its query's ranking asks for them."""
         asking = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
         wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
@@ -256,8 +316,8 @@ class Scorer(ABC):
             rows, nodes = np.array(steps, dtype=np.int64).T
             edge = np.array([trees[number].edges[node] for number, node in steps], dtype=np.int64)
             above = np.array([trees[number].parents[node] for number, node in steps], dtype=np.int64)
-            out = count(edge, results.members[rows, above], rows)
-            back = count(edge ^ 1, results.members[rows, nodes], rows)
+            out = fans(self._live, edge, results.members[rows, above], instants[rows])
+            back = fans(self._live, edge ^ 1, results.members[rows, nodes], instants[rows])
             pairs: dict[int, list[Fans]] = {}
             for (number, _), *both in zip(steps, out.tolist(), back.tolist(), strict=True):
                 pairs.setdefault(number, []).append((both[0], both[1]))
@@ -300,6 +360,22 @@ class Scorer(ABC):
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
     def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+        # A search knows where its words stand, and texts can be long.
+        places = ((relation, column) for column in self._schema.relations[relation].search_columns)
+        here = [(place, self._carriers[place]) for place in places if place in self._carriers]
+        if not here or not all(each.exact for _, each in here):
+            yield from self._in_texts(ranked, relation, slot, bitmap)
+            return
+        name = self._known.name(slot).id
+        for place, each in here:
+            often, length = each.at(slot)
+            yield from (
+                (keyword, name, place, count, length)
+                for keyword, count in enumerate(often)
+                if count and bitmap >> keyword & 1
+            )
+
+    def _in_texts(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
         row, name = self._known.row(slot), self._known.name(slot).id
         carried = [keyword for keyword in range(len(ranked.plan.keywords)) if bitmap >> keyword & 1]
@@ -310,148 +386,6 @@ class Scorer(ABC):
                 yield from ((k, name, (relation, column), counts[k], len(text)) for k in carried if counts[k])
         named = ranked.plan.matcher.names[relation]
         yield from ((k, name, (relation, NAME), 1, 0) for k in carried if named >> k & 1)
-
-
-class Scoring(Scorer):
-    """Scores results by the tuples that are alive when they are found."""
-
-    def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
-        super().__init__(schema, live, known)
-        self._corpus: Corpus | None = None  # until a query asks
-        self._stays = False
-        self._carriers: Mapping[Place, Carriers] = {}  # of the search that runs
-        self._latest = ALWAYS
-        self._tables: Mapping[int, TableTexts] = {}
-
-    def tables(self, tables: Mapping[int, TableTexts]) -> None:
-        self._tables = tables
-        if self._corpus is not None:
-            self._corpus.add_tables(tables)
-
-    def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
-        ranked = self._ranked(query, plan)
-        if ranked is not None:
-            tuples = self._live.tuples
-            slots = bitmaps.tuple[bitmaps.bitmap > 0]
-            ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
-
-    def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
-        ranked = self._ranked(query, plan)
-        if ranked is not None:
-            tuples = self._live.tuples
-            self._carriers = carriers
-            for place, (slots, often, *_) in carriers.items():
-                flags = (often > 0).astype(np.int64)
-                ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
-
-    def _ranked(self, query: int, plan: Plan) -> Ranked | None:
-        """A query whose results get scores; None if its plan asks for none."""
-        ranked = Ranked.of(plan)
-        if ranked is None:
-            return None
-        tuples = self._live.tuples
-        if self._corpus is None:
-            self._corpus = Corpus(self._schema)
-            self._corpus.add_tables(self._tables)
-            self._corpus.add(self._known.rows, tuples.start, tuples.end)
-            self._latest = int(tuples.start.max(initial=ALWAYS))
-        self._queries[query] = ranked
-        return ranked
-
-    def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
-        keywords = self._queries[query].keywords
-        keywords.add(
-            ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
-        )
-        keywords.forget(ALWAYS)  # that is: sum them up
-
-    def stay(self) -> None:
-        """Count all texts from the next query on, also while no query has a ranking."""
-        self._stays = True
-
-    def ceilings(self, query: int) -> Ceilings | None:
-        """For the built-in rankings, after ``add_carriers``."""
-        ranked = self._queries[query]
-        if not self._carriers or not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
-            return None
-        times = self._known.times
-        return Ceilings(
-            ranked.ranking, ranked.half_life, self._weights(query), self._live, times, self._latest
-        )
-
-    def _weights(self, query: int) -> Floats:
-        """What each keyword weighs in each live tuple; the last row is of none."""
-        keywords = range(len(self._queries[query].plan.keywords))
-        weighed = np.zeros((len(self._live) + 1, len(keywords)))
-        counts = self._counts(self._latest)
-        for place, (slots, often, lengths, _) in self._carriers.items():
-            for keyword in keywords:
-                texts, characters, containing, refer = counts.of(query, place, keyword)
-                if texts:
-                    rarity = keyword_rarity(texts, max(1, containing)) * standing(refer)
-                    shares = lengths / (characters / texts) if characters else np.ones(len(slots))
-                    occurring = often[:, keyword].astype(np.float64)
-                    weighed[slots, keyword] += rarity * keyword_share(occurring, shares)
-        return weighed
-
-    def remove(self, query: int) -> None:
-        self._queries.pop(query, None)
-        self._carriers = {}
-        if not (self._queries or self._stays):
-            self._corpus = None
-
-    def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
-        if self._corpus is None:
-            return
-        start, end = self._live.tuples.start, self._live.tuples.end
-        self._corpus.add(rows, start[first:], end[first:])
-        self._latest = max(self._latest, int(start[first:].max(initial=ALWAYS)))
-        for query, ranked in self._queries.items():
-            slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
-            ranked.keywords.add(self._rows(slots), start[slots], end[slots])
-
-    def ended(self, slots: Ints, ticks: Ints) -> None:
-        if self._corpus is None or not len(slots):
-            return
-        tuples = self._live.tuples
-        former, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
-        self._corpus.end(self._known.rows.taken(slots), former, end)
-        for ranked in self._queries.values():
-            ranked.keywords.end(self._rows(slots), former, end)
-
-    def forget(self, horizon: int) -> None:
-        if self._corpus is None:
-            return
-        self._corpus.forget(horizon)
-        for ranked in self._queries.values():
-            ranked.keywords.forget(horizon)
-
-    def of(
-        self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
-    ) -> list[Judged | None]:
-        # A snapshot scores all results by the tuples alive now.
-        instants = np.maximum(results.start, self._latest) if snapshot else results.start
-
-        def at_instant(edge: Ints, member: Ints, rows: Ints) -> Ints:
-            return fans(self._live, edge, member, instants[rows])
-
-        return self._scored(results, trees, (instants, expires), at_instant, (instants, self._counts))
-
-    def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
-        # A search knows where its words stand, and texts can be long.
-        places = ((relation, column) for column in self._schema.relations[relation].search_columns)
-        here = [(place, self._carriers[place]) for place in places if place in self._carriers]
-        if not here or not all(each.exact for _, each in here):
-            yield from super()._in_tuple(ranked, relation, slot, bitmap)
-            return
-        name = self._known.name(slot).id
-        for place, each in here:
-            often, length = each.at(slot)
-            yield from (
-                (keyword, name, place, count, length)
-                for keyword, count in enumerate(often)
-                if count and bitmap >> keyword & 1
-            )
 
     def _counts(self, tick: int) -> TextCounts:
         """Counts among the tuples alive at a tick."""

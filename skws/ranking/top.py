@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, groupby
-from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import orjson
@@ -17,7 +15,7 @@ from msgspec.structs import replace
 from skws.results.model import Place, Result, instant_of
 from skws.spec.query import TopChoice
 from skws_purging.lifespans import ALWAYS
-from skws_schema.errors import SkwsError, UsageError
+from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND
 
@@ -341,44 +339,3 @@ def group_namer(schema: Schema) -> Callable[[Result], str]:
         return blake2b(orjson.dumps([result.network, texts]), digest_size=6).hexdigest()
 
     return name
-
-
-def check_over_windows(choice: TopChoice) -> None:
-    """Raises UsageError for what makes no sense there."""
-    if choice.append_only:
-        raise UsageError(
-            "--append-only cannot be combined with a window expression: it keeps no results anyway"
-        )
-
-
-class BestOfWindows:
-    """Replaces the results of one query by the best of each window."""
-
-    def __init__(self, choice: TopChoice, schema: Schema) -> None:
-        self._size = choice.size
-        self._group_of = group_namer(schema) if choice.group else None
-
-    def take(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Results in order; those of one tick are of one window. All of a window must come at once."""
-        for _, together in groupby(results, key=attrgetter("tick")):
-            yield from self._best(list(together))
-
-    def _best(self, results: list[Result]) -> Iterator[Result]:
-        ordered = [each.result for each in sorted(map(candidate, results))]
-        groups: list[str | None] = [None] * len(ordered)
-        if self._group_of is not None:
-            groups = [self._group_of(result) for result in ordered]
-        members = Counter(groups)
-        named: set[str] = set()
-        rank = 0
-        for result, group in zip(ordered, groups, strict=True):
-            if rank == self._size:
-                return
-            if group is not None and group in named:
-                continue
-            rank += 1
-            folded = None
-            if group is not None:
-                named.add(group)
-                folded = members[group] - 1
-            yield replace(result, place=Place("enter", rank, result.end, group=group, folded=folded))

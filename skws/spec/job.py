@@ -18,7 +18,6 @@ from skws.spec.query import (
     KEYWORDS,
     LOOKBACK,
     PAIRS,
-    PATTERN,
     PER,
     SELECT,
     TOP,
@@ -141,7 +140,7 @@ class Job:
         """A query with its name and, if the job has a window expression, with that."""
         own = query.options.get(WINDOW)
         window = self.plan_window if own is None else parse_window(own)
-        if query.kind in (KEYWORDS, TOP, PATTERN) and isinstance(window, ExpressionWindow):
+        if query.kind in (KEYWORDS, TOP) and isinstance(window, ExpressionWindow):
             query = query.over(window, allowed=self.allow_unbounded_windows)
         return query.named(name, self.max_size)
 

@@ -183,7 +183,7 @@ class Query:
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
         """The same query over the windows of an expression; ``allowed``: even if they pile up."""
         options = {**self.options, WINDOW: window.text, **({ALLOWED: _YES} if allowed else {})}
-        return replace(self, kind=self.kind if self.kind == PATTERN else WINDOWED, options=options)
+        return replace(self, kind=WINDOWED, options=options)
 
     def answers_like(self, other: Query) -> bool:
         """True if both queries give the same results, whatever their names and tags."""

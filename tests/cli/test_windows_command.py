@@ -345,7 +345,8 @@ def test_the_option_goes_before_the_schema(searched: Searched) -> None:
         ("none.yaml", ["--window", "open when login"], "expected"),
         ("shop.yaml", ["--lateness", "1 s"], "window expression"),
         ("shop.yaml", ["--mesh", "full"], "window expression"),
-        ("shop.yaml", ["--top", "2", "--append-only"], "window expression"),
+        ("shop.yaml", ["--top", "2"], "window expression"),
+        ("shop.yaml", ["--rank", "relevance"], "window expression"),
     ],
 )
 def test_what_is_refused(searched: Searched, schema: str, options: list[str], said: str) -> None:

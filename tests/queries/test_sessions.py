@@ -19,10 +19,9 @@ from skws.queries.patterns.result import PatternResult, PatternTuple
 from skws.queries.session import Session
 from skws.queries.sql import SqlResult
 from skws.queries.windowed.kind import WindowedQueries
-from skws.queries.windowed.pattern import WindowedPatterns
 from skws.results.model import LiveResult, Place, Result, ResultTuple, Score, parsed
 from skws.spec.enums import EvaluatorName
-from skws.spec.query import PATTERN, TOP, Query, Stream
+from skws.spec.query import TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
@@ -92,14 +91,11 @@ def test_a_name_that_is_taken_adds_none() -> None:
 
 def test_an_operator_goes_with_its_last_query() -> None:
     live = Session(Stream(SCHEMA, OVER), keywords=False)
-    patterns = [Query("order o", kind=PATTERN).over(OVER, allowed=True).named(name, 4) for name in "ab"]
-    live.add_all([*QUERIES[3:5], *patterns])
-    kinds = {WindowedQueries, WindowedPatterns}
-    assert {type(each) for each in live.operators.values()} == kinds
-    for name in ("windowed", "also windowed", "a"):
-        live.remove(name)
-    assert {type(each) for each in live.operators.values()} & kinds == {WindowedPatterns}
-    live.remove("b")
+    live.add_all(QUERIES[3:5])
+    assert [type(each) for each in live.operators.values()] == [WindowedQueries]
+    live.remove("windowed")
+    assert len(live.operators) == 1
+    live.remove("also windowed")
     assert not live.operators
     live.add(QUERIES[3])
     assert len(live.operators) == 1
@@ -107,7 +103,7 @@ def test_an_operator_goes_with_its_last_query() -> None:
 
 def test_a_state_for_one_query_of_a_group() -> None:
     """The other goes on as it was."""
-    queries = [*QUERIES[3:5], Query("order o", kind=PATTERN).over(OVER, allowed=True).named("p", 4)]
+    queries = QUERIES[3:5]
     rng = random.Random(3)
     live, alone = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))
     live.add_all(queries)
@@ -119,7 +115,7 @@ def test_a_state_for_one_query_of_a_group() -> None:
         states = live.snapshot()
         live.restore({name: state for name, state in states.items() if name != "also windowed"})
         assert live.snapshot() == states
-    assert len(live.operators) == 3  # two of windowed queries, one of patterns
+    assert len(live.operators) == 2  # as their states differ
 
 
 def test_results_of_tables_alone_over_windows() -> None:

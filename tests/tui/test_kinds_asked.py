@@ -171,6 +171,7 @@ def test_the_same_keywords_can_be_asked_for_in_another_way_in_their_place_alone(
         ("rank fame: uma", "fame"),
         ("window 1 hour: uma", "share the window of the stream"),
         ("window open when nothing: uma", "window"),
+        (f"top 2 window {FEVER}: hopper", "cannot be combined with a window expression"),
         ("top 3: the", "nothing left to look for"),
         ("pattern: nonsense ;", "the text ends here"),
     ],
@@ -236,9 +237,7 @@ def at_the_ward(folder: Path, *queries: str, window: str | None = None, **more: 
     ("asked", "window"),
     [
         ("hopper", FEVER),
-        ("rank: hopper", FEVER),
         (f"window {FEVER}: hopper", "1 hour"),
-        (f"top 2 window {FEVER}: hopper", "1 hour"),
     ],
 )
 def test_results_in_windows_of_an_expression_are_those_of_a_search(
@@ -268,21 +267,6 @@ def test_results_in_windows_of_an_expression_are_those_of_a_search(
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_matches_of_a_pattern_in_windows_stay_and_its_windows_are_drawn(ward: Path) -> None:
-    asked, own = "pattern: visit d", "pattern: visit d within 1 minute"
-    run, view = viewed(at_the_ward(ward, asked, own, window=FEVER))
-    for _ in range(12):
-        advanced(run, view, 1)
-    assert len(alive(view, "visit d")) == 1
-    # Its own window goes before, so all four but the last have expired.
-    assert len(alive(view, "visit d within 1 minute")) == 1
-    assert set(view.windows) == {asked}
-    drawn = draw_windows(view, asked, PLAIN, 80)
-    assert drawn is not None
-    assert drawn.plain.startswith("windows  1 open, 1 ended lately")
-    assert draw_windows(view, "another", PLAIN, 80) is None
-
-
 def test_windows_that_pile_up_are_refused_unless_allowed(ward: Path) -> None:
     asked = "window every open when temp > 38 close when temp < 38: hopper"
     run, view = viewed(at_the_ward(ward, window="1 hour"))
@@ -306,27 +290,6 @@ async def test_the_time_line_of_windows_stands_under_the_results(ward: Path) -> 
         shown = driver.text()
         assert "windows  1 open, 1 ended lately" in shown
         assert "Grace Hopper" in shown
-
-
-def without_a_window(folder: Path) -> UiRequest:
-    """Visits of patients, who are a table: each visit is joined when it comes, and let go."""
-    schema, stream = folder / "visits.yaml", folder / "visits"
-    stream.mkdir()
-    schema.write_text(
-        "version: 1\nname: visits\nwindow: none\nrelations:\n"
-        "  patient: {attributes: {id: integer, name: text}, table: true}\n"
-        "  visit: {attributes: {id: integer, by: text, at: timestamp}, time: at}\n"
-        "joins:\n  - patient.id = visit.id\n"
-    )
-    (stream / "patient.jsonl").write_text('{"id": 1, "name": "ann"}\n{"id": 2, "name": "bob"}\n')
-    lines = [f'{{"id": {n % 2 + 1}, "by": "hopper", "at": {60 * n}}}\n' for n in range(6_000)]
-    (stream / "visit.jsonl").write_text("".join(lines))
-    return UiRequest(
-        live_job(load_schema(schema), f"replay:{stream}?speed=90000", max_size=2),
-        schema,
-        ("ann hopper",),
-        restore=False,
-    )
 
 
 def test_what_is_asked_for_before_the_engine_is_there_is_shown_at_once() -> None:

@@ -24,7 +24,7 @@ from skws.queries.windowed.plan import WindowPlan
 from skws.results.model import LiveResult, Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice, Stream
+from skws.spec.query import Query, Stream
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import ExpressionWindow, Unbounded
 from tests.jobs.watching import ran
@@ -48,8 +48,7 @@ def cases(draw: st.DrawFn) -> tuple[Plan, list[Record], list[Record]]:
     window = draw(expression_windows(CONDITIONS, KEYS))
     query = parse_query(draw(st.sampled_from((" ", " ; "))).join(WORDS[:words]), schema)
     stream = draw(streams(schema, words, 11))
-    ranking = draw(st.sampled_from([None, RankingChoice(half_life=2_000_000)]))
-    return Plan(schema, query, window, 3, ranking=ranking), draw(static_rows(schema, words)), stream
+    return Plan(schema, query, window, 3), draw(static_rows(schema, words)), stream
 
 
 @given(cases())

@@ -30,7 +30,6 @@ from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, event
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
 from skws.queries.order import StreamOrder
-from skws.ranking.scoring import Scoring
 from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
 from skws_mesh.columnar.columns import Flags, Ints, distinct
@@ -376,7 +375,7 @@ class ColumnarEngine(MeshEngine):
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
         return KeywordOperator(
-            schema, self._lifespans, Scoring, self._accepts_root, self._renumber, self._mark, self._sizes
+            schema, self._lifespans, self._accepts_root, self._renumber, self._mark, self._sizes
         )
 
     def _renumber(self, horizon: int, slots: Ints) -> None:

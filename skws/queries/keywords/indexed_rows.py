@@ -32,7 +32,7 @@ from skws.index.table import Joined, TableIndex
 from skws.keywords.match import Matcher
 from skws.keywords.plan import Plan
 from skws.queries.keywords.meshes import Meshes
-from skws.ranking.scoring import Scorer
+from skws.ranking.scoring import Scoring
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
@@ -219,7 +219,7 @@ class IndexedRows:
         schema: Schema,
         live: LiveTuples,
         meshes: Meshes,
-        scoring: Scorer,
+        scoring: Scoring,
         take_in: Callable[[Taken], None],
         insert: Callable[[Taken], list[Partials]],
         keyword_rows: int,

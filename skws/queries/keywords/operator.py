@@ -31,7 +31,7 @@ from skws.queries.keywords.meshes import (
 )
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
-from skws.ranking.scoring import Scorer
+from skws.ranking.scoring import Scoring
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
@@ -78,7 +78,7 @@ USUAL_SIZES: Final = Sizes()
 class KeywordOperator:
     """Finds results in tuples that come in order of their start; ``emitter`` forms them.
 
-    ``scorer`` makes the object that scores results. ``accepts_root``: False
+    ``accepts_root``: False
     for the root tuples, by their keys or else rows, whose results are left out. ``on_compact`` is
     called when slots are renumbered. ``on_evict`` flags the slots that must
     stay when rows of tables are evicted.
@@ -88,7 +88,6 @@ class KeywordOperator:
         self,
         schema: Schema,
         window: Window,
-        scorer: Callable[[Schema, LiveTuples, TupleDirectory], Scorer],
         accepts_root: Callable[[Row], bool] | None = None,
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
         on_evict: Callable[[int, Flags], None] = lambda _, __: None,
@@ -110,7 +109,7 @@ class KeywordOperator:
         self.known = TupleDirectory(schema, self.live, ticks_per_position(window))
         self._edges = edges(schema)
         self._sweep = Sweep()
-        self._scoring = scorer(schema, self.live, self.known)
+        self._scoring = Scoring(schema, self.live, self.known)
         self.emitter = ResultEmitter(self._formed, self.live, self.known, self._scoring, window, schema)
         self.searches = LiveSearch(
             schema, window, self.live, self.known, self._meshes, self._scoring, self._truly_joined

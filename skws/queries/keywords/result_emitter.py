@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from skws.keywords.plan import Plan
 from skws.keywords.query import KeywordQuery
 from skws.queries.keywords.lifespan_resolver import natural_ends
-from skws.ranking.scoring import Scorer
+from skws.ranking.scoring import Scoring
 from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
@@ -119,7 +119,7 @@ class ResultEmitter:
         queries: Callable[[int], FormedQuery],
         live: LiveTuples,
         known: TupleDirectory,
-        scoring: Scorer,
+        scoring: Scoring,
         window: Window,
         schema: Schema,
     ) -> None:

@@ -24,7 +24,7 @@ from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.referred_rows import referred_notes
 from skws.ranking.ceilings import Ceilings
 from skws.ranking.rankings import Floats
-from skws.ranking.scoring import Scorer
+from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate
 from skws.results.directory import TupleDirectory
 from skws.results.model import Place, Result
@@ -74,7 +74,7 @@ class LiveSearch:
         live: LiveTuples,
         known: TupleDirectory,
         meshes: Meshes,
-        scoring: Scorer,
+        scoring: Scoring,
         truly_joined: TrulyJoined,
     ) -> None:
         self.words = LiveWords(schema, known)

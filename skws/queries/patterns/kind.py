@@ -2,13 +2,13 @@
 
 A pattern's own window holds (``within ...``), else that of the stream. Where
 all tuples of a result share a value, shards divide the results by it; else one
-shard has the whole pattern, as for a window expression. A stream that ends is
+shard has the whole pattern. A stream that ends is
 matched by columns as long as that is fast, then by the automaton.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from skws.data.batch import BATCH
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
-from skws.queries.operator import Operator, SeparateKind, StreamState, check_stays
+from skws.queries.operator import SeparateKind, check_stays
 from skws.queries.partitioning import Part
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream, ReadTuple
 from skws.queries.patterns.text import PatternQuery, read_query
-from skws.spec.query import ALLOWED, Query, Stream
+from skws.spec.query import Query, Stream
 from skws_patterns.columnar import (
     MOST_RESULTS,
     ColumnarEvaluator,
@@ -31,6 +31,7 @@ from skws_patterns.columnar import (
     column_plan,
 )
 from skws_patterns.evaluator import Valuation
+from skws_schema.errors import UsageError
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, ExpressionWindow, Window
@@ -120,18 +121,15 @@ class ReplayedPattern(Evaluator):
 
 
 class PatternKind(SeparateKind):
-    """Patterns in both forms. Those over the same window expression share its windows."""
+    """Patterns in both forms."""
 
     def check(self, query: Query, stream: Stream) -> str:
-        """Raises PatternError, QueryError; UsageError for a window that does not fit.
-
-        These are expressions whose windows pile up.
-        """
-        window = _read(query, stream)[1]
-        if isinstance(window, ExpressionWindow):
-            from skws.queries.windowed.plan import admit  # noqa: PLC0415 - z3, only for window expressions
-
-            return admit(nameable(stream.schema), window, allowed=ALLOWED in query.options)
+        """Raises PatternError, QueryError; UsageError for a window expression."""
+        if isinstance(_read(query, stream)[1], ExpressionWindow):
+            raise UsageError(
+                f"pattern {query.text!r}: a window expression is for keywords; "
+                "expected a window of the pattern's own, such as: within 10 minutes"
+            )
         return ""
 
     def window(self, query: Query, stream: Stream) -> Window:
@@ -139,35 +137,15 @@ class PatternKind(SeparateKind):
 
     def check_change(self, query: Query, before: Stream, after: Stream) -> None:
         """A pattern is rebuilt from the log, without the tuples of removed relations that ``*`` read."""
-        pattern, window = _read(query, after)
+        pattern, _ = _read(query, after)
         reads = [after.schema.relations[i].name for i in pattern.pcea.relations]
         check_stays(reads, before.schema, after.schema)
-        if isinstance(window, ExpressionWindow):
-            from skws.queries.windowed.plan import check_same_windows  # noqa: PLC0415 - z3, only for window expressions
-
-            check_same_windows(before.schema, after.schema, window)
-
-    def group(self, query: Query, state: StreamState) -> Hashable | None:
-        """A pattern by itself; one over a window expression with others that begin at the same position."""
-        group, window = super().group(query, state), _read(query, state.stream)[1]
-        shared = group is not None and isinstance(window, ExpressionWindow)
-        return (window, state.order.next) if shared else group
-
-    def operator(self, query: Query, state: StreamState) -> Operator:
-        window = _read(query, state.stream)[1]
-        if isinstance(window, ExpressionWindow):
-            from skws.queries.windowed.pattern import WindowedPatterns  # noqa: PLC0415 - z3, only for window expressions
-
-            return WindowedPatterns(state, window)
-        return super().operator(query, state)
 
     def owns(self, query: Query, stream: Stream, part: Part) -> bool:
         """All parts have results of a pattern whose tuples share a value; else one has it whole."""
         if part.whole:
             return True
-        pattern, window = _read(query, stream)
-        whole = pattern.root is None or isinstance(window, ExpressionWindow)
-        return part.owns(query.name) if whole else True
+        return True if _read(query, stream)[0].root is not None else part.owns(query.name)
 
     def evaluator(self, query: Query, stream: Stream, part: Part) -> Evaluator:
         pattern, window = _read(query, stream)

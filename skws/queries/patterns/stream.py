@@ -19,13 +19,11 @@ from skws.results.names import TupleNames
 from skws_patterns.evaluator import Evaluator as Automaton
 from skws_patterns.evaluator import Mark, Valuation
 from skws_schema.budgets import Held, memory_checked, register
-from skws_schema.errors import PatternError
 from skws_schema.model import Row, Schema
 from skws_windows.window import (
     FOREVER,
     MICROSECOND,
     CountWindow,
-    ExpressionWindow,
     Unbounded,
     Window,
     by_position,
@@ -65,38 +63,22 @@ class History:
     def __len__(self) -> int:
         return len(self._tuples)
 
-    def add(
-        self, position: int, relation: int, row: Row, tick: int, time: int, successor: bool | None = None
-    ) -> None:
-        """Add the next tuple; ``tick`` as for the automaton, ``time`` in microseconds.
-
-        ``successor``: whether a tuple of its key came less than a window ago; None if not known.
-        """
+    def add(self, position: int, relation: int, row: Row, tick: int, time: int) -> None:
+        """Add the next tuple; ``tick`` as for the automaton, ``time`` in microseconds."""
         tuples = self._tuples
         while tuples and self._window.end(next(iter(tuples.values())).tick) <= tick:
             tuples.popitem(last=False)
         if tick != self._tick and not self._by_count:
             self._instant.clear()
             self._tick = tick
-        occurrence = 0
+        occurrence, successor = 0, False
         key = self._relations[relation].key_of(row)
         if key is not None:
-            successor = self._follows(relation, key, tick) if successor is None else successor
+            successor = self._follows(relation, key, tick)
         elif not self._by_count:  # by count no two tuples start together
             occurrence = self._instant[relation, row]
             self._instant[relation, row] += 1
-        tuples[position] = _Seen(relation, row, tick, time, occurrence, bool(successor))
-
-    def forget(self, tick: int) -> None:
-        """Forget tuples before a tick, for windows that do not give an end."""
-        tuples = self._tuples
-        while tuples and next(iter(tuples.values())).tick < tick:
-            tuples.popitem(last=False)
-
-    def drop(self, positions: Iterable[int]) -> None:
-        """Forget tuples that no later result shows."""
-        for position in positions:
-            del self._tuples[position]
+        tuples[position] = _Seen(relation, row, tick, time, occurrence, successor)
 
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
         """Note a tuple that no result here shows, but that later ones may replace."""
@@ -115,11 +97,6 @@ class History:
             before = self._keys[1].get(key)
         self._keys[0][key] = tick
         return before is not None and tick < self._window.end(before)
-
-    def tuples(self) -> Iterator[tuple[int, int, Row, int, bool]]:
-        """The remembered tuples: position, relation, row, time, successor."""
-        for position, seen in self._tuples.items():
-            yield position, seen.relation, seen.row, seen.time, seen.successor
 
     def __contains__(self, position: int) -> bool:
         return position in self._tuples
@@ -210,8 +187,6 @@ class PatternStream(Evaluator):
     ) -> None:
         self.query = query
         self.window = self.keeps = window
-        if isinstance(window, ExpressionWindow):
-            raise PatternError("windows of an expression are for skws.queries.windowed.pattern")
         self.position = 0  # of the next insertion in the stream
         self._by_count = isinstance(window, CountWindow)
         self._automaton = Automaton(query.pcea, len(schema.relations), window)

@@ -15,14 +15,13 @@ import orjson
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
+from skws.queries.keyword_plans import keyword_plan
 from skws.queries.operator import Operator, QueryKind, StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows
 from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
-from skws.ranking.top import BestOfWindows, check_over_windows
 from skws.results.model import LiveResult, Result
-from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, RankingChoice, Stream, TopChoice
+from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_windows.window import ExpressionWindow
@@ -32,11 +31,13 @@ class WindowedKind(QueryKind):
     """Keywords over the windows of an expression."""
 
     def check(self, query: Query, stream: Stream) -> str:
-        """Raises QueryError; UsageError, SchemaError for windows that cannot be read, or pile up unasked."""
+        """Raises QueryError; SchemaError; UsageError for windows that pile up, and for scores."""
         _plan(query, stream)
-        top = _top(query)
-        if top is not None:
-            check_over_windows(top)
+        if query.scored or SIZE in query.options:
+            raise UsageError(
+                "--rank and --top cannot be combined with a window expression: "
+                "the results of a window are given when it ends, all of them"
+            )
         return admit(nameable(stream.schema), _window(query), allowed=ALLOWED in query.options)
 
     def plan(self, query: Query, stream: Stream) -> Plan:
@@ -50,11 +51,11 @@ class WindowedKind(QueryKind):
         check_same_windows(before.schema, after.schema, _window(query))
 
     def group(self, query: Query, state: StreamState) -> Hashable | None:
-        """Queries that begin at one position share an engine, if their windows and scores are the same."""
+        """Queries that begin at one position share an engine, if their windows are the same."""
         if not state.share.owns(query.name):
             return None
         plan = _plan(query, state.stream)
-        return plan.window, plan.max_size, plan.ranking, state.order.next
+        return plan.window, plan.max_size, state.order.next
 
     def operator(self, query: Query, state: StreamState) -> WindowedQueries:
         return WindowedQueries(state, _window(query))
@@ -68,7 +69,6 @@ class WindowedQueries(Operator):
         self._window = window
         self._queries: dict[str, Query] = {}
         self._plans: dict[str, Plan] = {}
-        self._best: dict[str, BestOfWindows] = {}
         self._engine: WindowedEngine | None = None  # from the first record on
         self._saved: bytes | None = None  # the state, until the next record
 
@@ -91,7 +91,6 @@ class WindowedQueries(Operator):
 
     def remove(self, query: Query) -> None:
         del self._queries[query.name], self._plans[query.name]
-        self._best.pop(query.name, None)
         if self._engine is not None:
             self._engine.remove(query.name)
 
@@ -136,12 +135,10 @@ class WindowedQueries(Operator):
     def _read(self, queries: Sequence[Query]) -> None:
         """Read queries, and have an engine that has begun answer them."""
         for query in queries:
-            plan, top = _plan(query, self._state.stream), _top(query)
+            plan = _plan(query, self._state.stream)
             if self._engine is not None:
                 self._engine.add(plan, query.name)
             self._queries[query.name], self._plans[query.name] = query, plan
-            if top is not None:
-                self._best[query.name] = BestOfWindows(top, plan.schema)
 
     def _new_engine(self, names: Iterable[str]) -> tuple[WindowedEngine, list[Result]]:
         """An engine with some queries and the static tables; and the results of static tuples alone."""
@@ -161,12 +158,7 @@ class WindowedQueries(Operator):
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
             found[result.query].append(result)
-        return {name: self._chosen(name, found[self._queries[name].text]) for name in names}
-
-    def _chosen(self, name: str, results: Iterable[Result]) -> Iterable[Result]:
-        """The best results of each window, if the query asks for these alone."""
-        best = self._best.get(name)
-        return results if best is None else best.take(results)
+        return {name: found[self._queries[name].text] for name in names}
 
     def _bytes(self) -> bytes:
         """The state of all queries, made once between two batches."""
@@ -176,8 +168,7 @@ class WindowedQueries(Operator):
 
 
 def _plan(query: Query, stream: Stream) -> Plan:
-    ranking = ranking_of(query.options) or (None if _top(query) is None else RankingChoice())
-    return keyword_plan(query, stream, _window(query), ranking)
+    return keyword_plan(query, stream, _window(query), None)
 
 
 def _window(query: Query) -> ExpressionWindow:
@@ -185,7 +176,3 @@ def _window(query: Query) -> ExpressionWindow:
     if text is None:
         raise UsageError(f"query {query.name!r}: expected a window expression for it")
     return ExpressionWindow(text)
-
-
-def _top(query: Query) -> TopChoice | None:
-    return top_of(query.options) if SIZE in query.options else None

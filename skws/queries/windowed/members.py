@@ -17,7 +17,7 @@ import numpy as np
 from skws.data.batch import RecordBatch
 from skws.queries.keywords.lifespan_resolver import TupleBatch
 from skws.queries.keywords.operator import KeywordOperator
-from skws_mesh.columnar.columns import Flags, Ints, TupleColumns, distinct
+from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_purging.lifespans import ALWAYS, GroupKey, identity
 from skws_schema.model import Row, Schema
@@ -327,60 +327,6 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
         return np.zeros((1, 0), dtype=np.int64), np.zeros(len(key), dtype=np.int64)
     distinct, inverse = np.unique(key, axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1)
-
-
-class Contents:
-    """The tuples of each window: static ones, and those from its first to its last record that fit its key.
-
-    ``tuples``: all by slot, in order of their starts, which are positions.
-    ``keys``: codes of the fields of the window's key. A tuple is not in a window
-    if a deletion ended it before the record after the window's last.
-    """
-
-    def __init__(self, tuples: TupleColumns, keys: Ints, closed: Closed) -> None:
-        self._tuples = tuples
-        self._keys = keys
-        self._closed = closed
-        self._static = int(np.searchsorted(tuples.start, ALWAYS, side="right"))
-        self._groups, group = numbered(keys)
-        self._order = np.argsort(group, kind="stable")
-        self._borders = np.searchsorted(group[self._order], np.arange(len(self._groups) + 1))
-
-    @classmethod
-    def of_static(cls, tuples: TupleColumns) -> Contents:
-        """A window of static tuples only."""
-        none = np.empty((len(tuples.start), 0), dtype=np.int64)
-        nothing = Closed(np.array([0]), np.array([-1]), np.empty((1, 0), dtype=np.int64), np.array([0]))
-        return cls(tuples, none, nothing)
-
-    def ended_at(self, last: Ints) -> Ints:
-        """The numbers of the windows that end with records."""
-        found: Ints = np.searchsorted(self._closed.last, last)
-        return found
-
-    def slots(self, window: int) -> Ints:
-        first, last = self._closed.first[window], self._closed.last[window]
-        lower, upper = np.searchsorted(self._tuples.start, [first, last + 1])
-        parts = [np.arange(self._static)]
-        for group in np.flatnonzero(_goes_with(self._groups, self._closed.key[window])).tolist():
-            mine = self._order[self._borders[group] : self._borders[group + 1]]
-            parts.append(mine[slice(*np.searchsorted(mine, [lower, upper]))])
-        slots = np.concatenate(parts)
-        inside: Ints = slots[self._tuples.end[slots] > last]
-        return inside
-
-    def hold(self, slots: Ints, window: Ints) -> Flags:
-        """Whether each tuple is in its window."""
-        start, end = self._tuples.start[slots], self._tuples.end[slots]
-        first, last = self._closed.first[window], self._closed.last[window]
-        inside = (start >= first) & (start <= last) & _goes_with(self._keys[slots], self._closed.key[window])
-        held: Flags = (inside | (start == ALWAYS)) & (end > last)
-        return held
-
-
-def _goes_with(keys: Ints, wanted: Ints) -> Flags:
-    agreed: Flags = ((keys == wanted) | (keys == ANY)).all(axis=1)
-    return agreed
 
 
 ClosedRow: TypeAlias = tuple[int, int, Sequence[Any], int]

@@ -234,7 +234,8 @@ class Evaluator:
 
     ``relations``: how many the schema has. Results are the valuations whose
     tuples lie in one window: for a count window of w |i - min| <= w as in the
-    paper, for a time window of w all starts less than w apart. An ambiguous automaton gives a result once for each of its runs.
+    paper, for a time window of w all starts less than w apart. An ambiguous
+    automaton gives a result once for each of its runs.
     """
 
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:

@@ -136,7 +136,7 @@ def test_replay_tells_who_sleeps_in_the_full_mesh(skws: Skws) -> None:
     assert asleep in shown.out
 
 
-@pytest.mark.parametrize("options", [("--no-demand",), ("--mesh", "full", "--evaluator", "auto")])
+@pytest.mark.parametrize("options", [("--no-demand",), ("--mesh", "full", "--evaluator", "delta")])
 def test_what_a_mesh_has_not_is_refused(skws: Skws, options: tuple[str, ...]) -> None:
     shown = skws(*EXPLAIN, *options)
     assert shown.code == 2

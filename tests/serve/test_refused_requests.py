@@ -291,8 +291,8 @@ def test_faults_of_bodies_in_words(client: httpx.Client, body: str, message: str
         ({"queries": []}, "queries: expected a JSON object, got []"),
         ({"queries": {"a": {"top": 0}}}, "queries.a.top: expected 1 or more, got 0"),
         (
-            {"queries": {"a": {"pattern": "customer c", "select": [1]}}},
-            "queries.a.select: expected a text or an array of texts, got [1]",
+            {"queries": {"a": {"query": "ada", "without": [1]}}},
+            "queries.a.without: expected a text or an array of texts, got [1]",
         ),
     ],
 )

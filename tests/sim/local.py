@@ -161,7 +161,9 @@ class LocalSimulation:
         given |= {"best": best, "within": within}
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
-        if self.options.window == "expression":
+        if self.options.window == "expression":  # which has no scores, and no patterns without their own
+            del given["best"]
+            added = (*ADDED[:4], Query(texts[1], kind=PATTERN))
             # Else nothing keeps the log, and a pattern that is added begins with what is left of it.
             given["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)
         return added, given

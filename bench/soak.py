@@ -177,8 +177,7 @@ def soak(kind: str, window: str, rows: int, changes: int, part: int, options: li
         (folder / "in.jsonl").touch()
         (folder / "schema.yaml").write_text(SCHEMA.format(key="" if kind == "keyless" else KEY))
         (folder / "queries.yaml").write_text(SEARCHES)
-        unbounded = ["--force-unbounded"] if window == "none" else []
-        options = ["--window", window, *unbounded, *options]
+        options = ["--window", window, *options]
         lines = Rows(kind, rows)
         watch = Watch(folder, options)
         watch.begun()

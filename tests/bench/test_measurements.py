@@ -195,16 +195,6 @@ def test_decisions_on_random_queries_are_timed() -> None:
     assert 0 < middle <= most
     assert verdicts[True]
     assert verdicts[False]
-<<<<<<< HEAD
-
-
-def test_a_keyword_query_finds_the_mergers_of_its_sector(capsys: pytest.CaptureFixture[str]) -> None:
-    keywords_run.main(6000, 3000)
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    expected = [sum(n % 7 == 0 and n % 2 == 0 for n in range(1, last + 1)) for last in (5000, 6000)]
-    assert [(line["records"], line["results"]) for line in told] == list(
-        zip((5000, 6000), expected, strict=True)
-    )
 
 
 @pytest.mark.slow
@@ -217,5 +207,3 @@ def test_what_a_search_holds_while_rows_change(kind: str) -> None:
     assert last.live >= 1_000
     assert level([parts[-1]] * 3)
     assert not level([rows, *parts])
-=======
->>>>>>> ae22df80 (Drop constant memory for keyword queries and patterns)

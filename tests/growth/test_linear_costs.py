@@ -124,7 +124,6 @@ def live_rows_in_a_log(n: int) -> Work:
                 {"leaks": "byron leaks"},
                 KEYED,
                 str(path),
-                force_unbounded=True,
                 checkpoint=Path(folder) / "kept",
             )
             watch = LocalWatch(job, [], Log(stream=StringIO()))

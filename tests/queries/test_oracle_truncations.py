@@ -65,7 +65,7 @@ def singly(batches: list[list[Record]], schema: Schema) -> list[list[Record]]:
 @seeds(3, 60)
 def test_sessions(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
-    stream = Stream(STREAMS, window, lateness=lateness, force_unbounded=True)
+    stream = Stream(STREAMS, window, lateness=lateness)
     queries = QUERIES if not isinstance(window, Unbounded) else QUERIES[:3]
     batches = batches_of(rng, random_stream(STREAMS, seed, 250, 2, 0.02))
     assert any(record.truncates for batch in batches for record in batch)
@@ -95,7 +95,7 @@ def test_windows_of_expressions(seed: int) -> None:
 )
 @seeds(3, 60)
 def test_engines(window: Window, lateness: int, seed: int) -> None:
-    """The default one, delta joins, automata, and the paper's meshes."""
+    """The default one, delta joins, and the paper's meshes."""
     rng = random.Random(seed)
     stream = dense_rows(rng, 60, [0, 1, 2], truncated=0.04)
     plan = Plan(DENSE, parse_query("alpha beta", DENSE), window, 3, lateness=lateness)
@@ -154,7 +154,7 @@ def test_streams_in_constant_memory_take_no_truncation() -> None:
 @pytest.mark.parametrize("lateness", [0, 5])
 def test_truncations_take_linear_time_and_leave_nothing(lateness: int) -> None:
     def seconds(count: int) -> float:
-        stream = Stream(STREAMS, Unbounded(), lateness=lateness, force_unbounded=True)
+        stream = Stream(STREAMS, Unbounded(), lateness=lateness)
         session = Session(stream)
         session.add(QUERIES[0])
         rows = [Record(0, 1, (f"alpha n{number}", number, number)) for number in range(2_000)]

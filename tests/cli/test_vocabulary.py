@@ -94,8 +94,8 @@ def test_defaults_are_the_same_but_for_a_few() -> None:
         for name, by_command in options().items()
         if name not in OWN and len({str(one.default) for one in by_command.values()}) > 1
     }
-    # A query that is added has the job's size, and servers have ports.
-    assert differing == {"--port", "--max-size"}
+    # A query that is added has the job's size.
+    assert differing == {"--max-size"}
 
 
 def test_former_spellings_are_no_longer_offered() -> None:

@@ -64,6 +64,19 @@ def session(n: int) -> Session:
     return live
 
 
+def truncations(n: int, lateness: int = 0) -> Work:
+    """Of rows that the first one ends."""
+    live = Session(Stream(CHAIN, parse_window("none"), lateness=lateness, max_size=4))
+    live.add(Query("none w1").named("first", 4))
+    live.take(rows(500))
+    ends = [RecordBatch.of([Record.truncation(0, 1_000_000 + i)]) for i in range(n)]
+    return lambda: [live.take(each) for each in ends]
+
+
+def truncations_of_late_rows(n: int) -> Work:
+    return truncations(n, lateness=5)
+
+
 def searches(n: int) -> list[Query]:
     """Without results."""
     return [Query(f"none{i} w{i % FEW}").named(f"query {i}", 4) for i in range(n)]
@@ -150,6 +163,8 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (frames_of_relations, 10),
     (joins_of_a_schema, 20),
     (live_rows_in_a_log, 200),
+    (truncations, 100),
+    (truncations_of_late_rows, 100),
 )
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -130,14 +130,6 @@ def _refusal(union: Union, verdict: Verdict) -> Iterator[str]:
     yield f"this query {needs} unbounded memory:"
     yield from reasons(union, verdict)
     yield from offers(repairs_of(union, verdict))
-
-
-class Added(NamedTuple):
-    """A row added by the tuples of one time: microseconds, values, and the number of times."""
-
-    time: int
-    values: Output
-    times: int
 
 
 def shown_row(union: Union, values: Output) -> JsonRow:

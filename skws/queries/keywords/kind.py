@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from skws.data.batch import Record, RecordBatch
@@ -126,9 +126,6 @@ class KeywordQueries(Operator):
         """The log is replayed from now on, up to the expected state."""
         if self._engine is not None:
             self._engine.expect(self._state.expected.get(SHARED, b""))
-
-    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
-        raise NotImplementedError("rebuilt from the log")
 
     def begins(self) -> dict[str, list[Begin]]:
         return {} if self._engine is None else {SHARED: self._engine.begins()}

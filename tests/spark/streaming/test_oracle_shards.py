@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import orjson
 import pytest
 from msgspec import convert, to_builtins
+from msgspec.structs import replace as replace_struct
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed, unpacked
@@ -23,7 +24,7 @@ from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Partitioning, plan_keys
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result, parsed
 from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, keys_for, merged_fronts, planned
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
 from skws.spark.streaming.processor import ShardProgress
@@ -283,6 +284,20 @@ def without_begins(results: Sequence[LiveResult], queries: Set[str]) -> list[byt
     return sorted(map(orjson.dumps, told))
 
 
+def standing_after(results: Sequence[LiveResult], queries: Set[str]) -> list[bytes]:
+    """As ``without_begins``, of each result what was told last, be it found or updated.
+
+    Corrections may let a result move from root to root, and so through several shards, which tell each step;
+    one engine tells where it has come to.
+    """
+    last = {(r.query, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
+    told = [parsed(each) for each in last.values()]
+    return without_begins(
+        [replace_struct(r, op="+", at=None, changed=()) if isinstance(r, Result) and r.op == "~" else r for r in told],
+        queries,
+    )
+
+
 def compare(
     job: Job,
     records: list[Record],
@@ -335,7 +350,8 @@ def compare(
         assert late == len(outcome.late), number
         if job.lateness:  # shards that begin again take versions from before a query for its own
             again |= {query.text for query in one.standing.shown()}
-        assert without_begins(found, again) == without_begins(outcome.results, again), number
+        compared = standing_after if job.lateness else without_begins
+        assert compared(found, again) == compared(outcome.results, again), number
         assert sum(each.shard.position for each in several.shards.values()) in (
             one.live.position,
             one.live.position * layout.shards,
@@ -375,7 +391,7 @@ def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divi
     schema = DIVIDED if divided else SCHEMA
     rng = random.Random(seed)
     count = 100 if isinstance(window, Unbounded) else 250
-    records = equal_rows(rng, count) if equal else random_records(rng, count, truncated=not lateness)
+    records = equal_rows(rng, count) if equal else random_records(rng, count, truncated=True)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     seen = compare(asked(window, schema, lateness), records, seed)

@@ -10,20 +10,10 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-from skws.cli.terminal import tell
 from skws.jobs.log import LogFormat
 from skws.memory import ask
 from skws.spec.enums import EngineChoice, EvaluatorName, OnError, OutputFormat, Sort, ToldUpdates
 from skws_mesh.kinds import MeshKind, PurgeKind
-
-FORMER: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "": {"--allow-unbounded-windows": ("--force-unbounded-windows",)},
-    "windows": {"--select": ("--selection",)},
-    "run": {"--force": ("--force-synopses",)},
-    "list": {"--json": ("--format", "jsonl")},
-}
-"""Former spellings of options and what they are now, by the command; those of all commands first."""
-
 
 GROUPS: Final = {
     "Data": (
@@ -62,7 +52,7 @@ _PLAIN: Final = (
 
 
 class Command(TyperCommand):
-    """A command that still reads former spellings of its options, with a note; many options are grouped."""
+    """A command whose help shows many options in groups."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then options under headings."""
@@ -83,20 +73,6 @@ class Command(TyperCommand):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        former = FORMER[""] | FORMER.get(self.name or "", {})
-        end = args.index("--") if "--" in args else len(args)
-        read: list[str] = []
-        for word in args[:end]:
-            name, equals, value = word.partition("=")
-            now = former.get(name)
-            if now is None:
-                read.append(word)
-                continue
-            tell(f"{name} is now {' '.join(now)}")
-            read += [*now[:-1], now[-1] + equals + value]
-        return super().parse_args(ctx, read + args[end:])
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,6 @@ import pytest
 import typer
 
 from skws.cli.main import app
-from skws.cli.options import FORMER
 from skws.spec.enums import EngineChoice
 from tests.commands import Skws
 from tests.places import ROOT
@@ -96,35 +95,6 @@ def test_defaults_are_the_same_but_for_a_few() -> None:
     }
     # A query that is added has the job's size.
     assert differing == {"--max-size"}
-
-
-def test_former_spellings_are_no_longer_offered() -> None:
-    offered = options()
-    for command, spellings in FORMER.items():
-        for former, now in spellings.items():
-            having = {path.split()[-1] for path in offered.get(former, {})}
-            assert command not in having or former not in offered, former
-            assert now[0] in offered
-
-
-def test_former_spellings_are_read_with_a_note(skws: Skws, tmp_path: Path) -> None:
-    schema = ("-s", MOVIES / "schema.yaml", "-r", REPLAY, "--limit", 1, "-f", "jsonl")
-    pair = ("windows", "--pair", "()", "[movie]")
-    for spelling in (("--select=longest",), ("--select", "longest")):
-        done = skws(*pair, *spelling, "--allow-unbounded-windows", *schema)
-        assert done.code == 0, done.err
-        assert "--select is now --selection\n" in done.err
-        assert "--allow-unbounded-windows is now --force-unbounded-windows\n" in done.err
-        now = skws(*pair, "--selection", "longest", "--force-unbounded-windows", *schema)
-        assert (now.out, "is now" in now.err) == (done.out, False)
-    (tmp_path / "control").mkdir()
-    listed = skws("query", "list", "--control", tmp_path / "control", "--json")
-    assert listed.err.startswith("--json is now --format jsonl\n")
-
-
-def test_words_after_two_dashes_are_no_options(skws: Skws) -> None:
-    done = skws("search", "-r", REPLAY, "-s", MOVIES / "schema.yaml", "--", "tarantino", "--select")
-    assert "is now" not in done.err
 
 
 def test_a_table_is_never_written_to_a_file_of_data(skws: Skws, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ from skws.sources.addresses import (
     is_postgres,
     is_sqlite,
 )
+from skws.sources.drafts import schema_for
 from skws.sources.feed import redacted
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
@@ -203,7 +204,8 @@ def search(
     paths of replay files; or a database as it is now: a SQLite file, postgresql://... Rows of a frame have
     times in the relation's time attribute or in a column ``time``; a frame without them is a static table.
     ``op`` may be a column, too: "-" deletes, "truncate" deletes all rows.
-    ``schema``: None infers one from the data. ``window``: None for the schema's. ``max_size``: the most
+    ``schema``: None infers one from the data, or takes the one that ``skws search`` has kept for these files
+    or this database. ``window``: None for the schema's. ``max_size``: the most
     tuples of a result. ``limit``: the most results; of keywords without a window the best ones, best first,
     else the first ones. ``on_error``: "fail", or "skip" to count bad rows.
 
@@ -380,27 +382,28 @@ class _Given:
     """Frames by relation, and files: by relation, or (None) with records that name theirs.
 
     ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``: what is
-    searched in place of them.
+    searched in place of them. ``sources``: paths or the address of a database, if nothing else is given.
     """
 
     frames: Mapping[str, pa.Table]
     files: Sequence[tuple[str | None, Path]]
     nested: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     database: Database | None = None
+    sources: Sequence[str] = ()
 
     @classmethod
     def of(cls, data: Data) -> _Given:
         if isinstance(data, str | Path):
             address = str(data)
             if is_postgres(address) or is_sqlite(address):
-                return cls({}, [], database=database_at(address))
+                return cls({}, [], database=database_at(address), sources=[address])
             if address == "-" or address.startswith(KAFKA):
                 raise UsageError(
                     f"{redacted(address)} has no end; use skws watch, or give files or a database"
                 )
             data = [data]
         if isinstance(data, list | tuple) and all(isinstance(one, str | Path) for one in data):
-            return cls({}, [(None, Path(path)) for path in data])
+            return cls({}, [(None, Path(path)) for path in data], sources=list(map(str, data)))
         if not isinstance(data, Mapping):
             raise UsageError(
                 "data: expected a mapping of relation names to frames, or paths of files;"
@@ -430,9 +433,9 @@ class _Given:
 
     @property
     def schema(self) -> Schema:
-        """Inferred from samples, or a catalog. Raises SchemaError, SourceError."""
-        if self.database is not None:
-            return self.database.inferred(followed=False).schema()
+        """Inferred from samples; of ``sources`` as in the command line. Raises SchemaError, SourceError."""
+        if self.sources:
+            return schema_for(self.sources)
         samples = sample([path for _, path in self.files]) if self.files else Samples()
         for name, rows in self.nested.items():
             for row in rows:

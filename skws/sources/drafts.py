@@ -53,7 +53,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     """
     places = [_place(source) for source in sources]
     data = _stamp(places)
-    path = next((path for path in _paths(places) if os.path.exists(path)), None)  # also if a name is too long
+    path = _kept(places)
     if path is None:
         inference = inferred(sources, followed=followed)
         owned = [path for path in _paths(places) if _is_own(path.parent)]
@@ -69,7 +69,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     inference = inferred(sources, followed=followed, known=kept)
     if parse_schema(inference.to_yaml()) == kept:
         return Draft(path, kept, (note,))
-    if _told(text, _DRAFT) != _digest(_body(text)):
+    if _is_edited(text):
         return Draft(path, kept, (f"{note}; it was edited, or the data has changed, so it stays as it is",))
     if data is None and _same_catalog(inference, kept):
         return Draft(path, kept, (note,))
@@ -80,6 +80,33 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
         schema,
         (*summary(inference), *_lost(kept, schema), f"schema: {path}, inferred again to fit the data"),
     )
+
+
+def schema_for(sources: Sequence[str]) -> Schema:
+    """The schema that ``draft_of`` gives for data that is not followed; none is kept or replaced.
+
+    Raises as ``draft_of`` does.
+    """
+    places = [_place(source) for source in sources]
+    path = _kept(places)
+    if path is None:
+        return inferred(sources, followed=False).schema()
+    kept = load_schema(path)
+    text = path.read_text(encoding="utf-8-sig")
+    data = _stamp(places)
+    if _is_edited(text) or (data is not None and _told(text, _DATA) == data):
+        return kept
+    inference = inferred(sources, followed=False, known=kept)
+    return kept if data is None and _same_catalog(inference, kept) else inference.schema()
+
+
+def _kept(places: Sequence[str]) -> Path | None:
+    """The schema that an earlier run kept, if there is one."""
+    return next((path for path in _paths(places) if os.path.exists(path)), None)  # also if a name is too long
+
+
+def _is_edited(text: str) -> bool:
+    return _told(text, _DRAFT) != _digest(_body(text))
 
 
 def _lost(kept: Schema, schema: Schema) -> Iterator[str]:

@@ -7,10 +7,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from skws import Session, search
 from skws_schema.yaml.load import load_schema, parse_schema
 from tests.commands import REPLAY, SCHEMA, Skws
 
@@ -163,6 +165,28 @@ def flat_csv(folder: Path) -> None:
     for relation, rows in rows_by_relation().items():
         lines += [f'{relation},1,+,"{json.dumps(row).replace(chr(34), chr(34) * 2)}"' for row in rows]
     (folder / "stream.csv").write_text("\n".join([*lines, 'movie,2,-,"{""mid"": 1}"', "x,y"]) + "\n")
+
+
+@pytest.mark.parametrize("form", ["folder", "database"])
+def test_a_kept_schema_is_that_of_the_library_too(skws: Skws, tmp_path: Path, form: str) -> None:
+    """Also when rows are added; and the library itself keeps none."""
+    data = crm(tmp_path)
+    if form == "database":
+        file = tmp_path / "crm.db"
+        with closing(sqlite3.connect(file)) as connection:
+            for name in ("users", "tickets"):
+                pd.read_csv(data / f"{name}.csv").to_sql(name, connection, index=False)
+        data = file
+    before = set(tmp_path.iterdir())
+    assert not len(search("ada leaks", data))
+    assert set(tmp_path.iterdir()) == before
+    assert skws("schema", "join", data, "tickets.opened_by=users.id").code == 0
+    assert [one["network"] for one in search("ada leaks", data).to_dicts()] == ["users{ada} - tickets{leaks}"]
+    assert len(Session(str(data), tables=str(data)).add("ada leaks")) == 1
+    if form == "folder":
+        with (data / "tickets.csv").open("a") as tickets:
+            tickets.write("10,1,it leaks again\n")
+        assert len(search("ada leaks", [data])) == 2
 
 
 @pytest.mark.parametrize("kind", ["replay", "jsonl", "csv", "parquet", "changes", "flat"])

@@ -207,7 +207,7 @@ _MAX_SIZE: Final[dict[str, Any]] = {"metavar": "N", "min": 1, "help": "Most tupl
 MaxSize = Annotated[int, typer.Option("--max-size", **_MAX_SIZE)]
 MaxSizeOfJob = Annotated[int | None, typer.Option("--max-size", show_default="the job's", **_MAX_SIZE)]
 MatchNames = Annotated[
-    bool, typer.Option("--match-names", help="A keyword may also be the name of a relation.")
+    bool, typer.Option("--match-names", help="A keyword may also be the name of a relation or attribute.")
 ]
 Without = Annotated[
     list[str] | None,

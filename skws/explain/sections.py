@@ -42,7 +42,9 @@ def query_branch(plan: Plan) -> Branch:
         parts = [_carried(plan, group) for group in query.sequence.groups]
         below.append(Branch(f"order: tuples with {' before those with '.join(parts)}"))
     if query.match_names:
-        below.append(Branch("keywords without a place of their own may also be names of relations"))
+        below.append(
+            Branch("keywords without a place of their own may also be names of relations and attributes")
+        )
     below += map(Branch, query.notes)
     return Branch(f"query: {query.text}", tuple(below))
 

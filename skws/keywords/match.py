@@ -2,14 +2,15 @@
 
 Row by row, or on whole columns, for batch and stream alike. Every
 searched column has a table of what its words mean to the query; here they are
-put together, with exclusions and with the keywords in relations' names.
+put together, with exclusions and with the keywords in names of relations and attributes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +33,7 @@ class Matcher:
     """The keyword bitmaps of a query's tuples. Pickles as its query and schema.
 
     ``excluding``: the bit that exclusions set. ``torn``: the bitmaps that exclude a tuple because of the
-    order of keywords. ``names``: what the names of relations satisfy, by their positions.
+    order of keywords. ``names``: what the name of each relation, or of its attributes, satisfies.
     """
 
     def __init__(self, query: KeywordQuery, schema: Schema) -> None:
@@ -58,12 +59,12 @@ class Matcher:
             )
             for relation in range(len(schema.relations))
         )
-        names = table(self._unscoped() if query.match_names else (), Analyzer.ENGLISH)
+        names = table(self._unscoped(), Analyzer.ENGLISH)
         self.names = tuple(
-            0
-            if relation in query.without
-            else names.find(described.name) | names.find(_CAMEL.sub(" ", described.name))
-            for relation, described in enumerate(schema.relations)
+            reduce(or_, map(names.find, _heading(schema, relation)))
+            if query.match_names and relation not in query.without
+            else 0
+            for relation in range(len(schema.relations))
         )
 
     def __reduce__(self) -> tuple[type[Matcher], tuple[KeywordQuery, Schema]]:
@@ -116,7 +117,7 @@ class Matcher:
         return tuple(pair for pair in self.alternatives() if pair[1].applies(relation, column))
 
     def _unscoped(self) -> Numbered:
-        """What the names of relations can satisfy; exclusions are about content."""
+        """What names in the schema can satisfy; exclusions are about content."""
         return tuple(
             (bit, alternative)
             for bit, alternative in self.alternatives()
@@ -130,6 +131,29 @@ class Matcher:
         bits = [(1 << i, slot) for i, slot in enumerate(self.query.slots)]
         bits += [(self.excluding, slot) for slot in self.query.exclusions]
         return ((bit, alternative) for bit, slot in bits for alternative in slot.alternatives)
+
+
+def _heading(schema: Schema, relation: int) -> Iterator[str]:
+    """The names that a keyword can be: of a relation, and of its attributes that hold facts.
+
+    In these no word is looked for; they identify no row and refer to none.
+    """
+    described = schema.relations[relation]
+    referring = {
+        attribute
+        for join in schema.joins
+        for on in join.on
+        for name, attribute in zip((join.left, join.right), on, strict=True)
+        if name == described.name
+    }
+    facts = (
+        each.name
+        for column, each in enumerate(described.attributes)
+        if column not in described.search_columns and each.name not in referring.union(described.key)
+    )
+    for name in (described.name, *facts):
+        yield name
+        yield _CAMEL.sub(" ", name)
 
 
 Span = tuple[int, int, int]

@@ -40,8 +40,8 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
     """The query that ``text`` means over ``schema``.
 
     Semicolons stand between groups of keywords that come one after the other.
-    ``match_names``: tuples also carry the keywords that their relation's name
-    matches. Raises ``QueryError`` with a caret below the place where the text
+    ``match_names``: tuples also carry the keywords that match their relation's name, or that of an
+    attribute which holds a fact. Raises ``QueryError`` with a caret below the place where the text
     is malformed, names what is not in the schema, or asks for nothing.
     """
     if len(text) > MAX_CHARACTERS:

@@ -9,12 +9,15 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import islice
+from operator import or_
 from typing import Final
 
 from skws.data.batch import BadRecord, Record
 from skws.formats import Replay, read_split
-from skws.keywords.match import EXCLUDED
+from skws.keywords.match import EXCLUDED, Matcher
+from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws_schema.errors import SourceError
@@ -71,7 +74,7 @@ class Sample:
             lines.append(f"every keyword matches some tuple, but {_why_unjoined(plan, self.relations)}")
             found = {plan.schema.relations[number].name for slot in self.relations for number in slot}
             lines += suggestions(plan.schema, found)
-        return lines
+        return [*lines, *named(plan)]
 
 
 def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
@@ -89,6 +92,18 @@ def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
         )
         for one in best[:_SUGGESTED]
     ]
+
+
+def named(plan: Plan) -> Iterator[str]:
+    """A line on keywords that are also names in the schema, where these are not looked at."""
+    if plan.query.match_names:
+        return
+    query = parse_query(plan.query.text, plan.schema, match_names=True)
+    names = reduce(or_, Matcher(query, plan.schema).names)
+    texts = [repr(slot.text) for number, slot in enumerate(query.slots) if names >> number & 1]
+    if texts:
+        are = "is a name" if len(texts) == 1 else "are names"
+        yield f"{', '.join(texts)} {are} in the schema, too: try --match-names"
 
 
 def _between(possible: Possible) -> set[str]:

@@ -148,8 +148,10 @@ class LiveSums:
 
 
 Place: TypeAlias = tuple[int, int]
-"""A relation and one of its columns, by position; NAME stands for the relation's name."""
+"""A relation and one of its columns, by position; NAME stands for its own name and those of attributes."""
 NAME: Final = -1
+HEADING: Final = "heading"
+"""The place of a keyword that is a name in the schema, in the explanation of a score."""
 _REMEMBERED: Final = 100_000  # texts
 
 

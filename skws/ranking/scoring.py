@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
 from skws.ranking.ceilings import Ceilings
-from skws.ranking.corpus import NAME, Carriers, Corpus, Keywords, Place, TableTexts, fans
+from skws.ranking.corpus import HEADING, NAME, Carriers, Corpus, Keywords, Place, TableTexts, fans
 from skws.ranking.rankings import (
     Evidence,
     Fans,
@@ -347,7 +347,7 @@ class Scoring:
             yield Match(
                 ranked.plan.keywords[keyword],
                 name,
-                "relation's name" if column == NAME else described.attributes[column].name,
+                HEADING if column == NAME else described.attributes[column].name,
                 occurring,
                 length,
                 counted.texts,

@@ -226,7 +226,7 @@ def top_options(top: TopChoice) -> dict[str, str]:
 class Stream:
     """The schema, the window of queries, and the lateness of records (microseconds of event time).
 
-    ``match_names``: a keyword may also be the name of a relation.
+    ``match_names``: a keyword may also be the name of a relation or attribute.
     ``evaluator``: that of candidate networks; results do not depend on it.
     ``finite``: the stream ends, as a replay does, so nothing is kept for ever.
     ``overrides``: the window also holds for patterns with a window of their own.

@@ -20,6 +20,7 @@ from skws.keywords.query import KeywordQuery
 from skws.keywords.table import ChunkMemory
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
+from skws_schema.yaml.load import parse_schema
 from tests.keywords.texts_and_queries import (
     ACTOR,
     DIRECTOR,
@@ -228,6 +229,19 @@ def test_names_are_matched_whole_and_by_part(keyword: str) -> None:
     matcher = Matcher(parse_query(keyword, SCHEMA, match_names=True), SCHEMA)
     assert matcher.bitmap(TOTAL, (None,)) == 1
     assert matcher.searchable(TOTAL) == 1
+
+
+def test_a_name_of_an_attribute_counts_if_it_holds_a_fact() -> None:
+    """Not one that is searched, identifies rows or refers to others: each row of a table has these."""
+    schema = parse_schema("""\
+relations:
+  country: {attributes: {code: string, name: text, infantMortality: number}, key: [code]}
+  economy: {attributes: {country: string, gdp: number}}
+joins: [economy.country = country.code]
+""")
+    matcher = Matcher(parse_query("code name mortality country gdp", schema, match_names=True), schema)
+    assert matcher.names == (0b01100, 0b10000)
+    assert matcher.bitmap(1, ("D", None)) == 0b10000
 
 
 def test_a_name_is_neither_scoped_nor_excluded() -> None:

@@ -320,7 +320,7 @@ def _numbers() -> array[int]:
 
 
 def indexed(matcher: Matcher) -> bool:
-    """Whether a query has no conditions, and no keyword in the name of a relation."""
+    """Whether a query has no conditions, and no keyword that is a name in the schema."""
     return not any(matcher.names) and all(_known(each) for _, each in matcher.alternatives())
 
 

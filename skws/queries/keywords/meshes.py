@@ -228,7 +228,7 @@ def why_not_shared(plan: Plan) -> str:
     query = plan.query
     reasons = {
         "its keywords come in an order": bool(query.sequence),
-        "its keywords may be names of relations": query.match_names,
+        "its keywords may be names in the schema": query.match_names,
         "its results have scores": plan.ranking is not None,
         "the mesh was asked for": plan.evaluated_by == EvaluatorName.MESH,
         "many tuples satisfy a condition that stands for a keyword": any(

@@ -21,7 +21,7 @@ from skws.index.table import TableIndex
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition
-from skws.ranking.corpus import OccurrenceCounts
+from skws.ranking.corpus import HEADING, OccurrenceCounts
 from skws.ranking.rankings import (
     Evidence,
     Fans,
@@ -37,12 +37,11 @@ from skws_mesh.columnar.columns import Flags
 from skws_mesh.tree import Tree
 from skws_schema.model import Row
 
-NAMED = "relation's name"
 _REMEMBERED = 200_000  # rows without keywords
 
 
 class _Counted(NamedTuple):
-    """Occurrences of a keyword in a column of a row; the column is None for the relation's name."""
+    """Occurrences of a keyword in a column of a row; the column is None for a name in the schema."""
 
     slot: int
     column: int | None
@@ -78,7 +77,7 @@ class KeywordRows:
         return ((self.row(relation, number), label) for number, label in self._labels[relation].items())
 
     def usual(self, relation: int) -> int:
-        """The bitmap of rows without words of the query: keywords in the relation's name."""
+        """The bitmap of rows without words of the query: keywords that are names in the schema."""
         return self.plan.matcher.names[relation]
 
     def label(self, relation: int, number: int) -> int:
@@ -99,7 +98,7 @@ class KeywordRows:
         return (number for number, label in self._labels[relation].items() if label == bitmap)
 
     def weighed(self, relation: int, bitmap: int) -> Iterator[int]:
-        """As ``carrying``, with one row for all that have keywords by their relation's name alone."""
+        """As ``carrying``, with one row for all that have keywords by names in the schema alone."""
         if bitmap != self.usual(relation):
             yield from self.carrying(relation, bitmap)
             return
@@ -151,7 +150,7 @@ class KeywordRows:
             keyword = self.plan.keywords[slot]
             refer = self._referring(relation)
             if column is None:
-                yield Match(keyword, name, NAMED, 1, 0, self._every, 1, 0.0, refer)
+                yield Match(keyword, name, HEADING, 1, 0, self._every, 1, 0.0, refer)
                 continue
             texts, characters = self._tables[relation].texts[column]
             yield Match(
@@ -167,7 +166,7 @@ class KeywordRows:
             )
 
     def weights(self, relation: int, number: int) -> tuple[float, ...]:
-        # Rows with keywords in their relation's name alone are alike.
+        # Rows with keywords by names in the schema alone are alike.
         place = (relation, number) if (relation, number) in self._counted else (relation, -1)
         known = self._weights.get(place)
         if known is None:

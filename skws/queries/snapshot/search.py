@@ -15,7 +15,7 @@ from skws.data.batch import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import meant_for, why_missing
-from skws.queries.diagnosis import suggestions
+from skws.queries.diagnosis import named, suggestions
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
 from skws.queries.referred_rows import referred_notes
@@ -47,10 +47,9 @@ def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableInd
     for table in tables if not all(counts) else ():
         for word, rows in table.words():
             words[word] += rows
-    return why_missing(meant_for(plan.query.slots, counts, dict(words.most_common(_WORDS)))) or [
-        f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size",
-        *suggestions(plan.schema),
-    ]
+    missing = why_missing(meant_for(plan.query.slots, counts, dict(words.most_common(_WORDS))))
+    unjoined = f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
+    return [*(missing or (unjoined, *suggestions(plan.schema))), *named(plan)]
 
 
 @dataclass(slots=True)

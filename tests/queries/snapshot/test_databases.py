@@ -108,6 +108,7 @@ def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) ->
     [
         (("solarix",), "0 tuples match 'solarix'; did you mean 'solaris'?"),
         (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
+        (("author", "lem", "fine"), "'author', 'fine' are names in the schema, too: try --match-names"),
     ],
 )
 def test_why_nothing_is_found(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:

@@ -129,10 +129,11 @@ def with_schema(
     quiet: bool,
     default: OnError = OnError.FAIL,
     followed: bool = True,
-) -> None:
-    """Read or infer the schema in ``given``, and set the options that follow from it. Raises SkwsError.
+) -> bool:
+    """Read or infer the schema in ``given``, and set the options that follow from it.
 
-    ``followed``: False for a database as it is now.
+    ``followed``: False for a database as it is now. Returns whether rows live until they are deleted.
+    Raises SkwsError.
     """
     path: Path | None = given["schema"]
     drafted = path is None
@@ -152,6 +153,7 @@ def with_schema(
         # Where nothing expires, keywords do not depend on the order of records; patterns do.
         late = lasting and data.followed and not given.get("pattern")
         given["lateness"] = _NEVER_LATE if late else "0 s"
+    return lasting
 
 
 def schema_file(given: str, *, quiet: bool = False) -> Path:

@@ -49,7 +49,7 @@ def tui(
         bool, typer.Option("--fresh", help="Do not restore or keep queries, history and theme.")
     ] = False,
 ) -> None:
-    """The terminal UI: standing queries over a live source or a replay.
+    """The terminal UI: the best results in your data, or standing queries over a stream.
 
     \b
     skws tui postgresql://localhost/shop
@@ -71,7 +71,7 @@ def tui(
     if speed == 1 or (speed is not None and speed > 0 and not data.address.startswith("replay:")):
         given["speed"] = None  # other sources have their own speed
     text = read.query_text(data.words, without)
-    with_schema(data, given, quiet=False, default=OnError.SKIP)
+    lasting = with_schema(data, given, quiet=False, default=OnError.SKIP)
     given["engine"] = engine_of(engine, master)
     job = live_job(**read.job_fields(given))
     request = UiRequest(
@@ -80,6 +80,7 @@ def tui(
         queries=(text,) if text else (),
         theme=theme,
         restore=not fresh,
+        lasting=lasting,
     )
     _check_query(request)
     _need_terminal(context.command_path)

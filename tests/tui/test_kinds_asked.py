@@ -48,6 +48,7 @@ joins: []
     [
         ("tarantino travolta", TypedQuery("tarantino travolta")),
         ("  uma ", TypedQuery("uma")),
+        ("all: uma", TypedQuery("uma", "all: ")),
         ("pattern: a ; b", TypedQuery("a ; b", "pattern: ", pattern=True)),
         ("rank: uma", TypedQuery("uma", "rank: ", rank=True)),
         ("rank relevance: uma", TypedQuery("uma", "rank relevance: ", rank=True, ranking="relevance")),

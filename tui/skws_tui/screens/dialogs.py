@@ -87,6 +87,7 @@ HELP: Final = """\
   (tarantino OR rodriguez) either
   -trailer                 without tuples that contain it
   fraud ; refund           one before the other
+  all: ...                 all results, in order of time
   rank: ...   top 5: ...   with scores, only the best
   rank half-life 2 hours: ...        scores that fade by age
   top 5 group: ...         near-duplicates as one

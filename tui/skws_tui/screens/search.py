@@ -28,7 +28,7 @@ from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
 from skws_tui.services.results import Selection, Sort, relations_of
 from skws_tui.services.start import Start
-from skws_tui.services.typed import parse_typed, text_of
+from skws_tui.services.typed import text_of
 from skws_tui.widgets.query_bar import QueryBar, WindowLines
 from skws_tui.widgets.result_pane import WIDE, ResultList, ResultPane, why_empty
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
@@ -251,12 +251,15 @@ class SearchScreen(FilteredScreen):
     def _scored(self) -> bool:
         """True if the results that are looked at have scores."""
         queries = self.skws.view.queries if self.bar.selected is None else (self.bar.selected,)
-        return bool(queries) and all(parse_typed(name).scored for name in queries)
+        return bool(queries) and all(map(self.skws.view.scored, queries))
 
     def _notices(self, selection: Selection) -> list[str]:
         """What the list leaves out."""
         view, results = self.skws.view, self.skws.view.results
         notices = [f"▲ {self.results.unseen:,} new: g"] if self.results.unseen else []
+        best = view.best.get(self._chosen() or "")
+        if best is not None and best.part:
+            notices.append(f"{best.part}: all: before the words lists all")
         if selection.network:
             notices.append(f"network {selection.network}")
         if selection.relation:

@@ -23,9 +23,11 @@ from skws.jobs.log import Level, Log
 from skws.results.model import LiveResult, Result, parsed
 from skws.sinks.base import Run
 from skws.sources.replays import TimeBuckets
-from skws.spec.query import KEYWORDS, WINDOWED
+from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice
+from skws_schema.budgets import within
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest
+from skws_tui.services.results import BestResults
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine
@@ -33,6 +35,7 @@ from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow
 
 if TYPE_CHECKING:  # they load behind the first picture
     from skws.data.batch import RecordBatch
+    from skws.jobs.local import LocalWatch
     from skws.jobs.metrics import Metrics
     from skws.keywords.plan import Plan
     from skws.queries.windowed.stream_windows import WindowSpan
@@ -40,6 +43,11 @@ if TYPE_CHECKING:  # they load behind the first picture
     from skws_tui.services.start import Start
 
 _METRICS_EVERY: Final = 250_000  # microseconds
+MOST_BEST: Final = 20
+"""Best results of a query: a page of them."""
+_BEST_SECONDS: Final = 10.0
+_SHARE: Final = 4
+"""How many times as long as searches took, until they are repeated while rows come."""
 _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
 
 
@@ -84,6 +92,10 @@ class LiveJob:
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
+        # Of best results: where the stream stood at the search for each query, and lately; when to repeat it.
+        self._searched: dict[str, int] = {}
+        self._position = -1
+        self._search_again = 0
         for name in request.queries:
             self.add_query(name)
 
@@ -98,8 +110,15 @@ class LiveJob:
         """Answer a query from now on. Results that are already alive come first."""
         if self._refuses():
             return
+        best_first = self.request.best_first
+        for other in [each for each in self.queries if text_of(each) == text_of(name)]:
+            if best_first(name) != best_first(other):  # results of the same words, asked for in another way
+                self.remove_query(other)
         self.queries[name] = None
         self._report_queries()  # before the answer, which its first results may precede
+        if best_first(name):
+            self.unanswered.add(name)
+            return  # the search follows, behind the next step
         try:
             allowed = self.request.job.allow_unbounded_windows
             query = as_query(parse_typed(name), allow_unbounded_windows=allowed)
@@ -115,9 +134,12 @@ class LiveJob:
         """Stop answering a query."""
         if self._refuses():
             return
-        if self._host is None:  # show it at once: loading the host may take a while
+        best_first = self.request.best_first(name)
+        if self._host is None or best_first:  # show it at once: loading the host may take a while
             self.queries.pop(name, None)
             self._report_queries()
+        if best_first:
+            return
         self._submit(Command("remove", name), partial(self._removed, name))
 
     def apply_schema(self, text: str) -> None:
@@ -215,6 +237,7 @@ class LiveJob:
 
         self.rows = LiveRows(self._running.schema, self.request.job.plan_window)
         self.networks.clear()
+        self._searched.clear()
         self._static.clear()  # the tables are loaded again
         self._found_before, self._found_again = dict(self.found), {}
         self.events.put(restarted=True)
@@ -268,6 +291,7 @@ class LiveJob:
             return
         schema = self._running.schema
         self._live_rows.change_schema(schema)
+        self._searched.clear()
         self.events.put(schema=schema)
         self.log("info", "the schema is applied; live tuples stay")
 
@@ -302,6 +326,7 @@ class LiveJob:
             expect_short_pauses()  # the host alone would rather have few
         while not self._observing.empty():
             self._observe(self._observing.get(), self._running)
+        self._find_best(self._running)
         if self.control.clock.now() - self._measured_at >= _METRICS_EVERY:
             self.report_metrics()
 
@@ -330,6 +355,46 @@ class LiveJob:
             probes,
         )
         self.events.put(observed={name: observed})
+
+    def _find_best(self, host: Host) -> None:
+        """Search for the best results of queries that are new, and again where rows have come since.
+
+        Again only while the source rests, or once the last searches are a while ago: they hold it up.
+        """
+        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads behind the first picture
+
+        asked = [name for name in list(self.queries) if self.request.best_first(name)]
+        if not asked or not isinstance(host, LocalWatch) or not host.ready:
+            return
+        position, began = host.worker.live.position, self.control.clock.now()
+        again = position == self._position or began >= self._search_again
+        self._position = position
+        for name in asked:
+            at = self._searched.get(name) if name not in self.unanswered else None
+            if at is None or (at != position and again):
+                self._searched[name] = position
+                self._search(name, host)
+                now = self.control.clock.now()
+                self._search_again = now + _SHARE * (now - began)
+
+    def _search(self, name: str, host: LocalWatch) -> None:
+        text = text_of(name)
+        query = Query.of_keywords(text, RankingChoice(explain=True)).named("", self.request.job.max_size)
+        try:
+            with within(_BEST_SECONDS):
+                found = host.worker.live.search(query, MOST_BEST)
+        except SkwsError as error:
+            self.log("error", f"{name}: {error}; all: {name} finds all results as they come")
+            self.unanswered.discard(name)
+            self.queries.pop(name, None)
+            self._report_queries()
+            return
+        for key in [key for key in self.networks if key[0] == text]:
+            del self.networks[key]
+        self.networks.update((text, result.network) for result in found.results)
+        known = found.complete and found.size >= self.request.job.max_size
+        self.unanswered.discard(name)
+        self.events.put(best={name: BestResults(found.results, found.found, known)})
 
     def _missing(self, plan: Plan) -> tuple[str, ...]:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""

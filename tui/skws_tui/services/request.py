@@ -9,6 +9,7 @@ from typing import Any
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws_schema.model import Schema
+from skws_tui.services.typed import parse_typed
 
 
 def live_job(schema: Schema, source: str = "", **options: Any) -> Job:
@@ -25,7 +26,7 @@ class UiRequest:
     """``job``: the live search to show; without a source, its schema alone.
 
     ``schema_path``: where the editor saves. ``queries``: typed texts that stand from the start.
-    ``restore``: continue the last session, and save this one.
+    ``restore``: continue the last session, and save this one. ``lasting``: rows live until they are deleted.
     """
 
     job: Job
@@ -33,3 +34,11 @@ class UiRequest:
     queries: tuple[str, ...] = ()
     theme: str | None = None
     restore: bool = True
+    lasting: bool = False
+
+    def best_first(self, name: str) -> bool:
+        """True if a typed text asks for the best results of what is there, not for all as they come.
+
+        Spark has no such search: its rows are in other processes.
+        """
+        return self.lasting and self.job.engine is EngineName.LOCAL and not parse_typed(name).prefix

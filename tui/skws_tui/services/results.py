@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from skws.results.model import LiveResult, Result
 
@@ -90,6 +90,27 @@ class Selection:
 EVERYTHING: Final = Selection()
 
 
+class BestResults(NamedTuple):
+    """The best results of a query over the rows that are there now.
+
+    ``found``: how many there are; ``known``: False if there may be more.
+    """
+
+    results: Sequence[Result]
+    found: int
+    known: bool
+
+    @property
+    def part(self) -> str:
+        """How many of how many, as ``20 of 166,615``; empty if these are all."""
+        given = len(self.results)
+        return "" if given == self.found and self.known else f"{given:,} of {self.of}"
+
+    @property
+    def of(self) -> str:
+        return f"{self.found:,}" if self.known else "more"
+
+
 class ResultBuffer:
     """The latest results of all queries. ``dropped`` counts the rows beyond ``capacity``.
 
@@ -150,6 +171,18 @@ class ResultBuffer:
         self._trim()
         self.version += bool(new)
         return new
+
+    def become(self, query: str, results: Sequence[Result]) -> None:
+        """Let these be the results of a query: others leave at once."""
+        stay = {result.id for result in results}
+        for name, one in [key for key in self._rows if key[0] == query and key[1] not in stay]:
+            row = self._rows[name, one]
+            self._take_out(row, next(each for each in row.alike if each.id == one))
+        for result in results:
+            known = self._rows.get((query, result.id))
+            if known is not None and known.ending is None and result not in known.alike:
+                self._update(known, result)
+        self.take(result for result in results if (query, result.id) not in self._rows)
 
     def expire(self, event_time: float) -> None:
         """End the results whose end is at most ``event_time``, in seconds since the epoch."""

@@ -1,5 +1,7 @@
 """The text of the query box: keywords, or a prefix for another kind of query.
 
+Keywords alone give their best results where rows live until they are deleted, else all in
+order of time, as ``all: ...`` does everywhere.
 ``pattern: ...`` is a pattern; ``rank: ...`` keywords with scores; ``top 5: ...``
 their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
 group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
@@ -21,16 +23,16 @@ from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 
 # A colon directly before a word binds a keyword to a relation.
 _PREFIX: Final = re.compile(
-    r"\s*(?:(?P<pattern>pattern\s*:)"
+    r"\s*(?:(?P<pattern>pattern\s*:)|all:(?=\s)"
     r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
     r"|top\s+(?P<top>\d+)(?P<group>\s+group)?(?:\s+half-life\s+(?P<top_fading>.+?))?(?:\s+window\s+(?P<within>.+?))?:(?=\s)"
     r"|window\s+(?P<window>.+?):(?=\s))\s*"
 )
 
 
-_MEANT: Final = re.compile(r"\s*(?:pattern|rank|top|window|sql)\b[^:\"]*:(?=\s)", re.IGNORECASE)
+_MEANT: Final = re.compile(r"\s*(?:pattern|all|rank|top|window|sql)\b[^:\"]*:(?=\s)", re.IGNORECASE)
 _FORMS: Final = (
-    "pattern:, rank [NAME] [half-life TIME]:,"
+    "pattern:, all:, rank [NAME] [half-life TIME]:,"
     " top N [group] [half-life TIME] [window TIME]: or window EXPRESSION: before the query, one of them"
 )
 

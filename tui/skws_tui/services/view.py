@@ -15,7 +15,7 @@ from skws_schema.errors import SkwsError
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
 from skws_tui.services.request import UiRequest
-from skws_tui.services.results import ResultBuffer
+from skws_tui.services.results import BestResults, ResultBuffer
 from skws_tui.services.typed import parse_typed, text_of
 from skws_windows.window import ExpressionWindow, parse_window
 
@@ -44,8 +44,8 @@ class JobEvents:
 
     ``dropped``: results that the app was too slow for. ``restarted``: the job has moved in time, and the
     results are those alive there. ``queries``: names of all standing queries.
-    ``observed``: the mesh of a query, by its name. ``windows``: the windows of queries over an expression, by
-    their names. ``failure``: why the job broke.
+    ``observed``: the mesh of a query, ``best``: its best results, by its name. ``windows``: the windows of
+    queries over an expression, by their names. ``failure``: why the job broke.
     """
 
     results: list[LiveResult] = field(default_factory=list)
@@ -56,6 +56,7 @@ class JobEvents:
     queries: tuple[str, ...] | None = None
     schema: Schema | None = None
     observed: dict[str, Observed] = field(default_factory=dict)
+    best: dict[str, BestResults] = field(default_factory=dict)
     windows: Mapping[str, Sequence[WindowSpan]] | None = None
     failure: str = ""
 
@@ -76,6 +77,7 @@ class EventQueue:
         results: Iterable[LiveResult] = (),
         lines: Iterable[LogLine] = (),
         observed: Mapping[str, Observed] | None = None,
+        best: Mapping[str, BestResults] | None = None,
         **latest: Any,
     ) -> None:
         """Add events. ``latest``: other fields of ``JobEvents``, of which only the last values are kept."""
@@ -83,12 +85,14 @@ class EventQueue:
             events = self._events
             if "restarted" in latest:
                 self._results.clear()
+                events.best.clear()
                 events.dropped = 0
             for result in results:
                 events.dropped += len(self._results) == self._results.maxlen
                 self._results.append(result)
             self._lines.extend(lines)
             events.observed.update(observed or {})
+            events.best.update(best or {})
             for name, value in latest.items():
                 setattr(events, name, value)
             first, self._announced = not self._announced, True
@@ -132,6 +136,7 @@ class View:
         self.metrics: Metrics | None = None
         self.queries: tuple[str, ...] = ()
         self.observed: dict[str, Observed] = {}
+        self.best: dict[str, BestResults] = {}
         self.windows: Mapping[str, Sequence[WindowSpan]] = {}
         self.histories: dict[str, deque[float]] = {}
         self.skipped = 0
@@ -162,6 +167,10 @@ class View:
         texts = {text_of(name) for name in self.queries}
         self.results.lasting = frozenset(text_of(name) for name in self.queries if self.windowed(name))
         self.results.take(r for r in events.results if r.query in texts)
+        for name, best in events.best.items():
+            if name in self.queries:
+                self.best[name] = best
+                self.results.become(text_of(name), best.results)
         self.skipped += events.dropped
         self.failure = events.failure or self.failure
         for line in events.lines:
@@ -194,6 +203,10 @@ class View:
             self._analyzer = Analyzer(self.request.job, self.schema)
         return self._analyzer
 
+    def scored(self, name: str) -> bool:
+        """True for queries whose results have scores."""
+        return parse_typed(name).scored or self.request.best_first(name)
+
     def windowed(self, name: str) -> bool:
         """True for queries over the windows of an expression, whose results come as these end."""
         try:
@@ -217,6 +230,7 @@ class View:
         kept = {text_of(name) for name in self.queries if name in queries}
         for gone in set(self.queries) - set(queries):
             self.observed.pop(gone, None)
+            self.best.pop(gone, None)
             if text_of(gone) not in kept:
                 self.results.forget(text_of(gone))
         self.queries = queries

@@ -1,0 +1,142 @@
+"""Where rows live until they are deleted, keywords give the best results that a search of the data gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from docs.stepped_run import SteppedRun
+from skws.cli.demo import movie_files
+from skws.replay_search import Search
+from skws.spec.enums import EngineName
+from skws.spec.job import Job
+from skws.spec.query import Query, RankingChoice
+from skws_tui.services.job import MOST_BEST
+from skws_tui.services.request import UiRequest
+from skws_tui.services.results import BestResults, Selection, Sort
+from skws_tui.services.view import EventQueue, View
+from skws_windows.window import parse_window
+from tests.tui.ui import QUERY, movies, opened, scenario
+
+FOREVER = parse_window("none")
+
+
+def lasting(*queries: str, **more: Any) -> UiRequest:
+    return movies(*queries, window=FOREVER, lasting=True, **more)
+
+
+def best_of_search(text: str) -> BestResults:
+    """What ``skws search`` gives."""
+    query = Query.of_keywords(text, RankingChoice(explain=True))
+    job = Job.search(query, lasting().job.schema, movie_files()[1], window=FOREVER, engine=EngineName.LOCAL)
+    found = Search(job).best(MOST_BEST)
+    return BestResults(found.results, found.found, found.complete and found.size >= job.max_size)
+
+
+def viewed(request: UiRequest) -> tuple[SteppedRun, View]:
+    queue = EventQueue()
+    run = SteppedRun(request, queue)
+    run.start()
+    return run, View(request)
+
+
+def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
+    run.advance(seconds)
+    view.absorb(run.events.take())
+
+
+def listed(view: View) -> list[str]:
+    return [row.result.id for row in view.results.listed(Selection(sort=Sort.BEST))]
+
+
+@pytest.mark.parametrize("text", [QUERY, "john OR man", "coppola pacino", "zzyzx uma"])
+def test_the_best_results_are_those_of_a_search_of_the_same_data(text: str) -> None:
+    run, view = viewed(lasting(text))
+    for _ in range(6):
+        advanced(run, view, 0.3)  # rows come, and better results with them
+    expected = best_of_search(text)
+    assert listed(view) == [result.id for result in expected.results]
+    assert len(listed(view)) <= MOST_BEST
+    assert view.best[text].part == expected.part
+    assert not run.unanswered
+
+
+def test_a_query_that_comes_later_finds_the_best_of_what_is_there() -> None:
+    run, view = viewed(lasting())
+    advanced(run, view, 2)
+    run.add_query("john OR man")
+    advanced(run, view)
+    expected = best_of_search("john OR man")
+    assert listed(view) == [result.id for result in expected.results]
+    assert view.best["john OR man"].part == f"{MOST_BEST} of {expected.of}"
+    run.remove_query("john OR man")
+    advanced(run, view)
+    assert (view.queries, listed(view)) == ((), [])
+
+
+def test_deleted_rows_leave_the_best_results(tmp_path: Path) -> None:
+    path = tmp_path / "movies.jsonl"
+    lines = movie_files()[1].read_bytes().splitlines()
+    deletion = {**orjson.loads(next(line for line in lines if b"Pulp Fiction" in line)), "op": "-"}
+    deletion["time"] = orjson.loads(lines[-1])["time"]
+    path.write_bytes(b"\n".join([*lines, orjson.dumps(deletion)]) + b"\n")
+    request = lasting(QUERY)
+    run, view = viewed(request)
+    advanced(run, view, 2)
+    before = listed(view)
+    job = Job({}, request.job.schema, f"replay:{path}", sinks=(), window=FOREVER, engine=EngineName.LOCAL)
+    run, view = viewed(UiRequest(job, request.schema_path, (QUERY,), restore=False, lasting=True))
+    for _ in range(4):
+        advanced(run, view, 10**9)
+    assert set(listed(view)) < set(before)
+    assert "Pulp Fiction" not in str([row.result for row in view.results.listed()])
+
+
+def test_all_asks_for_all_results_in_order_of_time_in_place_of_the_best() -> None:
+    run, view = viewed(lasting("john OR man"))
+    advanced(run, view, 2)
+    run.add_query("all: john OR man")
+    advanced(run, view)
+    assert view.queries == ("all: john OR man",)
+    assert not view.scored("all: john OR man")
+    assert len(listed(view)) > MOST_BEST
+    run.add_query("john OR man")
+    for _ in range(3):
+        advanced(run, view)
+    assert view.queries == ("john OR man",)
+    assert view.scored("john OR man")
+    assert len(listed(view)) == MOST_BEST
+
+
+def test_a_stream_with_a_window_and_a_cluster_have_standing_queries() -> None:
+    assert lasting().best_first(QUERY)
+    assert not movies().best_first(QUERY)
+    assert not lasting(engine=EngineName.SPARK).best_first(QUERY)
+    for prefix in ("all:", "rank:", "top 3:", "pattern:"):
+        assert not lasting().best_first(f"{prefix} {QUERY}"), prefix
+
+
+def test_a_query_that_cannot_run_is_told_and_leaves() -> None:
+    run, view = viewed(lasting("studio:x", QUERY))
+    advanced(run, view, 2)
+    assert view.queries == (QUERY,)
+    assert any(line.level == "error" and "studio" in line.text for line in view.log)
+
+
+@scenario
+async def test_the_list_is_best_first_and_says_of_how_many() -> None:
+    async with opened(lasting()) as driver:
+        await driver.advance(2)
+        await driver.write("john OR man")
+        await driver.press("enter")
+        shown = driver.text()
+        assert "sort: best" in shown
+        assert f"{MOST_BEST} of {best_of_search('john OR man').of}" in shown
+        assert [row.rank for row in driver.search.results.listed] == list(range(1, MOST_BEST + 1))
+        await driver.write("all: john OR man")
+        await driver.press("enter")
+        assert driver.app.view.queries == ("all: john OR man",)
+        assert len(driver.search.results.listed) > MOST_BEST

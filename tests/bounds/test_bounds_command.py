@@ -132,7 +132,7 @@ def test_the_example_runs_as_in_figure_2(folder: Folder) -> None:
 
 
 def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
-    for options in ((), ("--force",)):
+    for options in ((), ("--force-synopses",)):
         code, out, err = folder.bounds("run", "SELECT s.a FROM s, t WHERE s.a = t.b", *options)
         assert (code, out) == (2, "")
         assert "needs unbounded memory" in err
@@ -141,7 +141,7 @@ def test_an_unbounded_query_is_not_run(folder: Folder) -> None:
 def test_one_that_fails_for_the_form_of_synopses_runs_by_force(folder: Folder) -> None:
     text = "SELECT 1 AS x FROM s, t, u WHERE s.i > u.k AND t.j > u.k"
     assert folder.bounds("run", text).code == 2
-    done = folder.bounds("run", text, "--force")
+    done = folder.bounds("run", text, "--force-synopses")
     assert done.code == 0
     # (u at 1, t at 2, 4, 5, s at 5), and (u at 3, t at 4, 5, s at 5).
     assert sum(line["count"] for line in done.records) == 5

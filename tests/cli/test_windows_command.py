@@ -81,7 +81,7 @@ def test_the_formal_form(skws: Skws, files: tuple[object, ...]) -> None:
     pair = ("--pair", ".*", "[temp > temp[-1]] [temp < temp[-1]]")
     found = lines_of(skws("windows", *pair, "--per", "sensor", *files, "-f", "jsonl"))
     assert [(w["key"], w["first"], w["last"]) for w in found] == [("a", 2, 3)]
-    both = (*pair, "--pair", "()", "[temp > 90]", "--lookback", 2, "--select", "longest")
+    both = (*pair, "--pair", "()", "[temp > 90]", "--lookback", 2, "--selection", "longest")
     found = lines_of(skws("windows", *both, *files, "-f", "jsonl"))
     assert [(w["first"], w["last"]) for w in found] == [(3, 4)]
 
@@ -99,7 +99,7 @@ def test_the_windows_of_a_formula(skws: Skws, files: tuple[object, ...]) -> None
     assert [w["aggregates"] for w in found] == [{"max(temp)": 95.0}, {"max(temp)": 91.0}, {"max(temp)": 99.5}]
     assert [{**w, "aggregates": {}} for w in found] == expression
     first = skws(
-        "windows", "--formula", FORMULA, "--select", "first", "--per", "sensor", *files, "-f", "jsonl"
+        "windows", "--formula", FORMULA, "--selection", "first", "--per", "sensor", *files, "-f", "jsonl"
     )
     assert [w["first"] for w in lines_of(first)] == [0, 0]
 

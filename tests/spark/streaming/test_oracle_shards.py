@@ -293,7 +293,10 @@ def standing_after(results: Sequence[LiveResult], queries: Set[str]) -> list[byt
     last = {(r.query, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
     told = [parsed(each) for each in last.values()]
     return without_begins(
-        [replace_struct(r, op="+", at=None, changed=()) if isinstance(r, Result) and r.op == "~" else r for r in told],
+        [
+            replace_struct(r, op="+", at=None, changed=()) if isinstance(r, Result) and r.op == "~" else r
+            for r in told
+        ],
         queries,
     )
 

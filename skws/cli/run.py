@@ -162,7 +162,7 @@ def _count(search: Search, output: Path | None, *, quiet: bool) -> None:
 
 
 def summary(search: Search, seconds: float, results_of: str = "") -> str:
-    """One line: tuples, results (in the words of ``results_of``), dropped records, duration."""
+    """One line: rows, results (in the words of ``results_of``), dropped records, duration."""
     counts = search.counts
     of_keywords = search.plan is not None
     unmatched = f" ({counts.unmatched_deletions:,} unmatched)" if of_keywords else ""
@@ -170,7 +170,6 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
     best = search.found if SIZE in search.standing.options else 0
     results = counts.results if SIZE in search.standing.options else search.found
     optional = (
-        (counts.static, f"{counts.static:,} static"),
         (best, f"{best:,} entered the best"),
         (search.updated, counted(search.updated, "update")) if not best else (0, ""),
         (search.retracted, counted(search.retracted, "retraction")) if not best else (0, ""),
@@ -179,12 +178,12 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
         (counts.excluded, f"{counts.excluded:,} excluded"),
         (counts.deletions, f"{counted(counts.deletions, 'deletion')}{unmatched}{left_out}"),
     )
-    parts = [counted(counts.tuples, "tuple"), results_of or counted(results, "result")]
+    parts = [counted(counts.tuples + counts.static, "row"), results_of or counted(results, "result")]
     parts += [text for count, text in optional if count]
     return f"{', '.join(parts)} {paced(counts.tuples, seconds)}"
 
 
 def paced(tuples: int, seconds: float) -> str:
-    """The duration, and the rate unless all tuples are static."""
+    """The duration, and the rate unless all rows are those of tables."""
     took = f"in {seconds:.2f} s"
-    return f"{took} ({tuples / seconds:,.0f} tuples/s)" if tuples and seconds else took
+    return f"{took} ({tuples / seconds:,.0f} rows/s)" if tuples and seconds else took

@@ -111,7 +111,7 @@ class Metrics:
         replaced(path, self.to_json() + b"\n")
 
     def summary(self, seconds: float) -> str:
-        """One line about a run: tuples, results, dropped records, duration."""
+        """One line about a run: rows, results, dropped records, duration."""
         optional = (
             (self.updates, counted(self.updates, "update")),
             (self.retractions, counted(self.retractions, "retraction")),
@@ -119,7 +119,7 @@ class Metrics:
             (self.bad, f"{self.bad:,} bad"),
             (self.deletions, counted(self.deletions, "deletion")),
         )
-        parts = [counted(self.tuples, "tuple"), counted(self.results, "result")]
+        parts = [counted(self.tuples, "row"), counted(self.results, "result")]
         parts += [text for count, text in optional if count]
         return f"{', '.join(parts)} in {seconds:.1f} s"
 

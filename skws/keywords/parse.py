@@ -357,8 +357,8 @@ def _reason(dropped: list[str]) -> str:
     if not dropped:
         return ""
     return (
-        f": not searched are {', '.join(dict.fromkeys(dropped))} (stop words, or no words at all); "
-        "a stop word in quotes is searched all the same"
+        f"; ignored: {', '.join(dict.fromkeys(dropped))} (stop words, or no words at all); "
+        "put a stop word in quotes to search for it"
     )
 
 

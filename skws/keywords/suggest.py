@@ -64,9 +64,9 @@ def similar(slot: Slot, words: Mapping[str, int]) -> str:
 
 
 def why_missing(meant: Mapping[str, str], where: str = "") -> list[str]:
-    """A line for each slot of ``meant_for``; ``where``: which tuples were looked at."""
+    """A line for each slot of ``meant_for``; ``where``: which rows were looked at."""
     return [
-        f"0 tuples{where} match {text!r}" + (f"; did you mean {other!r}?" if other else "")
+        f"no row{where} matches {text!r}" + (f"; did you mean {other!r}?" if other else "")
         for text, other in meant.items()
     ]
 

@@ -71,7 +71,7 @@ class Sample:
             if not self.slots[slot]
         ]
         if not lines and self.tuples and len(plan.query.slots) > 1:
-            lines.append(f"every keyword matches some tuple, but {_why_unjoined(plan, self.relations)}")
+            lines.append(f"every keyword matches some row, but {_why_unjoined(plan, self.relations)}")
             found = {plan.schema.relations[number].name for slot in self.relations for number in slot}
             lines += suggestions(plan.schema, found)
         return [*lines, *named(plan)]
@@ -148,17 +148,26 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     """Why no result has a tuple for each slot, where all slots match tuples of ``relations``."""
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
-        return "no tuple has all of them, and the schema has no joins: add them under joins:"
+        return (
+            "no row has all of them, and the schema has no joins; add one with skws schema join SOURCE"
+            f" {_example(plan.schema, relations)}"
+        )
     apart = _apart(plan.schema, relations)
     if apart is not None:
         first, second = (plan.query.slots[slot].text for slot in apart)
         names = [_names(plan.schema, relations[slot]) for slot in apart]
         return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r})"
     if isinstance(plan.window, Unbounded):
-        return f"no {plan.max_size} joined tuples have all{order}; try a larger --max-size"
+        return f"no {plan.max_size} joined rows have all{order}; try a larger --max-size"
     return (
-        f"no {plan.max_size} joined tuples of one window have all{order}; try a larger --max-size or --window"
+        f"no {plan.max_size} joined rows of one window have all{order}; try a larger --max-size or --window"
     )
+
+
+def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
+    """The form of a join between relations that have keywords."""
+    names = [schema.relations[each].name for each in sorted(set().union(*relations))]
+    return f"{names[0]}.ATTRIBUTE={names[-1]}.ATTRIBUTE"
 
 
 def _apart(schema: Schema, relations: Sequence[set[int]]) -> tuple[int, int] | None:

@@ -240,17 +240,17 @@ JOINS = "[person.pid = order.pid]"
             "none",
             "[]",
             (),
-            "no tuple has all of them, and the schema has no joins: add them under joins:",
+            "no row has all of them, and the schema has no joins; add one with skws schema join SOURCE",
         ),
         ("ada urgent", "none", JOINS, (), "no joins lead from person ('ada') to note ('urgent')"),
-        ("ada lamp", "none", JOINS, (), "0 tuples match 'lamp'"),
+        ("ada lamp", "none", JOINS, (), "no row matches 'lamp'"),
         ("ada KT-7", "none", JOINS, (), "order.code contains 'kt-7', but is not searched"),
         (
             "ada kettle",
             "none",
             JOINS,
             ("--max-size", 1),
-            "no 1 joined tuples have all; try a larger --max-size\n",
+            "no 1 joined rows have all; try a larger --max-size\n",
         ),
         ("ada kettle", "1 hour", JOINS, (), "of one window have all; try a larger --max-size or --window"),
         ("kettle ; ada", "none", JOINS, (), "in this order; try a larger --max-size\n"),
@@ -275,4 +275,4 @@ def test_a_watch_gives_the_reason_at_its_end(skws: Skws, tmp_path: Path) -> None
         "watch", "ada", "kettel", "-S", f"replay:{tmp_path}/day.jsonl?speed=1e9", "-s", tmp_path / "shop.yaml"
     )
     assert (done.code, done.out) == (0, "")
-    assert done.err.endswith("ada kettel: no results: 0 tuples match 'kettel'; did you mean 'kettle'?\n")
+    assert done.err.endswith("ada kettel: no results: no row matches 'kettel'; did you mean 'kettle'?\n")

@@ -142,7 +142,7 @@ def test_csv_and_parquet_hold_all_that_json_lines_do(
 def test_a_limited_count_tells_what_was_read(skws: Skws, bank: tuple[object, ...]) -> None:
     outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count", "--limit", 1)
     assert (outcome.code, outcome.out) == (0, "1\n")
-    assert not outcome.err.splitlines()[-1].startswith("0 tuples")
+    assert not outcome.err.splitlines()[-1].startswith("0 rows")
 
 
 def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...], tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_deletions_are_told_of_and_left_out(skws: Skws, bank: tuple[object, ...]
         replay.write(json.dumps(deletion) + "\n")
     outcome = skws("search", *LOCAL, "--pattern", FORMAL, *bank, "--format", "count")
     assert outcome.out == "4\n"
-    assert "7 tuples" in outcome.err
+    assert "7 rows" in outcome.err
     assert "1 deletion left out" in outcome.err
 
 

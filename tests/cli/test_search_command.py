@@ -33,7 +33,7 @@ def test_json_lines_have_the_contracted_shape(skws: Skws) -> None:
 
 def test_summary_goes_to_stderr_and_quiet_silences_it(skws: Skws) -> None:
     loud, quiet = skws(*SEARCH), skws(*SEARCH, "--quiet")
-    assert re.search(r"^769 tuples, 2 results in [\d.]+ s \([\d,]+ tuples/s\)$", loud.err, re.M)
+    assert re.search(r"^769 rows, 2 results in [\d.]+ s \([\d,]+ rows/s\)$", loud.err, re.M)
     assert (quiet.err, quiet.out) == ("", loud.out)
 
 
@@ -64,9 +64,9 @@ def test_max_size_and_window_bound_results(skws: Skws) -> None:
 
 def test_nothing_found_is_explained_word_by_word(skws: Skws) -> None:
     told = skws("search", "tarantino", "travlota", *LOCAL).err
-    assert "0 tuples match 'travlota'; did you mean 'travolta'?" in told
+    assert "no row matches 'travlota'; did you mean 'travolta'?" in told
     assert "'tarantino'" not in told
-    assert "no 3 joined tuples of one window have all" in skws(*SEARCH, "--max-size", 3).err
+    assert "no 3 joined rows of one window have all" in skws(*SEARCH, "--max-size", 3).err
 
 
 def test_keywords_in_order(skws: Skws) -> None:
@@ -241,7 +241,7 @@ def test_deletions_and_retractions_are_counted(skws: Skws, tmp_path: Path) -> No
     never = '{"relation": "movie", "time": 12, "op": "-", "row": {"mid": 2}}\n'
     found = skws("search", "jackie", *replay_of(tmp_path, GOOD + gone + never), "-f", "jsonl")
     assert [r["op"] for r in found.records] == ["+", "-"]
-    assert "1 tuple, 1 result, 1 retraction, 2 deletions (1 unmatched)" in found.err
+    assert "1 row, 1 result, 1 retraction, 2 deletions (1 unmatched)" in found.err
 
 
 def test_several_replays_are_one_stream(skws: Skws, tmp_path: Path) -> None:

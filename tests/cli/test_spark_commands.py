@@ -28,7 +28,7 @@ def test_demo_shows_the_papers_query_as_trees(
     heads = [line for line in ended.out.splitlines() if line.startswith("+")]
     assert [head.split("  ")[1].count("{") for head in heads] == [4, 5]
     assert ended.out.count("title: Pulp Fiction") == 2
-    assert ended.err.startswith("769 tuples, 2 results in")  # and nothing of Spark's own
+    assert ended.err.startswith("769 rows, 2 results in")  # and nothing of Spark's own
 
 
 @pytest.mark.spark
@@ -42,7 +42,7 @@ def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path) -> 
     assert (spark.code, spark.out) == (0, local.out)
     assert all(key in spark.out for key in IDS)
     assert spark.err.splitlines()[:2] == local.err.splitlines()[:2]
-    assert "769 tuples, 2 results, 1 bad in" in spark.err
+    assert "769 rows, 2 results, 1 bad in" in spark.err
 
 
 @pytest.mark.spark

@@ -80,8 +80,8 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
     assert run.told == []
     run.step(1)
     said = [
-        "lamp red: no results: 0 tuples match 'lamp'",
-        "red chiar: no results: 0 tuples match 'chiar'; did you mean 'chair'?",
+        "lamp red: no results: no row matches 'lamp'",
+        "red chiar: no results: no row matches 'chiar'; did you mean 'chair'?",
     ]
     assert run.told == said
     run.step(60)
@@ -95,7 +95,7 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
     run.step()
     run.unanswered.tell(run.host)
     assert run.told[2:] == [
-        "blue red: no results: every keyword matches some tuple, but no 5 joined tuples have all;"
+        "blue red: no results: every keyword matches some row, but no 5 joined rows have all;"
         " try a larger --max-size"
     ]
 
@@ -108,7 +108,7 @@ def test_it_is_silent_without_records_and_about_other_kinds(tmp_path: Path) -> N
     run.append("item", "red")
     run.step()
     run.step(20)
-    assert run.told == ["lamp: no results: 0 tuples match 'lamp'"]
+    assert run.told == ["lamp: no results: no row matches 'lamp'"]
 
 
 def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_it_keeps_the_latest_records_and_says_so(tmp_path: Path) -> None:
         run.step()
     run.unanswered.tell(run.host)
     assert run.told == [
-        f"lamp blue: no results: 0 tuples of the latest 2 match {word!r}" for word in ("lamp", "blue")
+        f"lamp blue: no results: no row of the latest 2 matches {word!r}" for word in ("lamp", "blue")
     ]
 
 
@@ -139,7 +139,7 @@ def test_it_knows_static_tables(tmp_path: Path) -> None:
     run.append("visit", "blu")
     run.step()
     run.unanswered.tell(run.host)
-    assert run.told == ["lamp blue: no results: 0 tuples match 'blue'; did you mean 'blu'?"]
+    assert run.told == ["lamp blue: no results: no row matches 'blue'; did you mean 'blu'?"]
 
 
 def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> None:
@@ -154,5 +154,5 @@ def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> N
     run.step()
     run.unanswered.tell(run.host)
     assert run.told == [
-        f"lamp blue: no results: 0 tuples of the latest 1 match {word!r}" for word in ("lamp", "blue")
+        f"lamp blue: no results: no row of the latest 1 matches {word!r}" for word in ("lamp", "blue")
     ]

@@ -63,7 +63,7 @@ def test_a_replay_gives_what_a_search_gives(skws: Skws) -> None:
     shown = skws("watch", *given, "-S", f"replay:{REPLAY}", "--speed", "1e12")
     assert shown.code == 0
     assert shown.records == skws("search", *given, "-r", REPLAY).records
-    assert "769 tuples, 2 results" in shown.err
+    assert "769 rows, 2 results" in shown.err
 
 
 def test_exit_codes(folder: Path, skws: Skws) -> None:
@@ -142,7 +142,7 @@ def test_queries_are_added_and_removed_while_it_runs(
         assert (done.code, told_of in done.err) == (code, True), words
     assert skws("query", "list", *at).out == f"lamps: ada lamp\nordered: pattern: {ORDERED}\n"
     listed = {"name": "lamps", "query": "ada lamp", "max_size": 5, "kind": "keywords"}
-    assert skws("query", "list", *at, "--json").records[0] == listed
+    assert skws("query", "list", *at, "--format", "jsonl").records[0] == listed
     until(
         lambda: (
             [(one["query"], one.get("snapshot")) for one in lines(folder / "out.jsonl")]

@@ -44,23 +44,23 @@ async def test_an_empty_list_names_the_keyword_without_matches() -> None:
     async with opened(movies("tarantino travlta", "pulp casino")) as driver:
         await driver.advance(2)
         shown = " ".join(driver.text().split())
-        assert "tarantino travlta: 0 tuples alive now match 'travlta'; did you mean 'travolta'?" in shown
-        assert "pulp casino: every keyword matches some tuple, but no 5 joined tuples" in shown
+        assert "tarantino travlta: no row alive now matches 'travlta'; did you mean 'travolta'?" in shown
+        assert "pulp casino: every keyword matches some row, but no 5 joined rows" in shown
         await driver.press("escape", "right_square_bracket")
         shown = " ".join(driver.text().split())
         assert "No result for 'tarantino travlta'" in shown
         assert "travlta: 0" not in shown
-        assert "0 tuples alive now match 'travlta'; did you mean 'travolta'?" in shown
+        assert "no row alive now matches 'travlta'; did you mean 'travolta'?" in shown
 
 
 @scenario
 async def test_an_empty_list_follows_the_stream_and_the_schema() -> None:
     async with opened(movies("pulp zzz")) as driver:
         await driver.advance(0.1)
-        assert "0 tuples alive now match 'pulp'" in " ".join(driver.text().split())
+        assert "no row alive now matches 'pulp'" in " ".join(driver.text().split())
         await driver.advance(2)
         shown = " ".join(driver.text().split())
-        assert "match 'zzz'" in shown
+        assert "matches 'zzz'" in shown
         assert "match 'pulp'" not in shown
 
 
@@ -79,7 +79,7 @@ async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
         await driver.advance(2)
         shown = driver.text()
         assert "No result for 'red kettel' (2 tuples so far)." in shown
-        assert "0 tuples match 'kettel'; did you mean 'kettle'?" in shown
+        assert "no row matches 'kettel'; did you mean 'kettle'?" in shown
         assert not driver.search.time_line.display  # no row has a time
         assert "■ all read" in shown
         assert "tuples/s" not in shown

@@ -106,7 +106,7 @@ def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) ->
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        (("solarix",), "0 tuples match 'solarix'; did you mean 'solaris'?"),
+        (("solarix",), "no row matches 'solarix'; did you mean 'solaris'?"),
         (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
         (("author", "lem", "fine"), "'author', 'fine' are names in the schema, too: try --match-names"),
     ],

@@ -180,6 +180,15 @@ def test_a_name_is_enough_where_not_all_rows_of_the_other_side_were_looked_at() 
     assert condition_names(infer({"person": people, "order": nothing}).schema()) == set()
 
 
+def test_a_text_index_is_not_searched() -> None:
+    """Its words are stems of those in other columns, which would count twice."""
+    films = {"title": ["Alien", "It's", "Ran"], "fulltext": ["'alien':1A,4 'cat':2", "'it''s':1", "'ran':1"]}
+    (film,) = infer({"film": films}).schema().relations
+    assert film.search == ("title",)
+    quoted = {"quote": ["'alien':1", "'no position'"]}
+    assert infer({"film": quoted}).schema().relations[0].search == ("quote",)
+
+
 def test_equal_numbers_alone_are_no_join() -> None:
     tables = {
         "a": {"id": list(range(50)), "score": list(range(50)), "votes": list(range(50))},

@@ -150,6 +150,7 @@ _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
+_TSVECTOR: Final = re.compile(r"('([^']|'')*':\d+[A-D]?(,\d+[A-D]?)*( |$))+", re.ASCII)
 NOT_FINITE_TEXT: Final = re.compile(r"[+-]?(?:nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 """What a column of numbers holds where it has none."""
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
@@ -192,6 +193,12 @@ class ColumnProfile:
     def unique(self) -> bool:
         """No NULL and no value twice."""
         return self.full and len(self.distinct) == len(self.values)
+
+    @property
+    def is_text_index(self) -> bool:
+        """True if its values are of the type tsvector of PostgreSQL: stems with their positions."""
+        texts = [value for value in self.values if value is not None]
+        return bool(texts) and all(isinstance(value, str) and _TSVECTOR.fullmatch(value) for value in texts)
 
     @property
     def joinable(self) -> bool:

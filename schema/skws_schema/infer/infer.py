@@ -38,6 +38,7 @@ SAMPLE_OF_DATABASE: Final = 10_000
 
 _TIMELESS: Final = "no attribute gives the time of a row"
 _PLACE: Final = "where the row is in its file"
+_TEXT_INDEX: Final = "a text index of PostgreSQL (tsvector), of words that other columns have"
 _ARRAY: Final = "an array of objects"
 _COMMENT_COLUMN = 48
 _KEY_ROUNDS = 4
@@ -497,6 +498,8 @@ def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
     told = origin if column.mixed or origin != column.name else None
     if origin.rpartition(".")[2] == PLACE:
         return Finding(Attribute(column.name, AttributeType.STRING, origin=told), 1.0, _PLACE)
+    if column.is_text_index:
+        return Finding(Attribute(column.name, AttributeType.STRING, origin=told), 0.9, _TEXT_INDEX)
     attribute = Attribute(column.name, column.type, origin=told)
     return Finding(attribute, round(column.confidence, 2), column.reason)
 

@@ -145,7 +145,20 @@ def make_app(served: Served) -> FastAPI:
 
 def _answers_like(example: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
     """The description of an answer, by an example."""
-    return {200: {"content": {"application/json": {"example": example}}}}
+    return {200: {"content": {"application/json": {"schema": _form(example), "example": example}}}}
+
+
+_NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def _form(value: Any) -> dict[str, Any]:
+    """The JSON Schema of values like an example; what is null, empty or mixed there may be anything."""
+    if isinstance(value, dict):
+        return {"type": "object", "properties": {name: _form(each) for name, each in value.items()}}
+    if isinstance(value, list):
+        forms = list(map(_form, value))
+        return {"type": "array", "items": forms[0] if forms and all(one == forms[0] for one in forms) else {}}
+    return {"type": _NAMES[type(value)]} if value is not None else {}
 
 
 _TUPLES: Final = [

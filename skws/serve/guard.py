@@ -272,7 +272,7 @@ class SearchBody(_Body):
     model_config = ConfigDict(json_schema_extra={"example": {"query": "ada lamp", "limit": 3}})
     query: str = Field(min_length=1, max_length=MOST_TEXT, description="Keywords, as in skws search.")
     limit: Limit = Field(20, description="The most results.")
-    max_size: Size | None = Field(None, description="Most tuples of a result (T_max).")
+    max_size: Size | None = Field(None, description="The most rows of a result.")
     rank: str = Field(
         "relevance",
         max_length=MOST_NAME,
@@ -299,7 +299,7 @@ class SavedBody(_Body):
     query: str | None = Field(None, description="Keywords.")
     pattern: str | None = Field(None, description="A pattern, as in skws search --pattern.")
     sql: str | None = Field(None, description="SQL that needs only constant memory.")
-    max_size: Size | None = Field(None, description="Most tuples of a result (T_max).")
+    max_size: Size | None = Field(None, description="The most rows of a result.")
     without: Texts | None = Field(None, description="Relations to leave out.")
     rank: str | None = Field(None, description="The ranking of results.")
     half_life: str | None = Field(None, description="Time in which freshness halves.")

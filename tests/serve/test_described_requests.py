@@ -105,6 +105,8 @@ def requests(draw: st.DrawFn, described: dict[str, Any]) -> tuple[str, str, dict
 
 def test_what_is_described(client: httpx.Client, served: Serving) -> None:
     described = client.get("/openapi.json").json()
+    answer = described["paths"]["/search"]["post"]["responses"]["200"]["content"]["application/json"]
+    assert answer["schema"]["properties"]["results"]["items"]["properties"]["score"] == {"type": "number"}
     seen: set[str] = set()
 
     @given(requests(described))

@@ -147,7 +147,7 @@ async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path,
         nodes = (await opened.ask("Accessibility.getFullAXTree"))["result"]["nodes"]
         shown = {node["role"]["value"]: node for node in nodes if not node.get("ignored")}
         assert {"combobox", "listbox", "option"} <= shown.keys()
-        assert shown["combobox"]["name"]["value"] == "Search what is alive now"
+        assert shown["combobox"]["name"]["value"] == "Search the present rows"
         assert shown["listbox"]["name"]["value"] == "Completions"
         await opened.press("ArrowDown", 40)
         chosen = await opened.run(

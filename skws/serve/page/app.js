@@ -69,7 +69,7 @@ async function search({ again = false, fromAddress = false } = {}) {
     if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
     if (fresh) parts.push(`${fresh} new`);
     say([...parts, ...found.notes].join(" · "));
-    at("empty").replaceChildren("Nothing that is alive has all of these keywords. ", ...suggestion(found.meant));
+    at("empty").replaceChildren(...(found.meant ? suggestion(found.meant) : ["No joined rows have all of these keywords."]));
     at("search-fault").textContent = "";
   } catch (error) {
     if (mine !== number) return;
@@ -83,15 +83,14 @@ async function search({ again = false, fromAddress = false } = {}) {
   }
 }
 
-// A button that searches for what was meant, if a similar word is known.
+// A button that searches for what was meant.
 function suggestion(meant) {
-  if (!meant) return [];
   const take = () => {
     at("query").value = meant;
     at("query").focus();
     search();
   };
-  return ["Did you mean ", element("button", { class: "plain", type: "button", onclick: take }, meant), "?"];
+  return ["Search for ", element("button", { class: "plain", type: "button", onclick: take }, meant), " instead."];
 }
 
 // The address has what is shown, so that it can be loaded again, gone back to and sent to others.

@@ -311,7 +311,7 @@ class Top:
         result = each.result
         if each.group is not None:
             members = self._groups.get(each.group, ())
-            folded = sum(1 for _ in members) - (each.id in members) if members else 0
+            folded = len(members) - (each.id in members)
             place = replace(place, group=each.group, folded=folded)
         score = result.score and result.score.when(place.at)
         if place.event == "update":

@@ -19,19 +19,27 @@ import pytest
 
 import skws
 from skws.data.batch import Record, RecordBatch
+from skws.explain.explanation import explain
 from skws.jobs import local
 from skws.jobs.intake import BatchSizer
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan, network_counts
 from skws.queries.session import Session
+from skws.queries.windowed.plan import WindowPlan
+from skws.sources.files import FilesFeed
 from skws.spec.job import Job
-from skws.spec.query import Query, Stream
+from skws.spec.query import Query, RankingChoice, Stream, TopChoice
 from skws_mesh.networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.model import Schema
+from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import parse_window
-from tests.growth.measured import Work, faster_than_linear
+from skws_windows.guards.alphabet import StreamRecord
+from skws_windows.window import ExpressionWindow, Unbounded, parse_window
+from tests.clocks import HandClock
+from tests.growth.measured import Work, cost, faster_than_linear
 
 CHAIN: Final = parse_schema("""\
 window: 10 hours
@@ -45,6 +53,22 @@ KEYED: Final = parse_schema("""\
 window: none
 relations: {a: {attributes: {t: text, k: integer}, key: [k]}}
 """)
+PAIR: Final = parse_schema("""\
+window: none
+relations:
+  a: {attributes: {t: text, k: integer}, key: [k], search: [t]}
+  b: {attributes: {t: text, k: integer}, search: [t]}
+joins: [a.k = b.k]
+""")
+VITALS: Final = parse_schema("""\
+window: 1 hour
+relations:
+  vital: {attributes: {p: integer, temp: integer}}
+  visit: {attributes: {p: integer, note: text}, key: [p], search: [note]}
+joins: [vital.p = visit.p]
+""")
+FEVER: Final = ExpressionWindow("open when temp > 38 close when temp < 38 per p")
+MINUTE: Final = 60_000_000
 FEW: Final = 20
 """Join values, and words."""
 
@@ -103,6 +127,183 @@ def removing_searches(n: int) -> Work:
     return work
 
 
+def pair(window: str, query: Query, before: list[Record]) -> Session:
+    """Over two relations, one with a key, with some records."""
+    live = Session(Stream(PAIR, parse_window(window), finite=False))
+    live.add(query.named("query", 3))
+    live.take(RecordBatch.of(before))
+    return live
+
+
+LEAKS: Final = Query("ada leaks")
+KEY: Final = [Record(1, 0, ("leaks", 1))]
+"""What the rows of the key 1 join."""
+
+
+def taken(live: Session, records: list[Record]) -> Work:
+    """Micro-batches, as a job takes them."""
+    batches = [RecordBatch.of(records[at : at + FEW]) for at in range(0, len(records), FEW)]
+
+    def work() -> None:
+        for batch in batches:
+            live.take(batch)
+            live.begins()
+
+    return work
+
+
+def updates_of_one_key(n: int) -> Work:
+    return taken(pair("none", LEAKS, KEY), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
+
+
+def updates_of_one_key_in_an_instant(n: int) -> Work:
+    return taken(pair("10 hours", LEAKS, KEY), [Record(0, 1, (f"ada w{i}", 1)) for i in range(n)])
+
+
+def updates_of_many_keys(n: int) -> Work:
+    rows = [Record(relation, 0, ("ada leaks", i)) for i in range(n) for relation in (0, 1)]
+    return taken(pair("none", LEAKS, rows), [Record(0, i, (f"ada w{i}", i)) for i in range(n)])
+
+
+def deletions_of_equal_rows(n: int, window: str = "none") -> Work:
+    rows = [Record(0, 0, ("ada", 1)), *(Record(1, i, ("leaks", 1)) for i in range(n))]
+    return taken(pair(window, LEAKS, rows), [Record(1, n + i, ("leaks", 1), True) for i in range(n)])
+
+
+def deletions_of_equal_rows_in_a_window(n: int) -> Work:
+    return deletions_of_equal_rows(n, "10 hours")
+
+
+def keyed_rows_that_come_and_go(n: int, window: str = "10 hours") -> Work:
+    records = [Record(0, i, ("ada", i), gone) for i in range(n) for gone in (False, True)]
+    return taken(pair(window, LEAKS, KEY), records)
+
+
+def keyed_rows_that_come_and_go_by_count(n: int) -> Work:
+    return keyed_rows_that_come_and_go(n, "100000 tuples")
+
+
+def results_that_come_and_go(n: int) -> Work:
+    records = [Record(0, i, ("ada", 1), gone) for i in range(n) for gone in (False, True)]
+    return taken(pair("10 hours", LEAKS, KEY), records)
+
+
+def truncation_of_many_rows(n: int) -> Work:
+    rows = [Record(0, 0, ("ada", 1)), *(Record(1, i, ("leaks", 1)) for i in range(n))]
+    return taken(pair("none", LEAKS, rows), [Record.truncation(1, n)])
+
+
+def late_records(n: int) -> Work:
+    live = Session(Stream(PAIR, parse_window("1 hour"), lateness=1000, finite=False))
+    live.add(LEAKS.named("query", 3))
+    return taken(live, [Record(i % 2, 10 * i - i % 7 * 10, (("ada", "leaks")[i % 2], i)) for i in range(n)])
+
+
+def best_of_many(n: int) -> Work:
+    """Each the best so far, since it is the freshest."""
+    best = Query.of_keywords("ada leaks", RankingChoice(half_life=MINUTE), TopChoice(3))
+    minutes = [Record(1, i * MINUTE, ("leaks", 1)) for i in range(n)]
+    return taken(pair("10 hours", best, [Record(0, 0, ("ada", 1))]), minutes)
+
+
+def best_that_go(n: int) -> Work:
+    best = Query.of_keywords("ada leaks", RankingChoice(), TopChoice(3))
+    rows = [Record(relation, i, ("ada leaks", i)) for i in range(n) for relation in (0, 1)]
+    return taken(pair("none", best, rows), [Record(0, n, ("ada leaks", i), True) for i in reversed(range(n))])
+
+
+def patterns(n: int) -> Work:
+    pattern = Query.of_pattern("a x ; b y where x.k = y.k within 1 hour")
+    records = [Record(i % 2, i, ("ada", i // 2)) for i in range(n)]
+    return taken(pair("none", pattern, []), records)
+
+
+def updates_under_a_pattern(n: int) -> Work:
+    pattern = Query.of_pattern("a x ; b y where x.k = y.k within 1 hour")
+    return taken(pair("none", pattern, []), [Record(0, i, ("ada", 1)) for i in range(n)])
+
+
+def temperatures(n: int) -> list[tuple[int, int]]:
+    """Four of each person: a window begins and ends."""
+    return [(i // 4, (37, 39, 40, 37)[i % 4]) for i in range(4 * n)]
+
+
+def windows_of_keys(n: int) -> Work:
+    processor = WindowPlan.of_text(VITALS, FEVER.text).processor()
+    records = [StreamRecord(0, time, row) for time, row in enumerate(temperatures(n))]
+    return lambda: [list(processor.process(records[at : at + FEW])) for at in range(0, 4 * n, FEW)]
+
+
+def windows_of_a_key(n: int) -> Work:
+    processor = WindowPlan.of_text(VITALS, FEVER.text).processor()
+    records = [StreamRecord(0, time, (1, temp)) for time, (_, temp) in enumerate(temperatures(n))]
+    return lambda: [list(processor.process(records[at : at + FEW])) for at in range(0, 4 * n, FEW)]
+
+
+def searches_over_windows_of_keys(n: int) -> Work:
+    live = Session(Stream(VITALS, parse_window("1 hour"), finite=False))
+    live.add(Query("hopper").over(FEVER, allowed=False).named("query", 3))
+    visits = [Record(1, 4 * p + 1, (p, "dr hopper")) for p in range(n)]
+    records = [Record(0, time, row) for time, row in enumerate(temperatures(n))]
+    return taken(live, sorted([*visits, *records], key=lambda record: record.time))
+
+
+def learning_words(n: int) -> Work:
+    live = Session(Stream(CHAIN, parse_window("10 hours"), finite=False))
+    live.take(RecordBatch.of([Record(0, i, (f"word{i}", i)) for i in range(n)]))
+
+    def work() -> None:
+        while live.prepare_searches(FEW):
+            pass
+
+    return work
+
+
+def completions(n: int) -> Work:
+    live = Session(Stream(CHAIN, parse_window("10 hours"), finite=False))
+    live.take(RecordBatch.of([Record(0, i, (f"word{i}", i)) for i in range(n)]))
+    while live.prepare_searches(n):
+        pass
+    return lambda: live.completions("wor", 10)
+
+
+def searches_of_live_rows(n: int) -> Work:
+    rows = [Record(relation, i, ("ada leaks", i)) for i in range(n) for relation in (0, 1)]
+    live = pair("none", LEAKS, rows)
+    while live.prepare_searches(n):
+        pass
+    best = Query.of_keywords("ada leaks", RankingChoice()).named("search", 3)
+    return lambda: live.search(best, 10)
+
+
+def searches_of_one_text(n: int) -> Work:
+    live = pair("none", LEAKS, KEY)
+    same = [LEAKS.named(f"query {i}", 3) for i in range(n)]
+
+    def work() -> None:
+        live.add_all(same)
+        live.take(RecordBatch.of([Record(0, 1, ("ada", 1))]))
+        for query in same:
+            live.remove(query.name)
+
+    return work
+
+
+def patterns_added_and_removed(n: int) -> Work:
+    live = pair("none", LEAKS, [])
+    each = [
+        Query.of_pattern(f"a x ; b y where x.k = {i} within 1 hour").named(f"pattern {i}", 3)
+        for i in range(n)
+    ]
+
+    def work() -> None:
+        live.add_all(each)
+        for query in each:
+            live.remove(query.name)
+
+    return work
+
+
 def related(n: int, joins: list[tuple[int, int]]) -> Schema:
     """Relations r0, r1, ..., some of which are joined."""
     lines = [f"  r{i}: {{attributes: {{k: integer, t: text}}, search: [t]}}" for i in range(n)]
@@ -123,6 +324,53 @@ def joins_of_a_schema(n: int) -> Work:
     schema = related(n, [(i, j) for i in range(n) for j in (i + 1, i + 2, i + 3) if j < n])
     edges(schema)
     return lambda: (edges_from.__wrapped__(schema), _connectors.__wrapped__(schema))
+
+
+def star(n: int) -> Schema:
+    """Relations that share the key of one."""
+    return related(n + 1, [(0, i) for i in range(1, n + 1)])
+
+
+def counting_networks_of_a_star(n: int) -> Work:
+    schema = star(n)
+    plan = Plan(schema, parse_query("ada leaks", schema), Unbounded(), 5)
+    return lambda: network_counts(plan)
+
+
+def rows_of_a_star(n: int) -> Work:
+    """From its schema on, one row for each relation."""
+    text = to_yaml(star(n))
+
+    def work() -> None:
+        live = Session(Stream(parse_schema(text), parse_window("1 hour"), finite=False))
+        live.add(Query("byron leaks").named("query", 3))
+        live.take(RecordBatch.of([Record(i, i, (i, "byron")) for i in range(n)]))
+
+    return work
+
+
+def explanations(n: int) -> Work:
+    schema = star(4)
+    parsed = [parse_query(f"ada{i} leaks", schema) for i in range(n)]
+    return lambda: [explain(Plan(schema, each, Unbounded(), 3)) for each in parsed]
+
+
+def starts_of_a_job(n: int) -> Work:
+    """From one checkpoint, whose journal keeps no file of each."""
+
+    def work() -> None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "in.jsonl"
+            path.write_bytes(orjson.dumps({"relation": "a", "time": 1, "row": {"t": "ada", "k": 1}}))
+            job = Job({"leaks": "byron leaks"}, KEYED, str(path), checkpoint=Path(folder) / "kept")
+            for _ in range(n):
+                watch = LocalWatch(job, [], Log(stream=StringIO()))
+                watch.open()
+                watch.step()
+                watch.close()
+            assert len(list((Path(folder) / "kept" / "journal").iterdir())) == 1
+
+    return work
 
 
 def live_rows_in_a_log(n: int) -> Work:
@@ -160,17 +408,70 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (adding_a_search_to_rows, 500),
     (adding_searches, 10),
     (removing_searches, 10),
-    (frames_of_relations, 10),
-    (joins_of_a_schema, 20),
-    (live_rows_in_a_log, 200),
+    (searches_of_one_text, 10),
+    (patterns_added_and_removed, 5),
+    (updates_of_one_key, 60),
+    (updates_of_one_key_in_an_instant, 60),
+    (updates_of_many_keys, 60),
+    (deletions_of_equal_rows, 60),
+    (deletions_of_equal_rows_in_a_window, 60),
+    (keyed_rows_that_come_and_go, 60),
+    (keyed_rows_that_come_and_go_by_count, 60),
+    (results_that_come_and_go, 60),
+    (truncation_of_many_rows, 60),
     (truncations, 100),
     (truncations_of_late_rows, 100),
+    (late_records, 60),
+    (best_of_many, 40),
+    (best_that_go, 40),
+    (patterns, 60),
+    (updates_under_a_pattern, 60),
+    (windows_of_keys, 40),
+    (windows_of_a_key, 40),
+    (searches_over_windows_of_keys, 40),
+    (learning_words, 100),
+    (completions, 100),
+    (searches_of_live_rows, 40),
+    (frames_of_relations, 10),
+    (joins_of_a_schema, 20),
+    (rows_of_a_star, 10),
+    (counting_networks_of_a_star, 10),
+    (explanations, 5),
+    (live_rows_in_a_log, 200),
+    (starts_of_a_job, 2),
 )
 
 
 @pytest.mark.parametrize(("prepared", "n"), DIMENSIONS, ids=lambda each: getattr(each, "__name__", None))
 def test_the_cost_is_linear(prepared: Callable[[int], Work], n: int) -> None:
     assert not faster_than_linear(prepared, n)
+
+
+def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> None:
+    """A minute after the files have grown."""
+
+    def some_polls(n: int) -> int:
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        for i in range(n):
+            line = orjson.dumps({"relation": "b", "time": i, "row": {"t": "ada", "k": i}})
+            (folder / f"{i}.jsonl").write_bytes(line + b"\n")
+        clock = HandClock()
+        feed = FilesFeed(folder, PAIR, clock)
+        at = feed.start()
+        while len((batch := feed.poll(at, n)).read):
+            at = batch.end
+
+        def polls() -> None:
+            for _ in range(30):
+                clock.sleep(100_000)
+                feed.poll(at, n)
+
+        clock.sleep(MINUTE)
+        polls()
+        return cost(polls).steps
+
+    assert some_polls(600) < 1.2 * some_polls(200)
 
 
 @pytest.mark.slow

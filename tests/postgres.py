@@ -79,6 +79,12 @@ class Server:
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
+    def restored(self) -> None:
+        """Start as from a backup: at a timeline of its own."""
+        (self._data / "recovery.signal").touch()
+        self._settings = (*self._settings, "restore_command=false")
+        self.start()
+
     def uri(self, database: str, **parameters: str) -> str:
         query = "&".join(f"{name}={value}" for name, value in parameters.items())
         return f"postgresql://owner:{_QUOTED}@127.0.0.1:{self.port}/{database}" + (

@@ -497,6 +497,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("SET LOCAL lock_timeout", lambda *_: []),
     ("SET LOCAL row_security", lambda *_: []),
     ("SELECT pg_drop_replication_slot", _drop_slot),
+    ("IDENTIFY_SYSTEM", lambda *_: [("7", 1, "0/0", "shop")]),
     ("SHOW wal_level", lambda *_: [("logical",)]),
     ("SELECT (extract(epoch FROM clock_timestamp())", _micros),
     ("SELECT c.oid, n.nspname", _tables),

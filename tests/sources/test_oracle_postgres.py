@@ -11,7 +11,7 @@ from skws.data.batch import Item, Record
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
-from skws.sources.postgres.slot import lsn_of
+from skws.sources.postgres.server import lsn_of
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
 from tests.strategies import seeds

@@ -282,6 +282,20 @@ def test_a_slot_that_a_run_goes_on_from_gets_the_tables_that_its_publication_lac
         feed.start()
 
 
+def test_a_run_that_resumes_is_told_what_its_publication_lacks(
+    database: Database, slots: tuple[str, str]
+) -> None:
+    database.run(*TABLES)
+    with closing(of(database, slots[0]).open(SCHEMA)) as feed:
+        _, offset, _ = follow(feed, database, feed.start())
+    database.run(f"ALTER PUBLICATION {slots[0]} DROP TABLE sighting")
+    with (
+        closing(of(database, slots[0]).open(SCHEMA)) as feed,
+        pytest.raises(SourceError, match=r"lacks public\.sighting"),
+    ):
+        feed.poll(offset, 10)
+
+
 def test_that_of_another_slot_cannot_be_named(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES)
     with closing(of(database, slots[0]).open(SCHEMA)) as feed:

@@ -14,7 +14,7 @@ import pytest
 
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
-from skws.sources.postgres.slot import lsn_of
+from skws.sources.postgres.server import lsn_of
 from skws_schema.errors import SourceError
 from tests.postgres import PASSWORD, Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source

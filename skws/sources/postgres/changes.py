@@ -36,7 +36,8 @@ from skws.sources.postgres.pgoutput import (
     Truncate,
     Update,
 )
-from skws.sources.postgres.slot import Position, lsn_text
+from skws.sources.postgres.server import lsn_text
+from skws.sources.postgres.slot import Position
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Schema
 

@@ -25,11 +25,13 @@ from skws.sources.postgres.slot import (
     Position,
     SlotState,
     SlotStream,
+    check_publication,
     create_slot,
     drop_publication,
     drop_slot,
     ensure_publication,
     extend_publication,
+    server_of,
     slot_state,
 )
 from skws.sources.postgres.spool import Spool, check_files, copy_tables, lines_end, lock_tables
@@ -54,7 +56,8 @@ class PostgresFeed(Feed):
         self._own_folder = TemporaryDirectory(prefix="skws-snapshot-") if folder is None else None
         self._spool = Spool(folder or Path(self._own_folder.name if self._own_folder else ""), address.slot)
         self._spool_checked = False
-        self._stream = SlotStream(address, clock)
+        self._stream = SlotStream(address, clock, self._check_published)
+        self._published = False  # known to be, as a whole
         self._reader: LogReader | None = None
         self._notices = list(self._tables.warnings)
 
@@ -63,13 +66,15 @@ class PostgresFeed(Feed):
         with self._address.sql() as connected:
             matched = match_tables(schema, tables(connected), self._address.shown)
             extend_publication(connected, self._address, _wanted(schema, matched))
-        self._schema, self._tables = schema, matched
+        self._schema, self._tables, self._published = schema, matched, True
         self._notices += matched.warnings
         self._drop()
 
     def start(self) -> Offset:
         """Creates the publication, the slot and the snapshot."""
-        return _begin(self._address, self._schema, self._tables, self._spool).offset()
+        position = _begin(self._address, self._schema, self._tables, self._spool)
+        self._published = True
+        return replace(position, server=server_of(self._address)).offset()
 
     def tables(self) -> Iterator[Item]:
         """From the snapshot; if that is gone, the present rows."""
@@ -205,10 +210,17 @@ class PostgresFeed(Feed):
         """A reader of the log from ``position``; None while the server is away."""
         if self._reader is None or self._reader.position != position:
             self._drop()
-            if not self._stream.open(position.lsn):
+            if not self._stream.open(position):
                 return None
-            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), position)
+            here = replace(position, server=self._stream.server)
+            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), here)
         return self._reader
+
+    def _check_published(self) -> None:
+        """A run that goes on may find that its publication was altered since."""
+        if not self._published:
+            check_publication(self._address, _wanted(self._schema, self._tables))
+            self._published = True
 
     def _on_error(self, error: psycopg2.Error) -> None:
         self._reader = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,24 +28,10 @@ from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.pgoutput import Change, ReplicationMessages, decode
 from skws.sources.postgres.publication import Publication, Wanted
+from skws.sources.postgres.server import Server, check_server, lsn_of, lsn_text
 from skws.sources.postgres.spool import client_of, publishing
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
-
-
-def lsn_text(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def lsn_of(text: str) -> int:
-    """The number of an LSN. Raises SourceError for other texts."""
-    try:
-        high, low = text.split("/")
-        return (int(high, 16) << 32) + int(low, 16)
-    except ValueError:
-        raise SourceError(
-            f"{text!r} is not a position in PostgreSQL's log (expected one like 0/16B3748)"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +39,22 @@ class Position:
     """All transactions that end before ``lsn`` are read, and ``change`` changes of the next one.
 
     ``time``: the latest event time given; earlier commit times are raised to it.
-    ``spool``: bytes read of the snapshot, None after it.
+    ``spool``: bytes read of the snapshot, None after it. ``server``: the one whose log it is, if known.
     """
 
     lsn: int
     change: int = 0
     time: int = 0
     spool: int | None = None
+    server: Server | None = None
 
     def offset(self) -> Offset:
         found: Offset = {"lsn": lsn_text(self.lsn), "change": self.change, "time": self.time}
-        return found if self.spool is None else {**found, "snapshot": self.spool}
+        if self.spool is not None:
+            found["snapshot"] = self.spool
+        if self.server is not None:
+            found["server"] = [*self.server]
+        return found
 
     @classmethod
     def of(cls, offset: Offset) -> Position:
@@ -72,9 +63,14 @@ class Position:
 
     @classmethod
     def _parse(cls, offset: Offset) -> Position:
-        spool = offset.get("snapshot")
-        lsn, change, time = lsn_of(offset["lsn"]), int(offset["change"]), int(offset["time"])
-        return cls(lsn, change, time, None if spool is None else int(spool))
+        spool, server = offset.get("snapshot"), offset.get("server")
+        return cls(
+            lsn_of(offset["lsn"]),
+            int(offset["change"]),
+            int(offset["time"]),
+            None if spool is None else int(spool),
+            None if server is None else Server(str(server[0]), int(server[1])),
+        )
 
 
 _LOOK_SECONDS: Final = 0.2
@@ -244,13 +240,16 @@ _RELEASE_WAIT: Final = 50_000  # microseconds
 class SlotStream:
     """The stream of a slot, opened again when it breaks; no call waits for a server that is away.
 
-    Methods raise SourceError where trying again is of no use.
+    ``check`` is called when it has been opened. Methods raise SourceError where trying again is of no use.
     """
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: Address, clock: Clock, check: Callable[[], None] = lambda: None) -> None:
         self._retry = Retry(address.shown, clock)
         self._address = address
         self._clock = clock
+        self._check = check
+        self.server: Server | None = None
+        """The one that the stream was last open at."""
         self._messages: ReplicationMessages | None = None
         self._confirmed = 0
         self._insisted = 0
@@ -260,9 +259,9 @@ class SlotStream:
         """Everything committed before this position has been read, once there are no more messages."""
         return 0 if self._messages is None else self._messages.wal_end
 
-    def open(self, lsn: int) -> bool:
-        """Open the stream from ``lsn`` on, unless it is too early to try again; whether it is open now."""
-        self._retry.attempt(lambda: self._open(lsn))
+    def open(self, start: Position) -> bool:
+        """Open the stream at ``start``, unless it is too early to try again; whether it is open now."""
+        self._retry.attempt(lambda: self._open(start))
         return self._messages is not None
 
     def read(self, seconds: float) -> Change | None:
@@ -319,26 +318,30 @@ class SlotStream:
                 self._messages.close()
             self._messages = None
 
-    def _open(self, lsn: int) -> None:
+    def _open(self, start: Position) -> None:
         try:
-            self._messages = self._released(lsn)
+            self._messages, self.server = self._released(start)
+            self._check()
             self._insisted = 0
             if self._confirmed:
                 self._messages.report(self._confirmed)
         except psycopg2.Error as error:
             self.close()
             raise self._address.failure(error) from None
+        except SourceError:
+            self.close()
+            raise
 
-    def _released(self, lsn: int) -> ReplicationMessages:
-        """A stream, once the server has noticed that our last one is closed."""
+    def _released(self, start: Position) -> tuple[ReplicationMessages, Server]:
+        """A stream with its server, once the server has noticed that our last one is closed."""
         for _ in range(_RELEASE_TRIES):
             try:
-                return _streaming(self._address, lsn)
+                return _streaming(self._address, start)
             except psycopg2.Error as error:
                 if error.pgcode != _IN_USE:
                     raise
             self._clock.sleep(_RELEASE_WAIT)
-        return _streaming(self._address, lsn)
+        return _streaming(self._address, start)
 
     def _check_insisted(self, *, asked: bool) -> None:
         """Break off if the server is stopping: it would wait until everything it sent is confirmed.
@@ -350,20 +353,33 @@ class SlotStream:
             raise psycopg2.OperationalError("the server is about to stop")
 
 
-def _streaming(address: Address, lsn: int) -> ReplicationMessages:
-    """A slot's stream from ``lsn`` on. Raises psycopg2.Error.
+def server_of(address: Address) -> Server:
+    """The server at an address. Raises SourceError."""
+    try:
+        with closing(address.replicating()) as replicating, replicating.cursor() as statement:
+            return Server.of(statement)
+    except psycopg2.Error as error:
+        raise address.failure(error) from None
 
-    Raises SourceError if the server refuses, or the slot no longer has the log after ``lsn``.
+
+def _streaming(address: Address, start: Position) -> tuple[ReplicationMessages, Server]:
+    """A slot's stream from a position on, and its server. Raises psycopg2.Error.
+
+    Raises SourceError if the server refuses, is another one, or its slot no longer has the log from there on.
     """
     connected = address.replicating()
     try:
         cursor = connected.cursor()
-        _check(slot_state(cursor, address.slot), address, lsn)
+        state, server = slot_state(cursor, address.slot), Server.of(cursor)
+        if start.server is not None:
+            end = start.lsn if state is None else state.current
+            check_server(cursor, server, start.server, start.lsn, end, address.shown)
+        _check(state, address, start.lsn)
         publication = publication_of(cursor, address, going_on=True)
         cursor.start_replication(
             slot_name=address.slot,
             slot_type=REPLICATION_LOGICAL,
-            start_lsn=lsn,
+            start_lsn=start.lsn,
             options={"proto_version": "1", "publication_names": f'"{publication}"'},
             decode=False,
         )
@@ -371,7 +387,7 @@ def _streaming(address: Address, lsn: int) -> ReplicationMessages:
         with suppress(psycopg2.Error):
             connected.close()
         raise
-    return ReplicationMessages(cursor)
+    return ReplicationMessages(cursor), server
 
 
 def _check(state: SlotState | None, address: Address, lsn: int) -> None:
@@ -452,6 +468,12 @@ def extend_publication(connected: connection, address: Address, wanted: Wanted) 
             _extend(statement, name, wanted)
         else:
             Publication.read(statement, name).check(wanted)
+
+
+def check_publication(address: Address, wanted: Wanted) -> None:
+    """Raises SourceError if the publication of a slot does not have all that a run goes on with."""
+    with address.sql() as connected, connected.cursor() as statement:
+        Publication.read(statement, publication_of(statement, address, going_on=True)).check(wanted)
 
 
 def drop_publication(connected: connection, address: Address) -> tuple[str, ...]:

@@ -1,0 +1,75 @@
+"""The server that a position in the log is of: its cluster, and the timeline of its history.
+
+Another cluster has another log, and one that was restored from an earlier state has written its log anew
+from there on: a position of before means nothing in either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from psycopg2.extensions import cursor
+
+from skws_schema.errors import SourceError
+
+
+class Server(NamedTuple):
+    """``cluster``: the system identifier, which an initialized data directory has for good.
+
+    ``timeline``: grows when a standby is promoted, or a backup is restored to a point in time.
+    """
+
+    cluster: str
+    timeline: int
+
+    @classmethod
+    def of(cls, replicating: cursor) -> Server:
+        """The server of a connection for replication. Raises psycopg2.Error."""
+        replicating.execute("IDENTIFY_SYSTEM")
+        cluster, timeline, *_ = replicating.fetchone() or ("", 0)
+        return cls(str(cluster), int(timeline))
+
+
+def check_server(replicating: cursor, now: Server, known: Server, lsn: int, end: int, shown: str) -> None:
+    """Raises SourceError unless the server has the log of the ``known`` one up to ``lsn``; psycopg2.Error.
+
+    ``now``: the server. ``end`` of its log. ``shown``: the address.
+    """
+    if now.cluster != known.cluster:
+        raise SourceError(
+            f"{shown}: the saved offset is of the cluster with the system identifier {known.cluster}, and"
+            f" this is {now.cluster}; start a new run"
+        )
+    left = _left_at(replicating, now, known.timeline) if now.timeline > known.timeline else end
+    if lsn > left or now.timeline < known.timeline:
+        raise SourceError(
+            f"{shown}: this server has been restored from before the saved offset: it does not have the log"
+            f" of that, which ends here at {lsn_text(left)}, up to {lsn_text(lsn)}; start a new run"
+        )
+
+
+def _left_at(replicating: cursor, now: Server, timeline: int) -> int:
+    """Where the history of a server left an earlier timeline; 0 if it never was on it."""
+    replicating.execute(f"TIMELINE_HISTORY {now.timeline}")
+    _, text = replicating.fetchone() or ("", "")
+    history = text if isinstance(text, str) else bytes(text).decode()
+    for line in history.splitlines():
+        number, _, rest = line.strip().partition("\t")
+        if number == str(timeline):
+            return lsn_of(rest.partition("\t")[0])
+    return 0
+
+
+def lsn_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_of(text: str) -> int:
+    """The number of an LSN. Raises SourceError for other texts."""
+    try:
+        high, low = text.split("/")
+        return (int(high, 16) << 32) + int(low, 16)
+    except ValueError:
+        raise SourceError(
+            f"{text!r} is not a position in PostgreSQL's log (expected one like 0/16B3748)"
+        ) from None

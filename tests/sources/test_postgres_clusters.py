@@ -1,0 +1,97 @@
+"""A run resumes only at the server whose log its offset is of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from skws.sources.feed import Feed
+from skws_schema.errors import SourceError
+from tests.postgres import Database, Server, alone, binaries
+from tests.sources.following import TABLES, follow, insert, movies, opened, shown
+
+
+@pytest.fixture
+def own(postgres_server: Server) -> Iterator[Database]:
+    """A database of a server of its own, which a test may stop and change."""
+    programs = binaries()
+    assert programs is not None
+    assert postgres_server.port
+    server = Server(programs)
+    try:
+        server.start()
+        alone(Database(server, "postgres"), "CREATE DATABASE films")
+        yield Database(server, "films")
+        server.stop("immediate")
+    finally:
+        server.remove()
+
+
+def test_another_cluster_at_the_address_is_refused(database: Database, own: Database) -> None:
+    for each in (database, own):
+        each.run(*TABLES, insert(1, 3))
+    with closing(opened(database)) as feed:
+        _, offset, _ = follow(feed, database, feed.start())
+    with closing(opened(own)) as feed:
+        _, there, _ = follow(feed, own, feed.start())
+        feed.poll(there, 10)
+    with closing(opened(own)) as feed, pytest.raises(SourceError, match=r"is of the cluster .*, and this is"):
+        feed.poll(offset, 10)
+
+
+def test_a_server_that_was_restored_from_before_the_offset_is_refused(own: Database) -> None:
+    """Its files were copied, with the slot; then the run went on."""
+    own.run(*TABLES, insert(1, 3))
+    with closing(opened(own)) as feed:
+        _, offset, _ = follow(feed, own, feed.start())
+    server = own.server
+    server.stop()
+    copied(server.folder / "data", server.folder / "backup")
+    server.start()
+    own.run(insert(4, 6), "SELECT pg_logical_emit_message(true, 'x', repeat('x', 3000000))")
+    with closing(opened(own)) as feed:
+        _, offset, _ = follow(feed, own, offset)
+    server.stop()
+    shutil.rmtree(server.folder / "data")
+    (server.folder / "backup").rename(server.folder / "data")
+    server.start()
+    assert "has been restored from before the saved offset" in refusal(opened(own), offset)
+    server.stop()
+    server.restored()  # by another way, to another timeline
+    own.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
+    assert "has been restored from before the saved offset" in refusal(opened(own), offset)
+
+
+def copied(source: Path, target: Path) -> None:
+    """With the owner of each file, as who runs the server is not who runs the test."""
+    shutil.copytree(source, target)
+    for path in (source, *source.rglob("*")):
+        owner = path.stat()
+        os.chown(target / path.relative_to(source), owner.st_uid, owner.st_gid)
+
+
+def test_a_server_of_a_later_timeline_that_has_the_log_is_gone_on_with(own: Database) -> None:
+    own.run(*TABLES, insert(1, 3))
+    with closing(opened(own)) as feed:
+        items, offset, _ = follow(feed, own, feed.start())
+    own.server.stop()
+    own.server.restored()
+    own.run(insert(4, 6))
+    with closing(opened(own)) as feed:
+        more, later, _ = follow(feed, own, offset)
+    assert shown(items + more) == movies(*range(1, 7))
+    assert (offset["server"][1], later["server"][1]) == (1, 2)
+    with closing(opened(own)) as feed:
+        own.run(insert(7, 7))
+        assert shown(follow(feed, own, later)[0]) == movies(7)
+
+
+def refusal(feed: Feed, offset: dict[str, object]) -> str:
+    with closing(feed), pytest.raises(SourceError) as refused:
+        feed.poll(offset, 10)
+    return str(refused.value)

@@ -30,6 +30,7 @@ from skws.formats.files import SUFFIXES
 from skws.formats.nested import arrays, has_nested, nested_rows
 from skws.formats.rows import RowReader
 from skws.formats.sampling import SampleRow, Samples, sample
+from skws.index import passed_over_in_sources
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -531,6 +532,7 @@ def _position(name: str, schema: Schema) -> int:
 def _searched(results: Results, given: _Given, stream: Stream) -> Iterator[LiveResult]:
     """The results of a search; its counts at the end."""
     tables, batches = _records(given, stream.schema, results.bad)
+    results.bad.take(passed_over_in_sources(stream.schema))
     running, batches = session.bounded_session(list(results.queries.values()), stream, batches)
     try:
         yield from running.load_tables(tables)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from skws.data.batch import Record
+from skws.data.batch import BadRecord, Record
 from skws_schema.model import Schema, sourced
 
 
@@ -28,3 +28,12 @@ def table_records(schema: Schema) -> Iterator[Record]:
         for some in np.split(numbers, range(PART, len(numbers), PART)):
             for row in table.rows(some).rows(np.arange(len(some))):
                 yield Record(table.relation, 0, row)
+
+
+def passed_over_in_sources(schema: Schema) -> list[BadRecord]:
+    """The values that are missing in the tables that have a source of their own. Raises SkwsError."""
+    if not sourced(schema):
+        return []
+    from skws.index.cache import open_tables, passed_over  # noqa: PLC0415 - as above
+
+    return list(passed_over(open_tables(schema)))

@@ -12,6 +12,7 @@ from uuid import uuid4
 from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
+from skws.index import passed_over_in_sources
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
@@ -193,6 +194,8 @@ class LocalWatch:
         start = self._starting_point(request)
         if start is None:
             return
+        self.intake.bad.take(passed_over_in_sources(self.schema))
+        self._tell_passed_over()
         self._inbox.open(control, start.control)
         if self._input.tables_pending:
             self._start = start
@@ -318,8 +321,7 @@ class LocalWatch:
         """The micro-batch, appended to the log."""
         bad = polled.read.bad
         letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
-        for line in self.intake.bad.news():
-            self._log.warning("source", line)
+        self._tell_passed_over()
         self._number += 1
         entry = Entry(
             self._number,
@@ -592,6 +594,10 @@ class LocalWatch:
         if unwritable and not self._unwritable_warned:
             self._unwritable_warned = True
             self._log.warning("result", unwritable_notice(unwritable[0]))
+
+    def _tell_passed_over(self) -> None:
+        for line in self.intake.bad.news():
+            self._log.warning("source", line)
 
     def _warn_of_late(self) -> None:
         """Warn of the first late record, once."""

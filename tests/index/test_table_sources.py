@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+import skws
 from skws.durable import cache_folder
 from skws.formats import Replay
 from skws.index.cache import open_tables
@@ -33,7 +34,7 @@ from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_schema.yaml.load import load_schema
 from tests.commands import Skws
-from tests.jobs.watching import Collected, opened, request, steps
+from tests.jobs.watching import Collected, Notes, opened, request, steps
 from tests.postgres import Database
 from tests.spark.streaming.spark_runs import running
 from tests.strategies import examples
@@ -335,6 +336,22 @@ def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path
             assert (
                 "product.price: NaN and infinity are no numbers, so they are missing (1 values)" in done.err
             )
+
+
+def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> None:
+    write_csv(tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open("a") as file:
+        file.write("9,lamp,NaN\n")
+    schema, sales = shop(tmp_path, "p.csv")
+    told = "product.price: NaN and infinity are no numbers, so they are missing"
+    results = skws.search("gift lamp", sales, schema=schema)
+    assert list(results)
+    assert results.bad.passed_over == {told: 1}
+    for _ in range(2):
+        notes = Notes()
+        watch = opened(Job({"gift": "gift lamp"}, load_schema(schema), str(sales)), notes=notes)
+        watch.close()
+        assert sum(told in line for line in notes.lines) == 1
 
 
 def test_the_replay_needs_no_file_for_the_table(tmp_path: Path) -> None:

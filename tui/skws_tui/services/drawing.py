@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
@@ -162,7 +163,8 @@ class Drawer:
                 text += cut
         if text:
             return Phrase(text, spans)
-        return Phrase(_labelled(shown) + self._name(shown), (), matched=_matched(result, shown))
+        text, matched = _labelled(shown) + self._name(shown), _matched(result, shown)
+        return Phrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
 
     def _name(self, shown: TupleShown) -> str:
         """The first searched value of a tuple, else its first values."""
@@ -405,45 +407,61 @@ GAP: Final = "…"
 _CONNECTING: Final = 32
 """The most cells of a phrase without keywords."""
 _SHORTEST: Final = 10
+_SPARED: Final = 24
+"""Cells that a matched phrase keeps as long as one that names a thing can go instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """The values of one tuple. ``spans``: its keywords. ``matched``: False if it only connects others."""
+    """The values of one tuple. ``spans``: its keywords. ``matched``: False if it only connects others.
+
+    ``names``: it is of a thing with a key of its own, such as a film, which tells results apart.
+    """
 
     text: str
     spans: Sequence[Span] = field(default=())
     matched: bool = True
+    names: bool = False
 
 
 def sentence(phrases: Sequence[Phrase], width: int) -> list[Phrase]:
     """The phrases that stand in ``width`` cells with separators between them; ``…`` for those left out.
 
-    Of connecting phrases the longest go first; matched ones stay, cut around their first keywords.
+    Of connecting phrases the longest go first, those that name a thing once the matched ones are short;
+    matched ones stay, cut around their first keywords.
     """
     shown = [
-        p if p.matched else Phrase(shortened(p.text, (), _CONNECTING)[0], (), matched=False)
-        for p in phrases
-        if p.text
+        p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text
     ]
-    while (over := _width(shown) - width) > 0:
-        connecting = [at for at, p in enumerate(shown) if not p.matched and p.text != GAP]
+    shown = _without(shown, width, names=False)
+    if any(p.names and not p.matched for p in shown):
+        shown = _without(_cut(shown, _width(shown) - width, _SPARED), width, names=True)
+    return _cut(shown, _width(shown) - width, _SHORTEST)
+
+
+def _without(phrases: list[Phrase], width: int, *, names: bool) -> list[Phrase]:
+    """Phrases in which ``…`` stands for connecting ones, until they fit; for those of names only if asked."""
+    shown = phrases
+    while _width(shown) > width:
+        connecting = [
+            at for at, p in enumerate(shown) if not p.matched and p.text != GAP and (names or not p.names)
+        ]
         if not connecting:
-            return _cut(shown, over)
+            break
         longest = max(connecting, key=lambda at: cell_len(shown[at].text))
         shown[longest] = Phrase(GAP, (), matched=False)
         shown = [p for at, p in enumerate(shown) if not (at and p.text == shown[at - 1].text == GAP)]
     return shown
 
 
-def _cut(phrases: list[Phrase], over: int) -> list[Phrase]:
-    """Take ``over`` cells from the longest phrases, as far as they have them."""
-    sizes = [cell_len(p.text) for p in phrases]
-    while over > 0 and (most := max(sizes, default=0)) > _SHORTEST:
+def _cut(phrases: list[Phrase], over: int, least: int) -> list[Phrase]:
+    """Take ``over`` cells from the longest matched phrases, as far as they have more than ``least``."""
+    sizes = [cell_len(p.text) if p.matched else 0 for p in phrases]
+    while over > 0 and (most := max(sizes, default=0)) > least:
         sizes[sizes.index(most)] -= 1
         over -= 1
     return [
-        Phrase(*shortened(p.text, p.spans, size), matched=p.matched)
+        Phrase(*shortened(p.text, p.spans, size)) if p.matched else p
         for p, size in zip(phrases, sizes, strict=True)
     ]
 

@@ -95,7 +95,7 @@ async def _metrics(_: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("f5")
 
 
-async def _help(_: SkwsApp, pilot: Pilot[None]) -> None:
+async def _menu(_: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("f1")
 
 
@@ -110,7 +110,7 @@ SCENES: Final[dict[str, Scene]] = {
     "tui-schema": _schema,
     "tui-networks": _networks,
     "tui-metrics": _metrics,
-    "tui-help": _help,
+    "tui-menu": _menu,
 }
 
 

@@ -10,9 +10,8 @@ from textual.widgets import OptionList, Static
 
 from skws.cli.demo import movie_files
 from skws_tui.app import SkwsApp
-from skws_tui.screens.dialogs import ACTIONS, ConfirmScreen, HelpScreen
+from skws_tui.screens.dialogs import ACTIONS, ConfirmScreen
 from skws_tui.screens.live import LiveScreen
-from skws_tui.screens.networks import NetworksScreen
 from skws_tui.screens.schema import SchemaScreen
 from skws_tui.services.user_files import load_session
 from skws_tui.widgets.result_pane import ResultList
@@ -202,21 +201,36 @@ async def test_pausing_holds_the_stream_and_speed_is_shown() -> None:
 
 
 @scenario
-async def test_help_opens_over_any_screen_and_closes() -> None:
-    async with opened(movies(), size=(80, 24)) as driver:
+async def test_the_menu_opens_over_any_screen_finds_actions_and_does_them() -> None:
+    async with opened(movies(QUERY), size=(80, 24)) as driver:
+        await driver.advance(2)
         await driver.press("f5", "f1")
-        assert isinstance(driver.app.screen, HelpScreen)
-        assert "trav*" in driver.text()
-        await driver.press("escape")
-        assert not isinstance(driver.app.screen, HelpScreen)
+        assert "Enter does it" in driver.text()
+        await driver.write("networks")
+        assert "Go to the networks" in driver.text()
+        await driver.press("enter")
+        assert driver.app.current_mode == "networks"
+        await driver.press("escape", "escape", "question_mark", "escape")
+        assert "Enter does it" not in driver.text()
+        await driver.press("question_mark")
+        await driver.write("whole trees")
+        await driver.press("enter")
+        assert driver.search.results.trees
 
 
 @scenario
-async def test_help_goes_to_the_screens_that_it_names() -> None:
+async def test_the_menu_has_the_forms_of_queries_and_the_themes() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
-        await driver.press("f1", "f4")
-        assert isinstance(driver.app.screen, NetworksScreen)
-        assert driver.app.current_mode == "networks"
+        await driver.press("f6", "f1")
+        await driver.write("phrase")
+        await driver.press("enter")
+        assert driver.search.box.value == '"pulp fiction"'
+        await driver.press("escape", "f1")
+        await driver.write("theme")
+        await driver.press("enter")
+        await driver.write("textual-light")
+        await driver.press("enter")
+        assert driver.app.theme == "textual-light"
 
 
 @scenario
@@ -226,7 +240,7 @@ async def test_queries_history_and_theme_come_back(tmp_path: Path) -> None:
     async with opened(request, session_path=path) as driver:
         await driver.write(QUERY)
         await driver.press("enter")
-        await driver.press("escape", "right_square_bracket", "t")
+        await driver.press("escape", "t")
         driver.app.theme = "textual-light"
         await driver.settle()
     kept = load_session(path)
@@ -385,13 +399,6 @@ async def test_resizing_keeps_everything_on_the_screen() -> None:
         assert narrow.x == 0
         assert narrow.bottom <= 23
         assert len(driver.text().splitlines()) == 24
-
-
-@scenario
-async def test_the_palette_knows_the_commands() -> None:
-    async with opened(movies(QUERY)) as driver:
-        titles = {command.title for command in driver.app.get_system_commands(driver.app.screen)}
-        assert {"Theme", "Quit", "Go to metrics", "Pause or resume", "Export results"} <= titles
 
 
 @scenario

@@ -17,6 +17,8 @@ from textual.widgets import Input, Static
 
 from skws.results.model import Result
 from skws_schema.yaml.load import load_schema
+from skws_tui.screens.dialogs import PromptScreen
+from skws_tui.services.drawing import Phrase, sentence
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_windows.window import parse_window
@@ -189,6 +191,8 @@ async def test_several_queries_stand_and_each_can_be_looked_at_and_removed() -> 
         await driver.advance(2)
         await driver.write("nolan bale")
         await driver.press("enter")
+        assert driver.search.bar.selected == "nolan bale"
+        await driver.press("escape", "right_square_bracket")
         listed = driver.search.results.listed
         assert {shown.result.query for shown in listed} == {QUERY, "nolan bale"}
         assert all(shown.result.snapshot for shown in listed if shown.result.query == "nolan bale")
@@ -365,7 +369,7 @@ def test_the_key_line_fits_and_names_how_to_quit(size: tuple[int, int], keys: tu
             line = driver.text().splitlines()[-1]
             assert len(line) <= size[0]
             assert line.rstrip().endswith("quit")
-            assert "help" in line
+            assert " menu " in line
 
     run()
 
@@ -453,7 +457,8 @@ async def test_what_is_listed_can_be_exported_in_three_formats(tmp_path: Path) -
         await driver.press("ctrl+o")
         driver.app.screen.query_one(Input).value = str(tmp_path / "r.docx")
         await driver.press("enter")
-        assert "expected a name that ends in" in driver.app.view.log[-1].text
+        assert isinstance(driver.app.screen, PromptScreen)  # until it is right
+        assert "expected a name that ends in" in driver.text()
 
 
 @scenario
@@ -502,6 +507,7 @@ async def test_markup_in_data_and_queries_is_shown_as_it_is() -> None:
     async with opened(movies("[red]nolan[/red]")) as driver:
         await driver.advance(2)
         assert "[red]nolan[/red]" in driver.text()
+        assert not driver.app.view.queries
 
 
 @scenario
@@ -553,4 +559,109 @@ async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
         await driver.press("at")
         driver.app.screen.query_one(Input).value = "yesterday"
         await driver.press("enter")
-        assert "expected a day or time" in driver.app.view.log[-1].text
+        assert "yesterday: expected a day or time" in driver.text()
+        driver.app.screen.query_one(Input).value = "1994-10-14"
+        await driver.press("enter")
+        assert driver.metrics.event_time == datetime(1994, 10, 14, tzinfo=UTC).timestamp()
+        assert driver.search
+
+
+@scenario
+async def test_a_new_query_is_selected_and_says_why_it_is_empty() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.write("nolan zzyzx")
+        await driver.press("enter")
+        assert driver.search.bar.selected == "nolan zzyzx"
+        assert "matches 'zzyzx'" in " ".join(driver.text().split())
+        await driver.write(QUERY)
+        await driver.press("enter")  # it stands already
+        assert driver.search.bar.selected == QUERY
+
+
+@scenario
+async def test_the_query_of_the_selected_result_is_removed() -> None:
+    async with opened(movies(QUERY, "nolan bale")) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "G")
+        assert driver.search.bar.selected is None
+        selected = driver.search.results.selected
+        assert selected is not None
+        await driver.press("x")
+        assert selected.query not in driver.app.view.queries
+        assert len(driver.app.view.queries) == 1
+
+
+@scenario
+async def test_queries_that_do_not_fit_are_a_list_with_counts() -> None:
+    many = ("nolan bale", "clint", QUERY, "coppola pacino", "scorsese niro", "zzyzx")
+    async with opened(movies(*many), size=(80, 24)) as driver:
+        await driver.advance(2)
+        await driver.press("escape")
+        assert "w lists 6 queries" in driver.text()
+        await driver.press("w")
+        assert re.search(rf"{QUERY} +2 results", driver.text())
+        assert re.search(r"zzyzx +0 results", driver.text())
+        await driver.write("travolta")
+        await driver.press("enter")
+        assert driver.search.bar.selected == QUERY
+        assert f"▸ {QUERY} 2" in driver.text()
+        await driver.press("w")
+        await driver.write("all of them")
+        await driver.press("enter")
+        assert driver.search.bar.selected is None
+
+
+@scenario
+async def test_a_refused_query_says_why_where_it_was_typed_and_nothing_covers_results() -> None:
+    async with opened(movies(QUERY), size=(140, 30)) as driver:
+        await driver.advance(2)
+        before = driver.text().splitlines()[5:24]
+        await driver.write("studio:x")
+        await driver.press("enter")
+        assert driver.search.box.value == "studio:x"
+        shown = driver.text().splitlines()
+        assert "✗ " in shown[3]
+        assert "studio" in shown[3]
+        assert "studio" not in shown[-1]
+        driver.app.tell("error", "the disk is full", shown=True)
+        await driver.settle()
+        assert driver.text().splitlines()[-1].strip() == "the disk is full"
+        assert driver.text().splitlines()[5:24] == before
+
+
+@scenario
+async def test_a_message_that_needs_lines_has_three_at_most() -> None:
+    async with opened(movies(), size=(80, 24)) as driver:
+        driver.app.tell("error", "word " * 20, shown=True)
+        await driver.settle()
+        assert [line.count("word") for line in driver.text().splitlines()[-2:]] == [15, 5]
+        driver.app.tell("error", "word " * 90, shown=True)
+        await driver.settle()
+        assert driver.text().endswith("l: all of it")
+
+
+@scenario
+async def test_the_list_says_whether_it_follows() -> None:
+    async with opened(movies("clint OR nolan OR tarantino OR bale"), size=(80, 24)) as driver:
+        await driver.advance(0.3)
+        assert "FOLLOW" in driver.text()
+        await driver.press("escape", "j")
+        assert "PAUSED" in driver.text()
+        await driver.press("g")
+        assert "FOLLOW" in driver.text()
+        await driver.press("space")
+        assert "PAUSED: space plays on" in driver.text()
+
+
+def test_of_connecting_rows_the_thing_stays_that_tells_results_apart() -> None:
+    phrases = [
+        Phrase("Quentin Tarantino"),
+        Phrase("Pulp Fiction", matched=False, names=True),
+        Phrase("Vincent Vega of the town", matched=False),
+        Phrase("John Travolta"),
+    ]
+    assert [each.text for each in sentence(phrases, 55)] == [
+        "Quentin Tarantino", "Pulp Fiction", "…", "John Travolta",
+    ]  # fmt: skip
+    assert [each.text for each in sentence(phrases, 20)][1] == "…"

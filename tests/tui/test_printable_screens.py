@@ -57,7 +57,7 @@ async def test_no_screen_shows_them(tmp_path: Path) -> None:
             await driver.press(*keys)
             await driver.advance(0.1)
             clean(driver)
-        driver.app.tell("error", f"told{EVIL}", toast=True)
+        driver.app.tell("error", f"told{EVIL}", shown=True)
         await driver.settle()
         assert "told" in driver.text()
         clean(driver)

@@ -14,7 +14,7 @@ from textual.message_pump import MessagePump
 
 from skws_schema.errors import SkwsError
 from skws_tui.fence import OffThread, TooLongError, hooks
-from skws_tui.screens.dialogs import HelpScreen
+from skws_tui.screens.dialogs import PickScreen
 from skws_tui.screens.live import StatusLine
 from skws_tui.screens.metrics import MetricsScreen
 from skws_tui.screens.search import SearchScreen
@@ -67,7 +67,7 @@ async def goes_on(driver: Driver) -> None:
     [
         (SearchScreen, "action_pick", ("ctrl+r",)),
         (SearchScreen, "on_query_box_save", ("ctrl+s",)),
-        (HelpScreen, "compose", ("f1",)),
+        (PickScreen, "_fill", ("f1",)),
         (MetricsScreen, "on_mount", ("f5",)),
         (MetricsScreen, "refresh_view", ("f5",)),
         (Analyzer, "analyse", ("x",)),

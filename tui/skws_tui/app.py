@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.events import Event, Key
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -18,11 +19,11 @@ from skws.jobs.control import Move
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
 from skws.results.model import LiveResult
-from skws.sinks.text import visible, visible_lines
-from skws_schema.errors import SkwsError, counted
+from skws.sinks.text import visible
+from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.fence import EventsReady, Failed, FencedApp, OffThread, ViewChanged
-from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, HelpScreen, ScreenMaker
-from skws_tui.screens.live import LiveScreen
+from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
+from skws_tui.screens.live import LiveScreen, Notice
 from skws_tui.screens.search import SearchScreen
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
@@ -45,6 +46,8 @@ _LEAST_GAP: Final = 0.1
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEED_STEP: Final = 2.0
+_SHOWN: Final[dict[SeverityLevel, float]] = {"information": 3.0, "warning": 10.0, "error": 10.0}
+"""Seconds for which a message is shown."""
 _QUICK_CHECK: Final = 0.5
 """A longer check shows a message."""
 
@@ -56,15 +59,17 @@ class SkwsApp(FencedApp):
     """
 
     TITLE = "skws"
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False  # the menu has all commands
     MODES: ClassVar[dict[str, ScreenMaker]] = MODES
     DEFAULT_MODE = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause", show=False, id="pause"),
-        Binding("plus,equals_sign", "faster(1)", "Faster", show=False, id="faster"),
-        Binding("minus", "faster(-1)", "Slower", show=False, id="slower"),
+        Binding("space", "pause", "Pause the stream, or play on", show=False, id="pause"),
+        Binding(
+            "plus,equals_sign", "faster(1)", "Faster: double the speed of a replay", show=False, id="faster"
+        ),
+        Binding("minus", "faster(-1)", "Slower: halve the speed of a replay", show=False, id="slower"),
         *GOING,
-        Binding("question_mark,f1", "help", "help", id="help"),
+        Binding("question_mark,f1,ctrl+p", "help", "menu", id="help"),
         Binding("q,ctrl+q", "quit", "quit", id="quit"),
     ]
 
@@ -89,6 +94,8 @@ class SkwsApp(FencedApp):
         self._waiting: Timer | None = None
         self._sought: int | None = None
         self._sought_at: Metrics | None = None
+        self.message: Notice | None = None
+        self._message_timer: Timer | None = None
         self.job: LiveJob | None = None
         if new_job is not None:
             self.job = new_job(self._restored(request), self.events)
@@ -127,7 +134,7 @@ class SkwsApp(FencedApp):
         self.view.absorb(events)
         for line in events.lines:
             if line.level != "info":
-                self._toast(line)
+                self._show(line)
         self._redraw()
         self.call_after_refresh(self._events_drawn, self._drawn_at)
 
@@ -135,36 +142,32 @@ class SkwsApp(FencedApp):
         """Draw less often if drawing takes long, so that most of the time is left for keys."""
         self._gap = min(max(_LEAST_GAP, _SHARE * (time.monotonic() - began)), _MOST_GAP)
 
-    async def add_query(self, name: str, instead_of: str | None = None) -> bool:
-        """Add a query, or replace one; False, with a message, if it cannot be added."""
+    async def add_query(self, name: str, instead_of: str | None = None) -> str:
+        """Add a query, or replace one; returns why it cannot be added, which is empty if it was."""
         if name in self.view.queries:
             if instead_of is not None and instead_of != name:
                 self.remove_query(instead_of)
-            else:
-                self.tell("info", f"{name}: stands already", toast=True)
-            return True
-        if not await self._checked(name):
-            return False
+            return ""
+        if refusal := await self._checked(name):
+            return refusal
         if self.job is None:
-            self.post_message(Failed("no source to search: start with --source or --replay"))
-            return False
+            return "no source to search: start with --source or --replay"
         if instead_of is not None:
             self.job.remove_query(instead_of)
         self.job.add_query(name)
         self.session.remember(name)
-        return True
+        return ""
 
-    async def _checked(self, name: str) -> bool:
-        checking = visible(f"checking {name}")
-        message = self.set_timer(_QUICK_CHECK, lambda: self.notify(checking, markup=False))
+    async def _checked(self, name: str) -> str:
+        """Why a query cannot be added; empty if it can."""
+        message = self.set_timer(_QUICK_CHECK, lambda: self.notify(f"checking {name}"))
         try:
             await self.checks.run(lambda: self.view.analyzer.check(name))
         except SkwsError as error:
-            self.post_message(Failed(str(error)))
-            return False
+            return str(error)
         finally:
             message.stop()
-        return True
+        return ""
 
     def remove_query(self, name: str) -> None:
         if self.job is not None:
@@ -181,18 +184,13 @@ class SkwsApp(FencedApp):
         self.call_later(screen.look_at_network, query, network)
 
     def export(self, results: Sequence[LiveResult], path: str) -> None:
-        """Write results to a file, and show whether that worked."""
+        """Write results to a file. Raises SkwsError."""
         from skws_tui.services.user_files import export  # noqa: PLC0415 - loads Arrow, for exports alone
 
         if not results:
-            self.post_message(Failed("the list has no result to export"))
-            return
-        try:
-            export(results, Path(path).expanduser())
-        except SkwsError as error:
-            self.post_message(Failed(str(error)))
-            return
-        self.tell("info", f"{counted(len(results), 'result')} written to {path}", toast=True)
+            raise UsageError("the list has no result to export")
+        export(results, Path(path).expanduser())
+        self.tell("info", f"{counted(len(results), 'result')} written to {path}", shown=True)
 
     def schema_text(self) -> str:
         """The text of the schema file; empty, with a message, if it cannot be read."""
@@ -202,23 +200,45 @@ class SkwsApp(FencedApp):
             self.post_message(Failed(f"{self.request.schema_path}: {error}"))
             return ""
 
-    def tell(self, level: Level, text: str, *, toast: bool = False) -> None:
-        """Add a line to the log, and perhaps show it as a toast."""
+    def tell(self, level: Level, text: str, *, shown: bool = False) -> None:
+        """Add a line to the log, and perhaps show it as a message."""
         line = LogLine(time.time(), level, text)
         self.view.note(line)
-        if toast:
-            self._toast(line)
+        if shown:
+            self._show(line)
         self._redraw()
 
     def on_failed(self, message: Failed) -> None:
-        self.tell("error", message.text, toast=True)
+        self.tell("error", message.text, shown=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The screen that is shown cannot be gone to."""
         return not (action == "go" and parameters == (self.current_mode,))
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen())
+        """The menu of what can be done here."""
+        from skws_tui.screens.menu import menu_of  # noqa: PLC0415 - loads when it is first asked for
+
+        entries = {entry.text: entry for entry in menu_of(self)}
+        choices = [(entry.text, entry.note) for entry in entries.values()]
+        self.push_screen(
+            PickScreen("Type to find an action, Enter does it", choices),
+            lambda text: None if text is None else entries[text].run(),
+        )
+
+    def action_theme(self) -> None:
+        choices = [(name, "") for name in sorted(self.available_themes)]
+        self.push_screen(PickScreen("Themes", choices), self._theme_picked)
+
+    def _theme_picked(self, name: str | None) -> None:
+        if name is not None:
+            self.theme = name
+
+    def write_query(self, text: str) -> None:
+        """Put a text into the query box, to be changed or asked."""
+        screen = self._search_screen()
+        self.switch_mode("search")
+        self.call_later(screen.write_query, text)
 
     def action_go(self, mode: str) -> None:
         self.switch_mode(mode)
@@ -271,20 +291,6 @@ class SkwsApp(FencedApp):
         if self.request.restore:
             self._keep_session()
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette."""
-        yield from super().get_system_commands(screen)
-        for mode in self.MODES:
-            yield SystemCommand(f"Go to {mode}", f"Show the {mode} screen", lambda m=mode: self.action_go(m))
-        yield SystemCommand("Pause or resume", "Stop reading tuples, or continue", self.action_pause)
-        yield SystemCommand("Faster", "Double the speed of a replay", lambda: self.action_faster(1))
-        yield SystemCommand("Slower", "Halve the speed of a replay", lambda: self.action_faster(-1))
-        yield SystemCommand("Help", "Keys, and the syntax of queries", self.action_help)
-        if isinstance(screen, SearchScreen):
-            yield SystemCommand("Export results", "As JSONL, CSV or Parquet", screen.action_export)
-            yield SystemCommand("Remove query", "The selected one", screen.action_remove_query)
-            yield SystemCommand("Earlier queries", "Saved queries and the history", screen.action_pick)
-
     def _search_screen(self) -> SearchScreen:
         screen = self._screen_of("search")
         assert isinstance(screen, SearchScreen)  # noqa: S101 - it is the default mode
@@ -306,9 +312,37 @@ class SkwsApp(FencedApp):
         self.view.tick(time.monotonic())
         self._redraw()
 
-    def _toast(self, line: LogLine) -> None:
-        severities: dict[Level, Any] = {"info": "information", "warning": "warning", "error": "error"}
-        self.notify(visible_lines(line.text), severity=severities[line.level], markup=False)
+    def _show(self, line: LogLine) -> None:
+        severities: dict[Level, SeverityLevel] = {"warning": "warning", "error": "error"}
+        self.notify(line.text, severity=severities.get(line.level, "information"))
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002 - Textual's parameter; texts are shown as they are
+    ) -> None:
+        """Replaces Textual's toasts, which cover results: the last line of the screen has the message."""
+        text = " ".join(visible(f"{title} {message}").split())
+        self.message = Notice(text, severity)
+        self._redraw()
+        if self._message_timer is not None:
+            self._message_timer.stop()
+        seconds = _SHOWN[severity] if timeout is None else timeout
+        self._message_timer = self.set_timer(seconds, self._message_over)
+
+    async def on_event(self, event: Event) -> None:
+        """A message about what was done goes with the next key."""
+        if isinstance(event, Key) and self.message is not None and self.message.severity == "information":
+            self._message_over()
+        await super().on_event(event)
+
+    def _message_over(self) -> None:
+        self.message = None
+        self._redraw()
 
     def _restored(self, request: UiRequest) -> UiRequest:
         """The request with the queries of the last session, if it has none."""

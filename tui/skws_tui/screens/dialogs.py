@@ -1,4 +1,4 @@
-"""Dialogs over the screens: yes or no, a line of text, a choice of queries, help; the names of actions."""
+"""Dialogs over the screens: yes or no, a line of text, a choice; the names of actions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from skws.sinks.text import visible
+from skws.sinks.text import visible, visible_lines
+from skws_schema.errors import SkwsError
 from skws_tui.widgets.search_box import LineInput
 
 ACTIONS: Final = frozenset(
@@ -22,7 +24,7 @@ ACTIONS: Final = frozenset(
         *("help", "go-search", "go-schema", "go-networks", "go-metrics", "go-log", "quit"),
         *("pause", "faster", "slower", "filter", "detail", "copy", "copy-json", "export", "history"),
         *("remove-query", "undo-remove", "previous-query", "next-query", "keep-ended", "order", "ask"),
-        *("trees", "filter-relation", "next-result", "previous-result", "follow", "oldest-result"),
+        *("queries", "trees", "filter-relation", "next-result", "previous-result", "follow", "oldest-result"),
         *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
         *("save-schema", "apply-schema", "infer-schema", "undo"),
         *("seek-back", "seek-on", "step-back", "step-on", "go-to"),
@@ -34,11 +36,11 @@ RETIRED: Final = frozenset({"next-hint"})
 """Ids of actions that are no more: a keymap may still name them."""
 
 GOING: Final = (
-    Binding("f2", "go('search')", "Search", show=False, id="go-search"),
-    Binding("s,f3", "go('schema')", "schema", id="go-schema"),
-    Binding("n,f4", "go('networks')", "networks", id="go-networks"),
-    Binding("m,f5", "go('metrics')", "metrics", id="go-metrics"),
-    Binding("l,f6", "go('log')", "log", id="go-log"),
+    Binding("f2", "go('search')", "Go to the search", show=False, id="go-search"),
+    Binding("s,f3", "go('schema')", "schema", tooltip="Go to the schema", id="go-schema"),
+    Binding("n,f4", "go('networks')", "networks", tooltip="Go to the networks", id="go-networks"),
+    Binding("m,f5", "go('metrics')", "metrics", tooltip="Go to the metrics", id="go-metrics"),
+    Binding("l,f6", "go('log')", "log", tooltip="Go to the log", id="go-log"),
 )
 
 
@@ -61,48 +63,8 @@ MODES: Final[dict[str, ScreenMaker]] = {
 }
 
 
-HELP: Final = """\
-[b]Results[/b]
-  ↑ ↓ or k j      move                  Enter     every value
-  g or Home       the newest, follow    t         whole trees
-  /               filter by words       r         by relation
-  o               sort                  e         hide ended ones
-  y   Y           copy, as JSON         Ctrl+O    export the list
-  [ ]             query left, right     a         add a query
-  x               remove the query      u         undo that
-
-[b]Time[/b]
-  Space pauses and plays on, + and - change the speed of a replay
-  ← → move a replay, . and , step through its instants, @ goes to a time
-
-[b]Screens[/b]
-  s or F3 schema   n or F4 networks   m or F5 metrics   l or F6 log
-  Esc or F2 search   ? or F1 help   Ctrl+P every command   q or Ctrl+Q quit
-
-[b]Keywords[/b]
-  tarantino travolta       joined tuples that contain both
-  "pulp fiction"           a phrase
-  trav*                    words with this beginning
-  actor.name:travolta      in an attribute; actor:travolta in a relation
-  (tarantino OR rodriguez) either
-  -trailer                 without tuples that contain it
-  fraud ; refund           one before the other
-  all: ...                 all results, in order of time
-  rank: ...   top 5: ...   with scores, only the best
-  rank half-life 2 hours: ...        scores that fade by age
-  top 5 group: ...         near-duplicates as one
-  pattern: a ; b where ... tuples in an order, as skws search --pattern
-  window open when ... close when ...: ...   windows that the data defines
-  Enter adds the query, Ctrl+J or Ctrl+Enter replaces the selected one
-  Tab completes or corrects, ↑ and ↓ walk the history, Ctrl+R picks from it
-  Ctrl+S saves a query
-
-[b]Schema[/b]
-  Ctrl+S saves, Ctrl+Z undoes, Ctrl+T infers from the source
-  Ctrl+J or Ctrl+Enter applies it to the running job
-
-Keys can be changed in keys.yaml, see the guide to the terminal UI.
-"""
+_ALIGNED: Final = 46
+"""Cells of a choice before its note."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -146,21 +108,34 @@ class ConfirmScreen(Dialog[bool]):
         self.dismiss(answer)
 
 
-class PromptScreen(Dialog[str | None]):
-    """Returns the text, or None if the user closed it."""
+class PromptScreen(Dialog[None]):
+    """Asks for a line of text, with which ``act`` is called; it may raise SkwsError, and be asked again."""
 
-    def __init__(self, question: str, given: str) -> None:
+    DEFAULT_CSS = "PromptScreen #refusal { color: $text-error; display: none; }"
+
+    def __init__(self, question: str, given: str, act: Callable[[str], None]) -> None:
         super().__init__()
         self._question = question
         self._given = given
+        self._act = act
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield Static(visible(self._question), markup=False)
             yield LineInput(self._given, compact=True)
+            yield Static(id="refusal", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip() or None)
+        text = event.value.strip()
+        try:
+            if text:
+                self._act(text)
+        except SkwsError as error:
+            refusal = self.query_one("#refusal", Static)
+            refusal.update(visible_lines(str(error)))
+            refusal.display = True
+        else:
+            self.dismiss(None)
 
 
 class PickScreen(Dialog[str | None]):
@@ -197,36 +172,17 @@ class PickScreen(Dialog[str | None]):
 
     def _fill(self, words: str) -> None:
         wanted = words.casefold().split()
-        self._found = [pair for pair in self._choices if all(word in pair[0].casefold() for word in wanted)]
+        self._found = [
+            pair for pair in self._choices if all(word in " ".join(pair).casefold() for word in wanted)
+        ]
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options(
-            [
-                Option(Content(visible(text)) + Content.styled(f"  {note}", "dim"))
-                for text, note in self._found
-            ]
-        )
+        options.add_options([self._option(text, note) for text, note in self._found])
         if not self._found:
             options.add_option(Option("There is none.", disabled=True))
 
-
-class HelpScreen(Dialog[None]):
-    """The keys, and how queries are written."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1,q,question_mark", "close", "Back"),
-        *GOING,
-    ]
-    DEFAULT_CSS = (
-        "HelpScreen #box { width: 80; max-width: 100%; max-height: 100%; scrollbar-size-vertical: 1; }"
-    )
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(id="box") as box:
-            box.border_subtitle = "Esc closes"
-            yield Static(HELP.replace("[ ]  ", "\\[ ]  "))
-
-    async def action_go(self, mode: str) -> None:
-        """Go to a screen."""
-        self.dismiss(None)
-        await self.app.run_action(f"go({mode!r})")
+    def _option(self, text: str, note: str) -> Option:
+        """Notes stand below each other."""
+        longest = min(max(cell_len(visible(text)) for text, _ in self._choices), _ALIGNED)
+        gap = " " * (max(longest - cell_len(visible(text)), 0) + 2)
+        return Option(Content(visible(text)) + Content.styled(gap + visible(note), "dim"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from textwrap import wrap
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -11,6 +12,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.keys import format_key, key_to_character
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -29,21 +31,47 @@ _PINNED: Final = ("help", "quit")
 """Actions that are always shown, at the end."""
 _KEYS: Final = {"enter": "⏎", "tab": "⇥", "escape": "esc", "space": "space", "slash": "/"}
 _GAP: Final = "  "
+_LINES: Final = 3
+_REST: Final = " …  l: all of it"
+
+
+class Notice(NamedTuple):
+    """A line for the user that goes by itself."""
+
+    text: str
+    severity: SeverityLevel
 
 
 class KeyLine(Widget):
-    """A key for each action that is to be shown and has one; the mouse may click it."""
+    """A key for each action that is to be shown and has one; the mouse may click it. A message hides them."""
 
     DEFAULT_CSS = "KeyLine { height: 1; padding: 0 1; color: $text-muted; }"
 
     def __init__(self) -> None:
         super().__init__()
         self._places: list[tuple[int, int, ActiveBinding]] = []
+        self._lines = 1
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
+    def fit(self) -> None:
+        """Have the height of the message, or of the keys, and draw it."""
+        notice = cast("SkwsApp", self.app).message
+        lines = 1 if notice is None else len(_drawn(notice, self.size.width - 2, self._palette))
+        if self._lines != lines:
+            self._lines = self.styles.height = lines
+        self.refresh()
+
+    @property
+    def _palette(self) -> Palette:
+        return palette(self.app.current_theme)
+
     def render(self) -> Text:
+        notice = cast("SkwsApp", self.app).message
+        if notice is not None:
+            self._places = []
+            return Text("\n").join(_drawn(notice, self.size.width, self._palette))
         hints = sorted(self._hints(), key=_declared)
         last = [hint for name in _PINNED for hint in hints if hint[1].binding.action == name]
         first = [hint for hint in hints if hint not in last]
@@ -75,7 +103,7 @@ class KeyLine(Widget):
             binding = active.binding
             if not active.enabled or self._typed(key):
                 continue
-            shown = binding.key_display or _shown(key)
+            shown = binding.key_display or shown_key(key)
             known = keys.get(binding.action)
             if binding.show and (known is None or len(shown) < len(known[0])):
                 keys[binding.action] = shown, active
@@ -86,6 +114,15 @@ class KeyLine(Widget):
         return focused is not None and focused.check_consume_key(key, key_to_character(key))
 
 
+def _drawn(notice: Notice, width: int, palette: Palette) -> list[Text]:
+    """The lines of a message, three at most; the log has what they have no room for."""
+    style = "" if notice.severity == "information" else palette.warn
+    lines = wrap(notice.text, max(width, 10))
+    if len(lines) > _LINES:
+        lines = wrap(notice.text, max(width, 10), max_lines=_LINES, placeholder=_REST)
+    return [Text(line, style, no_wrap=True) for line in lines] or [Text()]
+
+
 def _declared(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
     """Where a binding stands: in its widget before its screen before the app, there as they are declared."""
     node, binding = hint[1].node, hint[1].binding
@@ -94,7 +131,7 @@ def _declared(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
     return floor, names.index(binding.action) if binding.action in names else -1
 
 
-def _shown(key: str) -> str:
+def shown_key(key: str) -> str:
     if key in _KEYS:
         return _KEYS[key]
     return f"^{key.removeprefix('ctrl+')}" if key.startswith("ctrl+") else format_key(key)
@@ -182,6 +219,7 @@ class LiveScreen(Screen[None]):
     def on_view_changed(self, message: ViewChanged) -> None:
         message.stop()
         self.query_one(StatusLine).refresh()
+        self.query_one(KeyLine).fit()
         self.refresh_view()
 
     def on_screen_resume(self) -> None:

@@ -72,10 +72,24 @@ class SchemaScreen(LiveScreen):
     name_shown = "schema"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back", priority=True),  # the editor would take it, and move the focus
-        Binding("ctrl+s", "save", "save", priority=True, id="save-schema"),
-        Binding("ctrl+j,ctrl+enter", "apply", "apply", priority=True, id="apply-schema"),
-        Binding("ctrl+t", "infer", "infer", priority=True, id="infer-schema"),
-        Binding("ctrl+z", "undo", "undo", show=True, id="undo"),
+        Binding("ctrl+s", "save", "save", priority=True, tooltip="Save the schema", id="save-schema"),
+        Binding(
+            "ctrl+j,ctrl+enter",
+            "apply",
+            "apply",
+            priority=True,
+            tooltip="Apply the schema to the running search",
+            id="apply-schema",
+        ),
+        Binding(
+            "ctrl+t",
+            "infer",
+            "infer",
+            priority=True,
+            tooltip="Infer it from the source",
+            id="infer-schema",
+        ),
+        Binding("ctrl+z", "undo", "undo", show=True, tooltip="Undo the last edit", id="undo"),
     ]
     CSS = """
     #editing { width: 58%; }

@@ -19,10 +19,9 @@ from textual.worker import Worker
 
 from skws.data.values import MalformedError, timestamp
 from skws.jobs.metrics import Metrics
-from skws.results.model import LiveResult
 from skws.sinks.text import visible
-from skws_schema.errors import SkwsError, counted
-from skws_tui.fence import Failed, OffThread, ViewChanged
+from skws_schema.errors import SkwsError, UsageError, counted
+from skws_tui.fence import OffThread, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live import FilteredScreen
 from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
@@ -43,6 +42,7 @@ _EXPLAINED: Final = 3
 """Queries of which an empty list gives the reasons."""
 _SHARE: Final = 4
 """How many times as long as reasons took to find, until they are looked for again."""
+_ALL: Final = "all of them"
 _SHORT: Final = 20
 """Rows below which the selected result is shown on request alone."""
 
@@ -52,25 +52,44 @@ class SearchScreen(FilteredScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         FilterBox.SLASH,
-        Binding("a,i", "ask", "add", id="ask"),
-        Binding("x,delete", "remove_query", "remove", id="remove-query"),
-        Binding("u", "undo_remove", "undo", id="undo-remove"),
-        Binding("o", "order", "sort", id="order"),
-        Binding("space", "app.pause", "pause", id="pause"),
-        Binding("left", "seek(-1)", "seek", key_display="←→", id="seek-back"),
-        Binding("right", "seek(1)", "Seek on", show=False, id="seek-on"),
-        Binding("comma", "step('previous')", "Step back", show=False, id="step-back"),
-        Binding("full_stop", "step('next')", "step", id="step-on"),
-        Binding("at", "go_to", "Go to a time", show=False, id="go-to"),
-        Binding("t", "trees", "trees", id="trees"),
-        Binding("e", "ended", "ended", id="keep-ended"),
-        Binding("r", "relation", "relation", id="filter-relation"),
-        Binding("y", "copy", "copy", id="copy"),
-        Binding("Y", "copy_json", "Copy JSON", show=False, id="copy-json"),
-        Binding("left_square_bracket", "query(-1)", "Query left", show=False, id="previous-query"),
-        Binding("right_square_bracket", "query(1)", "Query right", show=False, id="next-query"),
-        Binding("ctrl+r", "pick", "History", show=False, id="history"),
-        Binding("ctrl+o", "export", "Export", show=False, id="export"),
+        Binding("a,i", "ask", "add", tooltip="Add a query", id="ask"),
+        Binding(
+            "x,delete",
+            "remove_query",
+            "remove",
+            tooltip="Remove the query of the result",
+            id="remove-query",
+        ),
+        Binding("u", "undo_remove", "undo", tooltip="Add the removed query again", id="undo-remove"),
+        Binding("o", "order", "sort", tooltip="Sort: newest, oldest, smallest, best", id="order"),
+        Binding("space", "app.pause", "pause", tooltip="Pause the stream, or play on", id="pause"),
+        Binding("left", "seek(-1)", "seek", key_display="←→", tooltip="Move a replay back", id="seek-back"),
+        Binding("right", "seek(1)", "Move a replay on", show=False, id="seek-on"),
+        Binding("comma", "step('previous')", "Step a replay back", show=False, id="step-back"),
+        Binding("full_stop", "step('next')", "step", tooltip="Step a replay on", id="step-on"),
+        Binding("at", "go_to", "Go to a time of a replay", show=False, id="go-to"),
+        Binding("t", "trees", "trees", tooltip="List whole trees, or lines", id="trees"),
+        Binding("e", "ended", "ended", tooltip="Hide ended results, or list them", id="keep-ended"),
+        Binding(
+            "r",
+            "relation",
+            "relation",
+            tooltip="List results of a relation",
+            id="filter-relation",
+        ),
+        Binding("y", "copy", "copy", tooltip="Copy the result as text", id="copy"),
+        Binding("Y", "copy_json", "Copy the result as JSON", show=False, id="copy-json"),
+        Binding(
+            "left_square_bracket",
+            "query(-1)",
+            "The query to the left",
+            show=False,
+            id="previous-query",
+        ),
+        Binding("right_square_bracket", "query(1)", "The query to the right", show=False, id="next-query"),
+        Binding("w", "queries", "queries", tooltip="List all queries", id="queries"),
+        Binding("ctrl+r", "pick", "Pick a saved or earlier query", show=False, id="history"),
+        Binding("ctrl+o", "export", "Export what is listed", show=False, id="export"),
         Binding("escape", "back", "Back", show=False),
     ]
 
@@ -256,7 +275,9 @@ class SearchScreen(FilteredScreen):
     def _notices(self, selection: Selection) -> list[str]:
         """What the list leaves out."""
         view, results = self.skws.view, self.skws.view.results
-        notices = [f"▲ {self.results.unseen:,} new: g"] if self.results.unseen else []
+        notices = [self._following(selection)] if self._following(selection) else []
+        if self.results.unseen:
+            notices.append(f"▲ {self.results.unseen:,} new: g")
         best = view.best.get(self._chosen() or "")
         if best is not None and best.part:
             notices.append(f"{best.part}: all: before the words lists all")
@@ -274,6 +295,22 @@ class SearchScreen(FilteredScreen):
             notices.append(f"{view.skipped:,} not shown: they came too fast")
         return notices
 
+    def _following(self, selection: Selection) -> str:
+        """Whether the list moves on with new results; empty where none come, or in another order."""
+        view, job = self.skws.view, self.skws.job
+        if job is None or view.metrics is None or view.metrics.state == "ended":
+            return "PAUSED" if self.results.unseen else ""
+        if job.control.status().paused:
+            return "PAUSED: space plays on"
+        if not self.results.listed or selection.sort is not Sort.NEWEST:
+            return ""
+        return "FOLLOW" if self.results.following else "PAUSED"
+
+    def write_query(self, text: str) -> None:
+        """Put a text into the query box."""
+        self.box.write(text)
+        self.box.focus()
+
     def look_at_network(self, query: str, network: str) -> None:
         """Show only the results of one network, until Escape."""
         self.selection = replace(self.selection, network=network)
@@ -289,11 +326,17 @@ class SearchScreen(FilteredScreen):
     @work(group="add")
     async def _add(self, name: str, instead_of: str | None) -> None:
         """The text stays in the box until the query is accepted, unless the user has changed it."""
-        if await self.skws.add_query(name, instead_of):
-            self._wanted = name if instead_of else ""
-            self.box.remember(self.skws.session.history)
-            if self.box.value.strip() == name:
-                self.box.value = ""
+        refusal = await self.skws.add_query(name, instead_of)
+        typed = self.box.value.strip() == name
+        if refusal:
+            there = typed and self.query_one(SearchBox).refuse(refusal)
+            self.skws.tell("error", refusal, shown=not there)
+            return
+        self._wanted = name
+        self.box.remember(self.skws.session.history)
+        if typed:
+            self.box.value = ""
+        self.refresh_view()  # if it stands already, nothing else draws it selected
 
     def on_query_box_save(self, message: QueryBox.Save) -> None:
         name = message.name or self.bar.selected or ""
@@ -310,6 +353,9 @@ class SearchScreen(FilteredScreen):
     def on_query_bar_selected(self) -> None:
         self.results.action_follow()
         self.refresh_view()
+
+    def on_query_bar_list_clicked(self) -> None:
+        self.action_queries()
 
     def on_query_bar_sort_clicked(self) -> None:
         self.action_order()
@@ -354,6 +400,19 @@ class SearchScreen(FilteredScreen):
     def action_query(self, step: int) -> None:
         self.bar.move(step)
 
+    def action_queries(self) -> None:
+        """Choose a query from the list of all."""
+        counts = self.bar.counts
+        choices = [(_ALL, counted(sum(counts.values()), "result"))]
+        choices += [
+            (name, counted(counts.get(text_of(name), 0), "result")) for name in self.skws.view.queries
+        ]
+        self.app.push_screen(PickScreen("Queries", choices), self._query_picked)
+
+    def _query_picked(self, name: str | None) -> None:
+        if name is not None:
+            self.bar.select(None if name == _ALL else name)
+
     def action_copy(self) -> None:
         row = self.results.selected
         if row is not None:
@@ -367,9 +426,8 @@ class SearchScreen(FilteredScreen):
             self.notify("result copied as JSON")
 
     def action_remove_query(self) -> None:
-        name = self._chosen()
+        name = self._chosen() or self._of_result()
         if name is None:
-            self.notify("choose a query first, with [ and ]", markup=False)
             return
         self.skws.remove_query(name)
         self._removed.append(name)
@@ -380,6 +438,11 @@ class SearchScreen(FilteredScreen):
         """The selected query, or the only one."""
         queries = self.skws.view.queries
         return self.bar.selected or (queries[0] if len(queries) == 1 else None)
+
+    def _of_result(self) -> str | None:
+        """The query of the selected result."""
+        row, queries = self.results.selected, self.skws.view.queries
+        return None if row is None else next((name for name in queries if text_of(name) == row.query), None)
 
     def action_undo_remove(self) -> None:
         """Add the query again that was removed last."""
@@ -429,15 +492,15 @@ class SearchScreen(FilteredScreen):
     def action_go_to(self) -> None:
         now = self.skws.view.event_time
         question = "Go to the day or time, such as 1994-10-14 or 2024-05-01 12:30:00:"
-        self.app.push_screen(PromptScreen(question, day_or_time(now or 0)), self._go_to)
+        self.app.push_screen(PromptScreen(question, day_or_time(now or 0), self._go_to))
 
-    def _go_to(self, text: str | None) -> None:
-        if not text:
-            return
+    def _go_to(self, text: str) -> None:
+        """Raises UsageError."""
         try:
-            self.skws.seek(int(timestamp(text.strip())))
+            instant = int(timestamp(text))
         except MalformedError:
-            self.skws.post_message(Failed(f"{text}: expected a day or time, such as 1994-10-14 12:30:00"))
+            raise UsageError(f"{text}: expected a day or time, such as 1994-10-14 12:30:00") from None
+        self.skws.seek(instant)
 
     def action_pick(self) -> None:
         session = self.skws.session
@@ -448,19 +511,13 @@ class SearchScreen(FilteredScreen):
     def action_export(self) -> None:
         results = [result for row in self.results.listed for result in row.alike]
         question = f"Export {counted(len(results), 'result')} to (.jsonl, .csv, .parquet):"
-        self.app.push_screen(PromptScreen(question, "results.jsonl"), partial(self._export, results))
+        self.app.push_screen(PromptScreen(question, "results.jsonl", partial(self.skws.export, results)))
 
     def _picked(self, name: str | None) -> None:
         if name:
-            self.box.write(name)
-            self.box.focus()
+            self.write_query(name)
 
     def _relation_picked(self, name: str | None) -> None:
         if name:
             self.selection = replace(self.selection, relation=name)
             self.refresh_view()
-
-    def _export(self, results: Sequence[LiveResult], path: str | None) -> None:
-        """Export the results that the prompt has counted."""
-        if path:
-            self.skws.export(results, path)

@@ -37,6 +37,9 @@ class QueryBar(Widget):
     class Selected(Message):
         """Another query, or all, was selected."""
 
+    class ListClicked(Message):
+        """The list of all queries was asked for."""
+
     class SortClicked(Message):
         """The order of the list was clicked."""
 
@@ -48,6 +51,7 @@ class QueryBar(Widget):
         self.sort = Sort.NEWEST
         self._view = view
         self._places: list[tuple[int, int, str | None]] = []
+        self._listed: int | None = None  # where the way to the list of queries begins
 
     def select(self, query: str | None) -> None:
         self.selected = query
@@ -63,9 +67,12 @@ class QueryBar(Widget):
     def on_click(self, event: events.Click) -> None:
         if event.x >= self.size.width - len(self._order):
             self.post_message(self.SortClicked())
+            return
         for start, end, query in self._places:
             if start <= event.x < end:
                 self.select(query)
+        if self._listed is not None and event.x >= self._listed:
+            self.post_message(self.ListClicked())
 
     @property
     def _order(self) -> str:
@@ -83,14 +90,19 @@ class QueryBar(Widget):
         return line
 
     def _tabs(self, cards: list[tuple[str | None, str]], room: int) -> Text:
-        """The cards in a row, from the first one that leaves the selected one in sight."""
-        chosen = next((n for n, (query, _) in enumerate(cards) if query == self.selected), 0)
-        first = 0
-        while first < chosen and sum(cell_len(t) + 5 for _, t in cards[first : chosen + 1]) > room:
-            first += 1
-        line = Text("‹ " if first else "", no_wrap=True)
+        """The cards in a row; if they do not fit, the selected one and the way to the list of all."""
+        self._listed = None
+        if sum(cell_len(text) + len(_GAP) + 2 for _, text in cards) > room:
+            chosen = [card for card in cards if card[0] == self.selected]
+            line = self._row(chosen or cards[:1])
+            self._listed = line.cell_len + 2
+            return line.append(f"w lists {len(cards) - 1:,} queries", self.palette.dim)
+        return self._row(cards)
+
+    def _row(self, cards: list[tuple[str | None, str]]) -> Text:
+        line = Text(no_wrap=True)
         self._places = []
-        for query, text in cards[first:]:
+        for query, text in cards:
             start, on = line.cell_len + 2, query == self.selected
             line.append("▸ " if on else "", self.palette.accent)
             line.append(text, "bold" if on else self.palette.dim).append(_GAP)

@@ -54,13 +54,13 @@ class ResultList(ScrollView, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", id="detail"),
-        Binding("down,j", "move(1)", "Next", show=False, id="next-result"),
-        Binding("up,k", "move(-1)", "Previous", show=False, id="previous-result"),
+        Binding("enter", "open", "open", tooltip="Show every value of the result", id="detail"),
+        Binding("down,j", "move(1)", "Next result", show=False, id="next-result"),
+        Binding("up,k", "move(-1)", "Previous result", show=False, id="previous-result"),
         Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
         Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("home,g", "follow", "Newest", show=False, id="follow"),
-        Binding("end,G", "oldest", "Oldest", show=False, id="oldest-result"),
+        Binding("home,g", "follow", "Go to the newest result, and follow", show=False, id="follow"),
+        Binding("end,G", "oldest", "Go to the oldest result", show=False, id="oldest-result"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"result--cursor"}
     DEFAULT_CSS = """

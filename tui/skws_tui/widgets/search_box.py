@@ -7,6 +7,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
@@ -42,7 +43,7 @@ class FilterBox(LineInput):
     FilterBox { height: 1; border: none; padding: 0 1; display: none; background: $background; }
     FilterBox:focus { border: none; background: $background; }
     """
-    SLASH = Binding("slash", "filter", "filter", id="filter")
+    SLASH = Binding("slash", "filter", "filter", tooltip="Filter by words", id="filter")
 
     class Narrowed(Message):
         """The words have changed."""
@@ -101,12 +102,18 @@ class QueryBox(LineInput):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "add"),
-        Binding("tab", "complete", "complete", id="complete"),
-        Binding("up", "history(-1)", "history", key_display="↑", id="earlier-query"),
-        Binding("down", "history(1)", "Later", show=False, id="later-query"),
-        Binding("ctrl+j,ctrl+enter", "replace", "replace", id="replace-query"),
-        Binding("ctrl+s", "save", "save", id="save-query"),
-        Binding("ctrl+d", "correct", "Did you mean", show=False, id="did-you-mean"),
+        Binding("tab", "complete", "complete", tooltip="Complete or correct the last word", id="complete"),
+        Binding("up", "history(-1)", "history", key_display="↑", tooltip="Earlier query", id="earlier-query"),
+        Binding("down", "history(1)", "Later query", show=False, id="later-query"),
+        Binding(
+            "ctrl+j,ctrl+enter",
+            "replace",
+            "replace",
+            tooltip="Replace the selected query",
+            id="replace-query",
+        ),
+        Binding("ctrl+s", "save", "save", tooltip="Save the query, or no longer", id="save-query"),
+        Binding("ctrl+d", "correct", "Correct unknown words", show=False, id="did-you-mean"),
         Binding("escape", "leave", "results"),
     ]
     DEFAULT_CSS = """
@@ -290,6 +297,12 @@ class SearchBox(Vertical):
             self.box.complete(analysis.completions)
             self.box.correction = analysis.corrected
             self.draw()
+
+    def refuse(self, why: str) -> bool:
+        """Show why the typed text cannot run; False if there is no room for all of it."""
+        self.analysis = Analysis(self.box.value, fault=" ".join(why.split()))
+        self.draw()
+        return cell_len(self.analysis.fault) + 6 <= self.size.width
 
     def draw(self) -> None:
         """Draw the analysis, as after a change of the palette."""

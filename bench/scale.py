@@ -38,7 +38,7 @@ from skws.data.packing import packed, unpacked
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.splits import Piece, read_pieces
-from skws.queries.kinds import window_of
+from skws.queries.kinds import plan_of
 from skws.queries.partitioning import Partitioning
 from skws.queries.slice_tasks import SliceRanges, blocks_of
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
@@ -117,7 +117,7 @@ def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
     look = time.process_time() - began
     assert blocks is not None
     (query,) = job.named().values()
-    window = window_of(query, job.stream)
+    window = plan_of(query, job.stream).window
     found = []
     for number in workers:
         slicing = plan_slices([piece for piece, _ in blocks], [query], job.stream, window, number)
@@ -154,7 +154,7 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
     """What so many shards of the keyed load take, one by one."""
     job = Job.search(KEYED.query, KEYED.schema(), replay, max_size=KEYED.max_size)
     queries = list(job.named().values())
-    window = window_of(queries[0], job.stream)
+    window = plan_of(queries[0], job.stream).window
     splits = Replay.open(replay, job.schema).splits
     found = []
     for number in shards:

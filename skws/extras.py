@@ -54,7 +54,7 @@ SOURCES: Final = "skws.sources"
 SINKS: Final = "skws.sinks"
 """By the scheme of an address: called with the address, gives a ``skws.sinks.base.Sink``."""
 KINDS: Final = "skws.kinds"
-"""By the name of a kind: called without arguments, gives a ``skws.queries.operator.QueryKind``."""
+"""By the name of a kind: a class of ``skws.queries.operator.QueryPlan``, made of a query and a stream."""
 
 
 def extension(group: str, name: str) -> Callable[..., Any] | None:

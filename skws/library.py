@@ -36,9 +36,9 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries import session
 from skws.queries.evaluator import Counts
-from skws.queries.keyword_plans import keyword_plan, ranking_of
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.kinds import check
+from skws.queries.kinds import plans_over
+from skws.queries.operator import QueryPlan
 from skws.results.frames import results_html
 from skws.results.model import LiveResult, Result
 from skws.sources.addresses import (
@@ -223,13 +223,12 @@ def search(
         warn_of_missing({name: table.column_names for name, table in given.frames.items()}, described, 2)
     queries = {name: one.named(name, max_size) for name, one in named_queries(query).items()}
     stream = stream_of(described, window, max_size)
-    for one in queries.values():
-        check(one, stream)
+    plans = plans_over(queries.values(), stream)
     results = Results(described, queries, OnError(on_error))
     names = names_by_text(queries)
-    found = _searched(results, given, stream)
+    found = _searched(results, given, stream, plans)
     if _asks_what_is_there(queries, stream) and (given.database is not None or limit is not None):
-        found = _best(results, given, stream, limit)
+        found = _best(results, given, plans[0], limit)
     results._rest = (called(result, names) for result in islice(found, limit))  # noqa: SLF001 - its own
     return results
 
@@ -272,9 +271,7 @@ class Session:
         """
         stream = self._session.stream
         queries = {name: one.named(name, stream.max_size) for name, one in named_queries(query).items()}
-        for one in queries.values():
-            check(one, stream)
-        found = self._session.add_all(list(queries.values()))
+        found = self._session.add_all(plans_over(queries.values(), stream))
         self._queries |= queries
         return self._named(found)
 
@@ -529,11 +526,13 @@ def _position(name: str, schema: Schema) -> int:
     return schema.index[name]
 
 
-def _searched(results: Results, given: _Given, stream: Stream) -> Iterator[LiveResult]:
+def _searched(
+    results: Results, given: _Given, stream: Stream, plans: Sequence[QueryPlan]
+) -> Iterator[LiveResult]:
     """The results of a search; its counts at the end."""
     tables, batches = _records(given, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
-    running, batches = session.bounded_session(list(results.queries.values()), stream, batches)
+    running, batches = session.bounded_session(plans, stream, batches)
     try:
         yield from running.load_tables(tables)
         for batch in batches:
@@ -549,15 +548,14 @@ def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
     return lasting and [query.kind for query in queries.values()] == [KEYWORDS]
 
 
-def _best(results: Results, given: _Given, stream: Stream, most: int | None) -> Iterator[LiveResult]:
+def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) -> Iterator[LiveResult]:
     """The best results over all rows, best first; ``most``: None, for a database, for all."""
-    (query,) = results.queries.values()
-    ranking = ranking_of(query.options) or RankingChoice()
-    asked = keyword_plan(query, stream, stream.window, ranking)
+    assert plan.search is not None  # noqa: S101 - of keywords
+    asked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
     if given.database is not None:
         yield from _best_of_database(results, given.database, asked, most)
         return
-    tables, batches = _records(given, stream.schema, results.bad)
+    tables, batches = _records(given, asked.schema, results.bad)
     engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
     found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)

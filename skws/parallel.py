@@ -38,7 +38,7 @@ from skws.formats.files import Split, Spool
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.splits import Holds, Piece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, share
-from skws.queries.kinds import window_of
+from skws.queries.kinds import plan_of
 from skws.queries.partitioning import plan_keys
 from skws.queries.slice_tasks import (
     Blocks,
@@ -311,7 +311,7 @@ class ParallelSearch(SlicedRun):
         self._stream = stream
         self._replay = replay
         self._jobs = jobs
-        self._window = window_of(query, stream)
+        self._window = plan_of(query, stream).window
         self._workers: Workers | None = None
         self._blocks: Blocks | None = None
         self._pieces: _Pieces = []

@@ -24,7 +24,7 @@ from skws.queries.evaluator import Counts, matches
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
 from skws.queries.keywords.searching import Searched
-from skws.queries.kinds import check, notes, plan_of
+from skws.queries.kinds import plan_of
 from skws.queries.session import Session, bounded_session
 from skws.queries.slices import SMALL
 from skws.results.model import LiveResult, parsed
@@ -76,10 +76,11 @@ class Search:
         self._tell = tell
         self._stream = job.stream
         (self.standing,) = job.named().values()
-        self.warning = check(self.standing, self._stream)
-        self.plan = self._plan()
+        self._planned = plan_of(self.standing, self._stream)
+        self.warning = self._planned.warning
+        self.plan = self._search()
         self.replay = Replay.open(job.replay, job.schema, split_bytes=cuts.split_bytes)
-        self.notes = (*notes(self.standing, self._stream), *self.replay.notes)
+        self.notes = (*self._planned.notes, *self.replay.notes)
         self.bad = self._log = BadRecordLog(job.on_error, job.dead_letters)
         self.counts = Counts()
         self.found = 0
@@ -157,8 +158,8 @@ class Search:
         large = self.replay.size_bytes >= self._cuts.large and job.limit is None
         return min(_cores(), len(self.replay.splits)) if large else 1
 
-    def _plan(self) -> Plan | None:
-        plan, job = plan_of(self.standing, self._stream), self.job
+    def _search(self) -> Plan | None:
+        plan, job = self._planned.search, self.job
         if plan is None:
             return None
         return replace(
@@ -173,6 +174,7 @@ class Search:
             schema = pinned(self.job.schema, report, self.bad)
             self.plan = replace(self.plan, schema=schema)
             self._stream = replace(self._stream, schema=schema)
+            self._planned = self._planned.over(self._stream)
         with self.bad, explain_refusals():
             yield
 
@@ -251,7 +253,7 @@ class Search:
     def _session(self, report: ReportProgress) -> tuple[Session, Iterator[RecordBatch]]:
         """A session that has the query, and the batches of the replay."""
         expect_long_lived_objects()
-        return bounded_session([self.standing], self._stream, self._batches(report))
+        return bounded_session([self._planned], self._stream, self._batches(report))
 
     def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
         return self.replay.batches(self._log, self._step(report, "reading"))

@@ -24,6 +24,7 @@ from bench.saved.percolator import Percolator
 from skws.data.batch import RecordBatch, batched
 from skws.formats import BadRecordLog, Replay
 from skws.memory import expect_long_lived_objects
+from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
@@ -98,7 +99,8 @@ def compare(changes: int, hub: int, alerts: int) -> Iterator[Courts]:
 def _by_skws(given: Day) -> tuple[Courts, set[tuple[str, int]]]:
     schema = load_schema(EXAMPLE / "schema.yaml")
     session = Session(Stream(schema, parse_window(schema.window), max_size=SIZE, finite=True))
-    session.add_all([Query(text).named(name, SIZE) for name, text in given.alerts.items()])
+    queries = [Query(text).named(name, SIZE) for name, text in given.alerts.items()]
+    session.add_all(plans_over(queries, session.stream))
     matches: dict[tuple[str, int], int] = defaultdict(int)
     of_party: dict[int, int] = {
         line["row"]["id"]: line["row"]["docket"] for line in given.morning if line["relation"] == "party"

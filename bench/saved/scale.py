@@ -22,6 +22,7 @@ from bench.peers.children.entry import peak_bytes
 from skws.data.batch import RecordBatch, together
 from skws.formats import BadRecordLog, Replay
 from skws.memory import expect_long_lived_objects
+from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.spec.query import Query, Stream
 from skws_windows.window import parse_window
@@ -60,7 +61,8 @@ def measure(number: int) -> Scale:
     schema = HEAVY.schema()
     session = Session(Stream(schema, parse_window(schema.window), max_size=HEAVY.max_size, finite=True))
     begun = process_time()
-    session.add_all([Query(text).named(str(place), HEAVY.max_size) for place, text in _texts(number)])
+    queries = [Query(text).named(str(place), HEAVY.max_size) for place, text in _texts(number)]
+    session.add_all(plans_over(queries, session.stream))
     added = process_time() - begun
     after = _AFTER.get(number, _LEAST)
     before, measured = _load(_WINDOW + after)

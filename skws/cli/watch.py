@@ -25,8 +25,7 @@ from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
 from skws.keywords.suggest import Vocabulary
 from skws.queries.diagnosis import Sample, insertions, note_words
-from skws.queries.kinds import checked, plan_of
-from skws.queries.kinds import notes as notes_of
+from skws.queries.kinds import plan_of, plans_of
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import OutputClosedError, Sink
 from skws.spec.enums import (
@@ -81,8 +80,9 @@ def with_json_errors(notes: Log) -> Iterator[None]:
 
 
 def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
-    for name, standing in checked(request).items():
-        for note in notes_of(standing, request.stream):
+    plans = plans_of(request)
+    for name, plan in plans.items():
+        for note in plan.notes:
             notes.info("query", note, query=name)
     color = color_on_stdout() and request.engine is EngineName.LOCAL
     sinks: Sequence[Sink] = open_sinks(request.sinks, color=color)
@@ -101,7 +101,9 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
 
     # On Spark records would be copied to the driver for it.
     onlooker = unanswered if request.engine is EngineName.LOCAL else None
-    host = open_host(request, control, sinks=sinks, log=notes, each_step=each_step, onlooker=onlooker)
+    host = open_host(
+        request, control, sinks=sinks, log=notes, each_step=each_step, onlooker=onlooker, plans=plans
+    )
     try:
         host.run()
     except KeyboardInterrupt:
@@ -310,7 +312,7 @@ class Unanswered:
             self._log.info("no results", f"{more:,} more queries have no results", queries=more)
 
     def _why(self, one: Query, records: Sequence[Record], words: Vocabulary) -> list[str]:
-        plan = plan_of(one, replace(self._job.stream, schema=self._schema))
+        plan = plan_of(one, replace(self._job.stream, schema=self._schema)).search
         if plan is None:
             return []
         sample = Sample(plan)

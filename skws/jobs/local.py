@@ -25,8 +25,8 @@ from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
 from skws.memory import expect_long_lived_objects, warn_by
-from skws.queries.kinds import checked
-from skws.queries.operator import LoggedBatch, changed
+from skws.queries.kinds import plans_of
+from skws.queries.operator import LoggedBatch, QueryPlan, changed
 from skws.sinks.base import NONE, Run, Sink
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, Source
@@ -53,7 +53,7 @@ class LocalWatch:
     ``each_step`` is called after each step, ``onlooker`` sees the records, ``listener`` the micro-batches,
     all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
     ``source`` replaces the request's address. A ``lasting`` job goes on answering commands when its source
-    has ended.
+    has ended. ``plans``: of the queries, if they were made.
 
     Raises QueryError, UsageError, SourceError before anything is opened.
     """
@@ -70,11 +70,13 @@ class LocalWatch:
         listener: BatchListener | None = None,
         source: Source | None = None,
         lasting: bool = False,
+        plans: Mapping[str, QueryPlan] | None = None,
     ) -> None:
         self.request = request
         self.control = control or RunControl(request)
         self.clock = self.control.clock
-        self._given = checked(request)
+        self._plans = plans_of(request) if plans is None else plans
+        self._given = {name: plan.query for name, plan in self._plans.items()}
         warn_by(partial(log.warning, "memory"))
         self._sinks = sinks
         self._log = log
@@ -111,7 +113,7 @@ class LocalWatch:
         self._committed_at = self.clock.now()
 
     def _prepare(self, request: Job) -> None:
-        self.worker = Worker(request, self._past)
+        self.worker = Worker(request, self._past, self._plans)
         self.gauges = Gauges(request, self.clock.now())
         self.intake = Intake(request.on_error)
         self.sizer = BatchSizer()

@@ -10,8 +10,8 @@ from operator import attrgetter
 from skws.jobs.control import Answer, Command, ControlFolder, RunControl
 from skws.jobs.log import Log
 from skws.keywords.plan import many_networks
-from skws.queries.kinds import check, kind_of, notes, plan_of
-from skws.queries.operator import changed
+from skws.queries.kinds import plan_of
+from skws.queries.operator import QueryPlan, changed
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
@@ -54,13 +54,17 @@ class _Named(dict[str, Query]):
 class StandingQueries:
     """Queries by name. ``live`` answers them; without it they are only recorded.
 
-    ``stream`` has the current schema. ``schemas``: all schemas after the first, as YAML.
+    ``stream`` has the current schema. ``schemas``: all schemas after the first, as YAML. ``plans``: of
+    queries that are to stand, by name.
     """
 
-    def __init__(self, request: Job, live: Session | None = None) -> None:
+    def __init__(
+        self, request: Job, live: Session | None = None, plans: Mapping[str, QueryPlan] | None = None
+    ) -> None:
         self._request = request
         self._live = live
         self._standing = _Named()
+        self._plans = dict(plans or {})  # of queries that stand, or were checked and are to stand
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
 
@@ -80,19 +84,20 @@ class StandingQueries:
             if self._live is not None:
                 self._live.remove(command.name)
             self._standing.remove(command.name)
+            self._plans.pop(command.name, None)
             return []
         if command.op == "schema":
             self.stream = changed(self.stream, command.schema)
             self.schemas += (command.schema,)
             return [] if self._live is None else self._live.change_schema(command.schema)
-        return self.stand(self._named(command))
+        return self.stand_all([self._named(command)])
 
     def apply_all(self, commands: Iterable[Command]) -> list[LiveResult]:
         """Carry out commands; queries that are added one behind the other are added together."""
         found: list[LiveResult] = []
         for op, together in groupby(commands, key=attrgetter("op")):
             if op == "add":
-                found += self._stand_all([self._named(command) for command in together])
+                found += self.stand_all([self._named(command) for command in together])
             else:
                 found += [result for command in together for result in self.apply(command)]
         return found
@@ -108,20 +113,21 @@ class StandingQueries:
     def notes(self, command: Command) -> tuple[str, ...]:
         """The ignored parts of an added query."""
         known = self._standing.get(command.name) if command.op == "add" else None
-        return () if known is None else notes(known, self.stream)
+        return () if known is None else self._planned(known, self.stream).notes
 
     def warning(self, command: Command) -> str:
         """A line about an added query with very many networks; else empty."""
         known = self._standing.get(command.name) if command.op == "add" else None
-        plan = plan_of(known, self.stream) if known is not None and known.kind == KEYWORDS else None
+        if known is None or known.kind != KEYWORDS:
+            return ""
+        plan = self._planned(known, self.stream).search
         return "" if plan is None else many_networks(plan)
 
-    def stand(self, standing: Query) -> list[LiveResult]:
-        """Answer a query from now on; returns its snapshot. Raises SkwsError."""
-        return self._stand_all([standing])
-
-    def _stand_all(self, standing: Sequence[Query]) -> list[LiveResult]:
-        found = [] if self._live is None else self._live.add_all(standing)
+    def stand_all(self, standing: Sequence[Query]) -> list[LiveResult]:
+        """Answer queries from now on; returns their snapshots. Raises SkwsError."""
+        found: list[LiveResult] = []
+        if self._live is not None:
+            found = self._live.add_all([self._planned(one, self.stream) for one in standing])
         for one in standing:
             self._standing.add(one)
         return found
@@ -193,13 +199,21 @@ class StandingQueries:
         if command.name in known:
             raise UsageError(f"there is already a query {command.name!r}")
         standing = self._named(command)
-        check(standing, stream)
+        planned = self._planned(standing, stream)
         other = known.of_text(standing.text)
         # Results name their query by its text.
         if other is not None and not other.answers_like(standing):
             raise UsageError(f"{other.name!r} is the same query {_difference(other, standing)}")
         known.add(standing)
+        self._plans[command.name] = planned
         return stream
+
+    def _planned(self, query: Query, stream: Stream) -> QueryPlan:
+        """The plan of a query, which is made once as long as the schema stays. Raises SkwsError."""
+        known = self._plans.get(query.name)
+        if known is None or known.query != query or known.stream != stream:
+            known = plan_of(query, stream)
+        return known
 
 
 def _difference(other: Query, standing: Query) -> str:
@@ -299,11 +313,11 @@ def check_change(
 
 def _check_query(standing: Query, before: Stream, after: Stream) -> None:
     try:
-        check(standing, after)
+        plan = plan_of(standing, after)
     except SkwsError as error:
         raise UsageError(f"query {standing.name!r} does not fit the new schema: {error}") from None
     try:
-        kind_of(standing.kind).check_change(standing, before, after)
+        plan.check_change(before)
     except SkwsError as error:
         raise UsageError(
             f"query {standing.name!r} ({standing.kind}) cannot continue with the new schema: {error};"

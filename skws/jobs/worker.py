@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skws.data.batch import Record
@@ -12,7 +12,7 @@ from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
 from skws.jobs.journal import Before, Entry, Journal
 from skws.jobs.standing import StandingQueries
-from skws.queries.operator import LoggedBatch
+from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.sources.feed import Offset
@@ -36,10 +36,15 @@ class Outcome:
 class Worker:
     """Processes micro-batches in order.
 
-    ``past``: the log before the entry of a number, for queries that join.
+    ``past``: the log before the entry of a number, for queries that join. ``plans``: of queries that will.
     """
 
-    def __init__(self, request: Job, past: Callable[[int], Iterable[LoggedBatch]] = lambda _: ()) -> None:
+    def __init__(
+        self,
+        request: Job,
+        past: Callable[[int], Iterable[LoggedBatch]] = lambda _: (),
+        plans: Mapping[str, QueryPlan] | None = None,
+    ) -> None:
         self._request = request
         self._late: list[Late] = []
         self._number = 0
@@ -49,7 +54,7 @@ class Worker:
             keywords=request.asks_keywords,
             past=lambda: past(self._number),
         )
-        self.standing = StandingQueries(request, self.live)
+        self.standing = StandingQueries(request, self.live, plans)
 
     @property
     def before(self) -> Before:
@@ -178,5 +183,4 @@ def _take_up_schemas(standing: StandingQueries, journal: Journal) -> None:
 
 
 def _take_up_queries(standing: StandingQueries, journal: Journal) -> None:
-    for one in journal.segments[0].before.standing if journal.segments else ():
-        standing.stand(one)
+    standing.stand_all(journal.segments[0].before.standing if journal.segments else ())

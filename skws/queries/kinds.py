@@ -3,55 +3,55 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 import orjson
 
 from skws.extras import KINDS as ADDED
 from skws.extras import extension
-from skws.keywords.parse import parse_query
-from skws.keywords.plan import Plan
-from skws.queries.operator import QueryKind
+from skws.queries.operator import QueryPlan
 from skws.queries.patterns.result import PatternResult
 from skws.results.model import EncodedResult, LiveResult, Result, instant_of, parsed
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
-from skws_windows.window import ExpressionWindow, Unbounded, Window
+
+Kind: TypeAlias = Callable[[Query, Stream], QueryPlan]
+"""Plans a query of one kind: a class of ``QueryPlan``."""
 
 
-def _keywords() -> QueryKind:
-    from skws.queries.keywords.kind import KeywordKind  # noqa: PLC0415 - loads the mesh, for keywords alone
+def _keywords() -> Kind:
+    from skws.queries.keywords.kind import KeywordPlan  # noqa: PLC0415 - loads the mesh, for keywords alone
 
-    return KeywordKind()
-
-
-def _top() -> QueryKind:
-    from skws.queries.ranked import TopKind  # noqa: PLC0415 - as above
-
-    return TopKind()
+    return KeywordPlan
 
 
-def _windowed() -> QueryKind:
-    from skws.queries.windowed.kind import WindowedKind  # noqa: PLC0415 - z3, only for window expressions
+def _top() -> Kind:
+    from skws.queries.ranked import TopPlan  # noqa: PLC0415 - as above
 
-    return WindowedKind()
-
-
-def _pattern() -> QueryKind:
-    from skws.queries.patterns.kind import PatternKind  # noqa: PLC0415 - only for patterns
-
-    return PatternKind()
+    return TopPlan
 
 
-def _sql() -> QueryKind:
-    from skws.queries.sql import SqlKind  # noqa: PLC0415 - as above
+def _windowed() -> Kind:
+    from skws.queries.windowed.kind import WindowedPlan  # noqa: PLC0415 - z3, only for window expressions
 
-    return SqlKind()
+    return WindowedPlan
 
 
-KINDS: Final[dict[str, Callable[[], QueryKind]]] = {
+def _pattern() -> Kind:
+    from skws.queries.patterns.kind import PatternPlan  # noqa: PLC0415 - only for patterns
+
+    return PatternPlan
+
+
+def _sql() -> Kind:
+    from skws.queries.sql import SqlPlan  # noqa: PLC0415 - as above
+
+    return SqlPlan
+
+
+KINDS: Final[dict[str, Callable[[], Kind]]] = {
     KEYWORDS: _keywords,
     PATTERN: _pattern,
     SQL: _sql,
@@ -60,59 +60,30 @@ KINDS: Final[dict[str, Callable[[], QueryKind]]] = {
 }
 
 
-def kind_of(name: str) -> QueryKind:
+def kind_of(name: str) -> Kind:
     """The kind of a name, of skws or of another package. Raises UsageError if there is none."""
-    made = KINDS.get(name) or extension(ADDED, name)
-    if made is None:
+    if name in KINDS:
+        return KINDS[name]()
+    added: Kind | None = extension(ADDED, name)
+    if added is None:
         raise UsageError(f"kind of query {name!r}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}")
-    kind: QueryKind = made()
-    return kind
+    return added
 
 
-def notes(query: Query, stream: Stream) -> tuple[str, ...]:
-    """What of a checked query is ignored, or written otherwise now, a line for each reason."""
-    if query.kind == PATTERN:
-        from skws.queries.patterns.text import pattern_notes  # noqa: PLC0415 - only for patterns
-
-        found = pattern_notes(query.text, stream.schema)
-    elif query.kind in (KEYWORDS, TOP, WINDOWED):
-        found = parse_query(query.text, stream.schema, match_names=stream.match_names).notes
-    else:
-        return ()
-    window = window_of(query, stream)
-    if query.kind == PATTERN and isinstance(window, Unbounded) and not stream.finite:
-        remedy = "within 10 minutes in its text, or --window, lets them expire"
-        return (*found, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
-    if not isinstance(window, ExpressionWindow):
-        return found
-    from skws.queries.windowed.plan import window_notes  # noqa: PLC0415 - z3, only for window expressions
-
-    return (*found, *window_notes(stream.schema, window))
+def plan_of(query: Query, stream: Stream) -> QueryPlan:
+    """The query, checked and bound to a stream. Raises QueryError, PatternError, UsageError."""
+    return kind_of(query.kind)(query, stream)
 
 
-def checked(job: Job) -> dict[str, Query]:
-    """The queries of a job by name. Raises QueryError, PatternError, UsageError."""
+def plans_over(queries: Iterable[Query], stream: Stream) -> list[QueryPlan]:
+    """As ``plan_of``, of several queries."""
+    return [plan_of(query, stream) for query in queries]
+
+
+def plans_of(job: Job) -> dict[str, QueryPlan]:
+    """The plans of a job's queries by name. Raises QueryError, PatternError, UsageError."""
     named = job.named()
-    for query in named.values():
-        check(query, job.stream)
-    return named
-
-
-def check(query: Query, stream: Stream) -> str:
-    """A warning; empty if there is none.
-
-    Raises QueryError, PatternError, UsageError.
-    """
-    return kind_of(query.kind).check(query, stream)
-
-
-def plan_of(query: Query, stream: Stream) -> Plan | None:
-    """How keywords are searched; None for other kinds."""
-    return kind_of(query.kind).plan(query, stream)
-
-
-def window_of(query: Query, stream: Stream) -> Window:
-    return kind_of(query.kind).window(query, stream)
+    return dict(zip(named, plans_over(named.values(), job.stream), strict=True))
 
 
 def moment(result: LiveResult) -> float:

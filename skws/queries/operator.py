@@ -1,8 +1,8 @@
-"""Kinds of queries, and the operators that answer them in a session.
+"""Plans of queries, and the operators that answer them in a session.
 
-A ``QueryKind`` reads texts and groups queries. Each group has an ``Operator``.
-Keyword queries are one group; queries over the same windows are one; a query
-of another kind is a group of its own, with an ``Evaluator``.
+Each kind of query is a class of ``QueryPlan``, which checks the query and groups it. Each group has an
+``Operator``. Keyword queries are one group; queries over the same windows are one; a query of another kind is
+a group of its own, with an ``Evaluator``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from skws.data.batch import NO_RECORDS, Record, RecordBatch, together
 from skws.keywords.plan import Plan
@@ -135,11 +135,11 @@ class Operator(ABC):
         """Static tables, before the stream; gives the results of their rows alone."""
 
     @abstractmethod
-    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
-        """Answer queries from now on; gives their results that are alive. Raises QueryError, UsageError."""
+    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+        """Answer queries from now on; gives their results that are alive. Raises UsageError."""
 
     @abstractmethod
-    def remove(self, query: Query) -> None:
+    def remove(self, name: str) -> None:
         """Stop answering a query."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class Operator(ABC):
         """The states, by query, of what is not rebuilt from the log."""
         return {}
 
-    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
+    def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:
         """Answer queries from their states on; it has no others, and has processed nothing."""
         raise NotImplementedError("rebuilt from the log")
 
@@ -205,66 +205,83 @@ class Operator(ABC):
         return []
 
 
-class QueryKind(ABC):
-    """A kind of query: how its text is read, and which operator answers it."""
+class QueryPlan(ABC):
+    """A query that was checked and bound to a stream. It is made once, where the query comes in.
 
+    Each kind of query has a class of its own. Making one raises QueryError, PatternError, UsageError if the
+    query cannot be answered over the stream.
+    """
+
+    def __init__(self, query: Query, stream: Stream) -> None:
+        self.query = query
+        self.stream = stream
+
+    @property
     @abstractmethod
-    def check(self, query: Query, stream: Stream) -> str:
-        """A warning about windows that may pile up; empty if none may.
+    def window(self) -> Window:
+        """The window that holds for the query."""
 
-        Raises QueryError, PatternError, UsageError if the query cannot be answered over the stream.
-        """
+    @property
+    def warning(self) -> str:
+        """About windows that may pile up; empty if none may."""
+        return ""
 
-    def plan(self, query: Query, stream: Stream) -> Plan | None:  # noqa: ARG002 - for keywords
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the query is ignored, or read in another way than its author may think: a line each."""
+        return ()
+
+    @property
+    def search(self) -> Plan | None:
         """How keywords are searched; None for other kinds."""
         return None
 
     @abstractmethod
-    def window(self, query: Query, stream: Stream) -> Window:
-        """The window that holds for a query."""
+    def check_change(self, before: Stream) -> None:
+        """Raises SkwsError with the reason if a query over ``before`` cannot go on with this plan."""
 
     @abstractmethod
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
-        """Raises SkwsError with the reason if a query cannot go on when the schema changes.
-
-        The query has been checked over ``after`` as a new one would be.
-        """
-
-    @abstractmethod
-    def group(self, query: Query, state: StreamState) -> Hashable | None:
+    def group(self, state: StreamState) -> Hashable | None:
         """Queries of equal groups share an operator. None if no result of the query belongs to the part."""
 
     @abstractmethod
-    def operator(self, query: Query, state: StreamState) -> Operator:
-        """A new operator for the group of a query."""
+    def operator(self, state: StreamState) -> Operator:
+        """A new operator for the group of the query."""
+
+    def over(self, stream: Stream) -> Self:
+        """The plan of the same query over another stream. Raises as making one."""
+        return type(self)(self.query, stream)
 
 
-class SeparateKind(QueryKind):
-    """A kind whose queries have an evaluator each."""
+class SeparatePlan(QueryPlan):
+    """Of a kind whose queries have an evaluator each."""
 
-    def owns(self, query: Query, stream: Stream, part: Part) -> bool:  # noqa: ARG002
-        """Whether results of a query belong to a part; by default one part has the whole query."""
-        return part.owns(query.name)
+    def owns(self, part: Part) -> bool:
+        """Whether results of the query belong to a part; by default one part has the whole query."""
+        return part.owns(self.query.name)
 
     @abstractmethod
-    def evaluator(self, query: Query, stream: Stream, part: Part) -> Evaluator:
-        """For a query that was checked."""
+    def evaluator(self, state: StreamState) -> Evaluator:
+        """A new evaluator, which has read nothing."""
 
-    def group(self, query: Query, state: StreamState) -> Hashable | None:
-        return query.name if self.owns(query, state.stream, state.share) else None
+    def group(self, state: StreamState) -> Hashable | None:
+        return self.query.name if self.owns(state.share) else None
 
-    def operator(self, query: Query, state: StreamState) -> Operator:
-        return QueryOperator(self, query, state)
+    def operator(self, state: StreamState) -> Operator:
+        return QueryOperator(self, state)
 
 
 class QueryOperator(Operator):
     """Answers one query with an evaluator."""
 
-    def __init__(self, kind: SeparateKind, query: Query, state: StreamState) -> None:
-        self._kind = kind
-        self._query = query
+    def __init__(self, plan: SeparatePlan, state: StreamState) -> None:
+        self._plan = plan
         self._state = state
         self.evaluator = self._new()
+
+    @property
+    def _name(self) -> str:
+        return self._plan.query.name
 
     @property
     def keeps(self) -> Window | None:
@@ -278,48 +295,48 @@ class QueryOperator(Operator):
         self.evaluator.load_tables(records)
         return list(self.evaluator.begin(()))
 
-    def add(self, queries: Sequence[Query]) -> list[LiveResult]:  # noqa: ARG002 - it is known
+    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:  # noqa: ARG002 - it is known
         return list(memory_checked(self.evaluator.begin(self._state.logged_in_order())))
 
-    def remove(self, query: Query) -> None:
+    def remove(self, name: str) -> None:
         """The operator goes with its query."""
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
-        return {self._query.name: self.evaluator.take(arrived)} if len(arrived.batch) else {}
+        return {self._name: self.evaluator.take(arrived)} if len(arrived.batch) else {}
 
     def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:
-        return {self._query.name: self.evaluator.advance(now)}
+        return {self._name: self.evaluator.advance(now)}
 
     def finish(self) -> dict[str, Iterable[LiveResult]]:
-        return {self._query.name: self.evaluator.end()}
+        return {self._name: self.evaluator.end()}
 
     def count(self, arrived: OrderedBatch) -> int:
         return self.evaluator.count(arrived)
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
         """Go on with a new evaluator; results given before are not given again."""
-        former = self.evaluator
+        former, self._plan = self.evaluator, self._plan.over(self._state.stream)
         self.evaluator = self._new(former)
         if self.evaluator.keeps is not None:
             for _ in self.evaluator.begin(self._state.logged_in_order()):
                 pass
-        return {self._query.name: list(self.evaluator.take_over(former))}
+        return {self._name: list(self.evaluator.take_over(former))}
 
     def snapshot(self) -> dict[str, bytes]:
         state = self.evaluator.snapshot()
-        return {self._query.name: state} if state or self.keeps is None else {}
+        return {self._name: state} if state or self.keeps is None else {}
 
-    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:  # noqa: ARG002
-        self.evaluator.restore(states[self._query.name])
+    def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:  # noqa: ARG002
+        self.evaluator.restore(states[self._name])
 
     def begins(self) -> dict[str, list[Begin]]:
-        return {self._query.name: self.evaluator.begins()}
+        return {self._name: self.evaluator.begins()}
 
     def all_begins(self) -> dict[str, list[Begin]]:
-        return {self._query.name: self.evaluator.all_begins()}
+        return {self._name: self.evaluator.all_begins()}
 
     def expect_begins(self, begins: Begins) -> None:
-        self.evaluator.expect_begins(begins.get(self._query.name, ()))
+        self.evaluator.expect_begins(begins.get(self._name, ()))
 
     def lasting_records(self) -> RecordBatch | None:
         found = self.evaluator.lasting_records()
@@ -332,11 +349,11 @@ class QueryOperator(Operator):
         return [self.evaluator.counts]
 
     def _new(self, former: Evaluator | None = None) -> Evaluator:
-        evaluator = self._kind.evaluator(self._query, self._state.stream, self._state.share)
+        evaluator = self._plan.evaluator(self._state)
         evaluator.load_tables(self._state.tables)
         if evaluator.keeps is not None:
             known = b"" if former is None else former.snapshot()
-            evaluator.expect(self._state.expected.get(self._query.name, known))
+            evaluator.expect(self._state.expected.get(self._name, known))
         return evaluator
 
 

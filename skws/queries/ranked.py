@@ -19,8 +19,7 @@ from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
-from skws.queries.operator import SeparateKind
-from skws.queries.partitioning import Part
+from skws.queries.operator import SeparatePlan, StreamState
 from skws.ranking.top import Top
 from skws.results.model import Place, Result
 from skws.spec.query import (
@@ -43,30 +42,36 @@ from skws_windows.window import (
 )
 
 
-class TopKind(SeparateKind):
+class TopPlan(SeparatePlan):
     """Keywords, of which only the best results are given."""
 
-    def check(self, query: Query, stream: Stream) -> str:
-        top_of(query.options)
-        _plan(query, stream)
-        return ""
+    def __init__(self, query: Query, stream: Stream) -> None:
+        super().__init__(query, stream)
+        self.choice = top_of(query.options)
+        self._search = _plan(query, stream)
 
-    def plan(self, query: Query, stream: Stream) -> Plan:
-        return _plan(query, stream)
+    @property
+    def window(self) -> Window:
+        return self._search.window
 
-    def window(self, query: Query, stream: Stream) -> Window:
-        return _plan(query, stream).window
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._search.query.notes
 
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+    @property
+    def search(self) -> Plan:
+        return self._search
+
+    def check_change(self, before: Stream) -> None:
         """Results over what is gone leave: they must be allowed to."""
-        gone = SchemaChange(before.schema, after.schema).removed
-        if any(gone) and top_of(query.options).append_only:
+        gone = SchemaChange(before.schema, self.stream.schema).removed
+        if any(gone) and self.choice.append_only:
             raise UsageError(
                 "--append-only excludes retractions, and the new schema removes relations or joins"
             )
 
-    def evaluator(self, query: Query, stream: Stream, part: Part) -> BestResults:  # noqa: ARG002
-        return BestResults(_plan(query, stream), top_of(query.options))
+    def evaluator(self, state: StreamState) -> BestResults:
+        return BestResults(ordered_by_sample(self._search, state.stream.sample), self.choice)
 
 
 class BestResults(Evaluator):
@@ -171,4 +176,4 @@ def _plan(query: Query, stream: Stream) -> Plan:
         raise UsageError(f"window {window.text!r}: the best are of a length of time or tuples")
     if isinstance(window, CountWindow) != stream.by_count:
         raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
-    return ordered_by_sample(keyword_plan(query, stream, window, ranking), stream.sample)
+    return keyword_plan(query, stream, window, ranking)

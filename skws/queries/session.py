@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from skws.data.batch import NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.updates import Begin
-from skws.queries.kinds import in_order_of_time, kind_of
-from skws.queries.operator import SHARED, Begins, Operator, Past, StreamState, changed
+from skws.queries.kinds import in_order_of_time, plan_of
+from skws.queries.operator import SHARED, Begins, Operator, Past, QueryPlan, StreamState, changed
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import LiveResult
@@ -50,7 +50,7 @@ class Session:
         past: Past = tuple,
     ) -> None:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
-        self._queries: dict[str, Query] = {}
+        self._plans: dict[str, QueryPlan] = {}
         self._placed: dict[str, Hashable] = {}  # by name of a query: the key of its operator, if it has one
         self.operators: dict[Hashable, Operator] = {}
         """One for each group of queries, by kind and group; that of keywords stays without queries."""
@@ -110,38 +110,40 @@ class Session:
 
     def add(self, query: Query) -> list[LiveResult]:
         """Answer a query from now on; gives its results that are alive. Raises QueryError, UsageError."""
-        return self.add_all([query])
+        return self.add_all([plan_of(query, self.stream)])
 
-    def add_all(self, queries: Sequence[Query]) -> list[LiveResult]:
+    def add_all(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
         """Answer queries from now on, those of one group together; gives their results that are alive.
 
-        Raises UsageError for a name that is taken, before any query is added; QueryError, UsageError for
-        a query that cannot be answered.
+        Raises UsageError for a name that is taken, before any query is added; UsageError for a query that
+        cannot be answered.
         """
         names: set[str] = set()
-        for query in queries:
-            if query.name in names or query.name in self._queries:
-                raise UsageError(f"there is already a query {query.name!r}")
-            names.add(query.name)
-        groups: dict[Hashable | None, list[Query]] = {}
-        for query in queries:
-            groups.setdefault(self._key(query), []).append(query)
+        for plan in plans:
+            name = plan.query.name
+            if name in names or name in self._plans:
+                raise UsageError(f"there is already a query {name!r}")
+            names.add(name)
+        groups: dict[Hashable | None, list[QueryPlan]] = {}
+        for plan in plans:
+            groups.setdefault(self._key(plan), []).append(plan)
         found: list[LiveResult] = []
         for key, together in groups.items():
             if key is not None:
                 operator = self.operators.get(key) or self._new(together[0])
                 found += operator.add(together)
                 self._place(together, key, operator)
-            self._queries |= {query.name: query for query in together}
+            self._plans |= {plan.query.name: plan for plan in together}
         return found
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
-        if name not in self._queries:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._queries)}")
-        query, key = self._queries.pop(name), self._placed.pop(name, None)
+        if name not in self._plans:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
+        del self._plans[name]
+        key = self._placed.pop(name, None)
         if key is not None:
-            self.operators[key].remove(query)
+            self.operators[key].remove(name)
             if key != (KEYWORDS, SHARED):  # which is kept, and queries may be very many
                 self._drop_idle()
 
@@ -150,14 +152,14 @@ class Session:
 
         Queries other than keywords find them in the log again. Raises UsageError for an unknown name.
         """
-        if name not in self._queries:
-            raise UsageError(f"no standing query {name!r}{nearest(name, self._queries)}")
-        query = self._queries[name]
-        if query.kind == KEYWORDS:
+        if name not in self._plans:
+            raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
+        plan = self._plan(name)
+        if plan.query.kind == KEYWORDS:
             return self._keyword_queries().alive(name)
         if self._placed.get(name) is None or self.operators[self._placed[name]].keeps is None:
             return []
-        return self._new(query).add([query])
+        return self._new(plan).add([plan])
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples for searches; True if there are more."""
@@ -170,13 +172,13 @@ class Session:
         """
         return self._keyword_queries().completions(start, most)
 
-    def search(self, query: Query, most: int) -> Searched:
+    def search(self, plan: QueryPlan, most: int) -> Searched:
         """The ``most`` best results of keywords that are alive now.
 
-        The query has a ranking, and does not stay. Raises QueryError; UsageError if no live tuples are held;
+        The plan has a ranking, and does not stay. Raises UsageError if no live tuples are held;
         TimeLimitError, after which the session goes on as before.
         """
-        return self._keyword_queries().search(query, most)
+        return self._keyword_queries().search(plan, most)
 
     def change_schema(self, text: str) -> list[LiveResult]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).
@@ -299,22 +301,22 @@ class Session:
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Inverse of ``snapshot``; queries whose states agree share an operator again."""
         self._state.expected = {}
-        groups: dict[tuple[Hashable, bytes], list[Query]] = {}
-        for query in self._queries.values():
-            key = self._placed.get(query.name)
-            if query.kind == KEYWORDS or key is None or query.name not in states:
+        groups: dict[tuple[Hashable, bytes], list[QueryPlan]] = {}
+        for name, known in self._plans.items():
+            key = self._placed.get(name)
+            if known.query.kind == KEYWORDS or key is None or name not in states:
                 continue
             if self.operators[key].keeps is None:
-                origin = blake2b(states[query.name]).digest()
-                groups.setdefault((key, origin), []).append(query)
-                self.operators[key].remove(query)
-                del self._placed[query.name]
+                origin = blake2b(states[name]).digest()
+                groups.setdefault((key, origin), []).append(self._plan(name))
+                self.operators[key].remove(name)
+                del self._placed[name]
         taken = set(self._placed.values())
-        for (key, origin), queries in groups.items():
-            operator = self._new(queries[0]) if key in taken else self.operators[key]
+        for (key, origin), plans in groups.items():
+            operator = self._new(plans[0]) if key in taken else self.operators[key]
             taken.add(key)
-            operator.restore(states, queries)
-            self._place(queries, (key, origin), operator)
+            operator.restore(states, plans)
+            self._place(plans, (key, origin), operator)
         self._drop_idle()
 
     def window_spans(self, name: str) -> list[WindowSpan]:
@@ -339,10 +341,17 @@ class Session:
         """True if a query reads the log again when the schema changes."""
         return any(each.adding_needs_log and each.keeps is not None for each in self.operators.values())
 
-    def _key(self, query: Query) -> Hashable | None:
+    def _plan(self, name: str) -> QueryPlan:
+        """That of a query over the schema that holds now."""
+        known = self._plans[name]
+        if known.stream.schema is not self.stream.schema:
+            known = self._plans[name] = known.over(self.stream)
+        return known
+
+    def _key(self, plan: QueryPlan) -> Hashable | None:
         """The key of the operator that answers a query; None if nothing of it belongs here."""
-        group = kind_of(query.kind).group(query, self._state)
-        return None if group is None else (query.kind, group)
+        group = plan.group(self._state)
+        return None if group is None else (plan.query.kind, group)
 
     def _keyword_queries(self) -> KeywordQueries:
         if self._keywords is None:
@@ -351,14 +360,12 @@ class Session:
             self._keywords = self.operators[KEYWORDS, SHARED] = KeywordQueries(self._state)
         return self._keywords
 
-    def _new(self, query: Query) -> Operator:
-        if query.kind == KEYWORDS:
-            return self._keyword_queries()
-        return kind_of(query.kind).operator(query, self._state)
+    def _new(self, plan: QueryPlan) -> Operator:
+        return self._keyword_queries() if plan.query.kind == KEYWORDS else plan.operator(self._state)
 
-    def _place(self, queries: Iterable[Query], key: Hashable, operator: Operator) -> None:
+    def _place(self, plans: Iterable[QueryPlan], key: Hashable, operator: Operator) -> None:
         self.operators[key] = operator
-        self._placed |= {query.name: key for query in queries}
+        self._placed |= {plan.query.name: key for plan in plans}
 
     def _drop_idle(self) -> None:
         """Forget operators without queries."""
@@ -369,7 +376,7 @@ class Session:
         """The results that keyword queries share, then those of others in the order of their queries."""
         if found.keys() <= {SHARED}:  # as is usual, and queries may be very many
             return list(found.values())
-        return [found[name] for name in (SHARED, *self._queries) if name in found]
+        return [found[name] for name in (SHARED, *self._plans) if name in found]
 
     def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[LiveResult]:
         order = self._state.order
@@ -393,7 +400,7 @@ def _merged(found: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[
 
 
 def bounded_session(
-    queries: Sequence[Query], stream: Stream, batches: Iterator[RecordBatch], share: Part = WHOLE
+    plans: Sequence[QueryPlan], stream: Stream, batches: Iterator[RecordBatch], share: Part = WHOLE
 ) -> tuple[Session, Iterator[RecordBatch]]:
     """A session that has queries, and the records of a stream that ends, in batches of whole instants.
 
@@ -402,6 +409,6 @@ def bounded_session(
     if not any(relation.table for relation in stream.schema.relations):
         first = next(batches, NO_RECORDS)
         stream, batches = replace(stream, sample=first), chain([first], batches)
-    session = Session(stream, share, keywords=any(query.kind == KEYWORDS for query in queries))
-    session.add_all(queries)
+    session = Session(stream, share, keywords=any(plan.query.kind == KEYWORDS for plan in plans))
+    session.add_all(plans)
     return session, whole_instants(batches)

@@ -23,6 +23,7 @@ from skws.data.batch import NO_RECORDS, Placed, Record, RecordBatch, merged
 from skws.formats.splits import Holds, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
+from skws.queries.kinds import plans_over
 from skws.queries.order import insertions
 from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
@@ -268,7 +269,12 @@ class SliceRun:
         """A session with the tables, their own results, and the records that the slice takes in."""
         taken = self._inside(batches)
         first = next(taken, NO_RECORDS)  # behind all tables
-        session, taken = bounded_session(self._queries, self._stream, chain([first], taken), self._slice.part)
+        session, taken = bounded_session(
+            plans_over(self._queries, self._stream),
+            self._stream,
+            chain([first], taken),
+            self._slice.part,
+        )
         self._session = session
         found = session.load_tables(tables)
         if not self._slice.has_tables:

@@ -14,8 +14,7 @@ import orjson
 from skws.data.batch import Record
 from skws.index import with_sources
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
-from skws.queries.operator import SeparateKind, check_stays
-from skws.queries.partitioning import Part
+from skws.queries.operator import SeparatePlan, StreamState, check_stays
 from skws.results.model import JsonRow, Op, ResultTuple, dumped
 from skws.spec.query import Query, Stream
 from skws_bounds.maxref import Failure
@@ -195,37 +194,36 @@ FORCE: Final = "force"
 """An option: run the query even if the paper's form of synopses is not bounded for it."""
 
 
-class SqlKind(SeparateKind):
-    """Bounded queries in SQL: nothing expires, and their state has a constant size."""
+class SqlPlan(SeparatePlan):
+    """Bounded queries in SQL: nothing expires, and their state has a constant size. Raises SqlError, too."""
 
-    def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - nothing expires
+    def __init__(self, query: Query, stream: Stream) -> None:
+        super().__init__(query, stream)
+        self._union = _read(query, stream)
+        if FORCE not in query.options:
+            refuse_unbounded_union(self._union)
+        Run(self._union, stream.schema, {})
+
+    @property
+    def window(self) -> Window:
         return Unbounded()
 
-    def check(self, query: Query, stream: Stream) -> str:
-        """Raises SqlError; UsageError if the query is not bounded."""
-        union = _read(query, stream)
-        if FORCE not in query.options:
-            refuse_unbounded_union(union)
-        Run(union, stream.schema, {})
-        return ""
-
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+    def check_change(self, before: Stream) -> None:
         """The state goes on if all relations of the query stay."""
-        reads = {s.relation for q in _read(query, after).queries for s in q.streams}
-        check_stays(reads, before.schema, after.schema)
+        check_stays(_reads(self._union), before.schema, self.stream.schema)
 
-    def evaluator(self, query: Query, stream: Stream, part: Part) -> SqlEvaluator:  # noqa: ARG002
-        return SqlEvaluator(query, stream)
+    def evaluator(self, state: StreamState) -> SqlEvaluator:  # noqa: ARG002
+        return SqlEvaluator(self.query, self._union, self.stream)
 
 
 class SqlEvaluator(Evaluator):
     """Answers one query from then on, by synopses; reads no log."""
 
-    def __init__(self, query: Query, stream: Stream) -> None:
+    def __init__(self, query: Query, union: Union, stream: Stream) -> None:
         self._name = query.name
         self._schema = stream.schema
-        self._union = _read(query, stream)
-        self._used = {s.relation for q in self._union.queries for s in q.streams}
+        self._union = union
+        self._used = _reads(union)
         self._tables: dict[str, list[Row]] = defaultdict(list)
         for record in with_sources(stream.schema, ()):
             self._tables[self._schema.relations[record.relation].name].append(record.row)
@@ -291,6 +289,10 @@ class SqlEvaluator(Evaluator):
         self._now, rows, run = json.loads(state)
         self._rows = {name: list(map(tuple, arrived)) for name, arrived in rows.items()}
         self._run.restore(run)
+
+
+def _reads(union: Union) -> set[str]:
+    return {stream.relation for query in union.queries for stream in query.streams}
 
 
 def _read(query: Query, stream: Stream) -> Union:

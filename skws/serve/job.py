@@ -18,7 +18,7 @@ from skws.keywords.plan import many_networks
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions
 from skws.queries.keywords.searching import Searched
-from skws.queries.kinds import check, kind_of, notes, plan_of
+from skws.queries.kinds import plan_of
 from skws.results.model import LiveResult
 from skws.serve.events import Position
 from skws.serve.hub import Hub
@@ -114,8 +114,8 @@ class ServedJob:
         size = query.max_size or self._job.max_size
         asked = Query(query.text, size, query.kind, query.options).named("", size)
         with self._watch.turns.turn(seconds), within(end - monotonic()):
-            told = notes(query, self.stream)
-            return self._watch.worker.live.search(asked, most), told
+            plan = plan_of(asked, self.stream)
+            return self._watch.worker.live.search(plan, most), plan.notes
 
     def complete(self, text: str, most: int, seconds: float) -> list[tuple[str, int]]:
         """What the last word of a query may become: live words with their tuples, names with 0.
@@ -139,9 +139,7 @@ class ServedJob:
     def check(self, saved: SavedSearch) -> None:
         """Raises SkwsError if the search cannot be answered over the stream."""
         query = self._job.standing(saved.name, saved.query)
-        kind_of(query.kind)
-        check(query, self.stream)
-        plan = plan_of(query, self.stream)
+        plan = plan_of(query, self.stream).search
         if plan is not None and (told := many_networks(plan)):
             raise UsageError(told)
 

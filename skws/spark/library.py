@@ -46,7 +46,7 @@ from skws.library import (
     warn_of_missing,
 )
 from skws.memory import MemoryShare, asked, freeze_loaded_objects
-from skws.queries.kinds import check, window_of
+from skws.queries.kinds import plans_over
 from skws.queries.order import PartitionEnds
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.frames import result_table
@@ -131,9 +131,7 @@ def search(
         raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
     stream = stream_of(described, window, max_size, finite=not live)
     queries = [one.named(name, max_size) for name, one in named_queries(query).items()]
-    for one in queries:
-        check(one, stream)
-    windows = {window_of(one, stream) for one in queries}
+    windows = {plan.window for plan in plans_over(queries, stream)}
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")
     _share_packages(spark)

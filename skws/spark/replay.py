@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from skws.formats import Replay, Split
 from skws.formats.jsonl_order import TimedBlock
 from skws.progress import Progress, ReportProgress, unreported
-from skws.queries.kinds import window_of
+from skws.queries.kinds import plan_of
 from skws.queries.slice_tasks import SlicedRun, has_ranges
 from skws.queries.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
@@ -72,7 +72,7 @@ def replay_run(
     memory = worker_memory(spark)
     context = spark.sparkContext
     tasks = context.defaultParallelism
-    window = window_of(query, stream)
+    window = plan_of(query, stream).window
     splits = replay.splits if is_local(context.master) else _as_executors_find_them(replay.splits)
     if _has_ranges(query, stream, replay):
         blocks = blocks_in_order(context, splits, memory, known)
@@ -93,7 +93,7 @@ def _as_executors_find_them(splits: Sequence[Split]) -> list[Split]:
 
 def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:
     splits = replay.splits
-    return len(splits) > 1 and has_ranges(splits, [query], stream, window_of(query, stream))
+    return len(splits) > 1 and has_ranges(splits, [query], stream, plan_of(query, stream).window)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.kinds import check
+from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.queries.sql import SqlResult
 from skws.results.model import LiveResult
@@ -53,7 +53,7 @@ def begun(static: Sequence[Record]) -> Session:
     live = Session(on, keywords=False)
     live.load_tables(static)
     for query in QUERIES:
-        check(query, on)
+        plan_of(query, on)
         assert live.add(query) == []
     return live
 

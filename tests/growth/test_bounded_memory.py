@@ -13,6 +13,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
+from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
 from skws.spec.job import Job
@@ -51,7 +52,8 @@ def windows() -> Turn:
 
 def session(*queries: Query, window: str = "1 hour") -> Session:
     live = Session(Stream(WARD, parse_window(window), finite=False), keywords=False)
-    live.add_all([query.named(f"query {number}", 4) for number, query in enumerate(queries)])
+    named = [query.named(f"query {number}", 4) for number, query in enumerate(queries)]
+    live.add_all(plans_over(named, live.stream))
     return live
 
 
@@ -174,7 +176,7 @@ def searches() -> Turn:
 
     def turn(number: int) -> None:
         saved = [Query(f"w{k} leaks none{number}").named(f"{number} {k}", 3) for k in range(EACH)]
-        live.add_all([*saved, LEAKS.named("again", 3)])
+        live.add_all(plans_over([*saved, LEAKS.named("again", 3)], live.stream))
         live.take(RecordBatch.of([Record(0, number, ("ada", 1))]))
         for query in saved:
             live.remove(query.name)

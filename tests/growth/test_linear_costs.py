@@ -26,6 +26,7 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
+from skws.queries.kinds import plan_of, plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
 from skws.sources.files import FilesFeed
@@ -108,17 +109,17 @@ def searches(n: int) -> list[Query]:
 
 def adding_a_search_to_rows(n: int) -> Work:
     live = session(n)
-    return lambda: live.add_all(searches(2))
+    return lambda: live.add_all(plans_over(searches(2), live.stream))
 
 
 def adding_searches(n: int) -> Work:
     live = session(300)
-    return lambda: live.add_all(searches(n))
+    return lambda: live.add_all(plans_over(searches(n), live.stream))
 
 
 def removing_searches(n: int) -> Work:
     live = session(60)
-    live.add_all(searches(n))
+    live.add_all(plans_over(searches(n), live.stream))
 
     def work() -> None:
         for query in searches(n):
@@ -273,7 +274,7 @@ def searches_of_live_rows(n: int) -> Work:
     while live.prepare_searches(n):
         pass
     best = Query.of_keywords("ada leaks", RankingChoice()).named("search", 3)
-    return lambda: live.search(best, 10)
+    return lambda: live.search(plan_of(best, live.stream), 10)
 
 
 def searches_of_one_text(n: int) -> Work:
@@ -281,7 +282,7 @@ def searches_of_one_text(n: int) -> Work:
     same = [LEAKS.named(f"query {i}", 3) for i in range(n)]
 
     def work() -> None:
-        live.add_all(same)
+        live.add_all(plans_over(same, live.stream))
         live.take(RecordBatch.of([Record(0, 1, ("ada", 1))]))
         for query in same:
             live.remove(query.name)
@@ -297,7 +298,7 @@ def patterns_added_and_removed(n: int) -> Work:
     ]
 
     def work() -> None:
-        live.add_all(each)
+        live.add_all(plans_over(each, live.stream))
         for query in each:
             live.remove(query.name)
 

@@ -9,8 +9,7 @@ import pytest
 
 from skws.extras import KINDS
 from skws.queries.evaluator import Evaluator, OrderedBatch
-from skws.queries.operator import SeparateKind
-from skws.queries.partitioning import Part
+from skws.queries.operator import SeparatePlan, StreamState
 from skws.queries.patterns.result import PatternResult
 from skws.spec.query import Query, Stream
 from skws_schema.errors import UsageError
@@ -44,20 +43,21 @@ class Counted(Evaluator):
         self._seen, self._sum = map(int, state.split())
 
 
-class CountedKind(SeparateKind):
-    def check(self, query: Query, stream: Stream) -> str:
+class CountedPlan(SeparatePlan):
+    def __init__(self, query: Query, stream: Stream) -> None:
+        super().__init__(query, stream)
         if not query.text.isdecimal():
             raise UsageError(f"{query.text}: expected a number")
-        return ""
 
-    def window(self, query: Query, stream: Stream) -> Window:
-        return stream.window
+    @property
+    def window(self) -> Window:
+        return self.stream.window
 
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+    def check_change(self, before: Stream) -> None:
         """It counts what there is."""
 
-    def evaluator(self, query: Query, stream: Stream, part: Part) -> Counted:
-        return Counted(query.text)
+    def evaluator(self, state: StreamState) -> Counted:
+        return Counted(self.query.text)
 
 
 def installed(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> None:
@@ -75,5 +75,5 @@ def installed(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) 
 
 def counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kind known, as if a package in a folder added it."""
-    installed(folder, "counted", {KINDS: {"counted": f"{__name__}:{CountedKind.__name__}"}})
+    installed(folder, "counted", {KINDS: {"counted": f"{__name__}:{CountedPlan.__name__}"}})
     monkeypatch.syspath_prepend(str(folder))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.kinds import check, notes, read_result
+from skws.queries.kinds import plan_of, read_result
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.patterns.result import PatternResult
@@ -155,16 +155,16 @@ def test_under_a_count_window_time_may_go_back() -> None:
 def test_a_pattern_is_checked_before_it_stands() -> None:
     stream = Stream(SCHEMA, Unbounded())
     with pytest.raises(PatternError):
-        check(standing("A a ; ; B b"), stream)
+        plan_of(standing("A a ; ; B b"), stream)
     over_expression = replace(stream, window=ExpressionWindow("open when A close when B"))
     with pytest.raises(UsageError, match="a window expression is for keywords"):
-        check(standing("A a ; B b"), over_expression)
-    check(standing("A a ; B b within 10 minutes"), over_expression)
-    check(standing("A a ; B b within 10 minutes"), stream)
-    check(standing("A a ; B b"), stream)
-    (kept,) = notes(standing("A a ; B b"), stream)
+        plan_of(standing("A a ; B b"), over_expression)
+    plan_of(standing("A a ; B b within 10 minutes"), over_expression)
+    plan_of(standing("A a ; B b within 10 minutes"), stream)
+    plan_of(standing("A a ; B b"), stream)
+    (kept,) = plan_of(standing("A a ; B b"), stream).notes
     assert kept.startswith("the pattern has no window, so all tuples that it reads are kept")
-    assert notes(standing("A a ; B b within 10 minutes"), stream) == ()
-    assert notes(standing("A a ; B b"), replace(stream, finite=True)) == ()
+    assert plan_of(standing("A a ; B b within 10 minutes"), stream).notes == ()
+    assert plan_of(standing("A a ; B b"), replace(stream, finite=True)).notes == ()
     with pytest.raises(UsageError, match="did you mean 'pattern'"):
-        check(Query("A a ; B b", 5, "patern", name="p"), stream)
+        plan_of(Query("A a ; B b", 5, "patern", name="p"), stream)

@@ -11,6 +11,7 @@ import pytest
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
+from skws.queries.kinds import plans_of
 from skws.queries.order import PartitionEnds, final_of
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.session import Session
@@ -134,7 +135,7 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
         MicroBatch(BatchHeader(0.0, ended=True, final=reader.final), records=packed(end))
     ).results
     whole = Session(replace(job.stream, lateness=0))
-    whole.add_all(list(job.named().values()))
+    whole.add_all(list(plans_of(job).values()))
     expected = whole.take(RecordBatch.of(records)) + whole.take(end, ended=True)
     assert len(expected) > 20
     assert last_told(reader.results) == last_told(expected)

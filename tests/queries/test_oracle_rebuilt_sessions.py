@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from skws.data.batch import Record, RecordBatch
+from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.order import insertions
 from skws.queries.session import Session
@@ -70,7 +71,7 @@ class Recovered:
 
     def __post_init__(self) -> None:
         self.live = Session(self.stream)
-        self.live.add_all(self.queries)
+        self.live.add_all(plans_over(self.queries, self.live.stream))
 
     def take(self, batch: RecordBatch) -> list[LiveResult]:
         before = self.live.position, self.live.now
@@ -99,7 +100,7 @@ class Recovered:
         self.live = Session(self.stream)
         self.live.expect(self.states)
         self.live.seek(self.log[0][1].position, self.log[0][1].now)
-        self.live.add_all(self.queries)
+        self.live.add_all(plans_over(self.queries, self.live.stream))
         for _, logged, begins in self.log:
             self.live.replay(logged.batch, begins)
         self.live.seek(position, now)
@@ -115,7 +116,7 @@ def compare(
 ) -> tuple[Recovered, int]:
     """Compare after every batch; gives the rebuilt session, and the number of results."""
     calm, broken, found = Session(stream), Recovered(stream, queries=queries), 0
-    calm.add_all(queries)
+    calm.add_all(plans_over(queries, calm.stream))
     while records:
         size = rng.randint(1, 8)
         batch, records = RecordBatch.of(records[:size]), records[size:]
@@ -167,10 +168,10 @@ def test_the_log_is_replaced_by_what_lives(window: Window, lateness: int, seed: 
 def test_what_lives_does_not_tell_scores(scored: Query) -> None:
     """They come from the frequencies of words at the time that a result was found."""
     session = Session(Stream(SCHEMA, TimeWindow(15)))
-    session.add_all(LOGGED_AS_LIVES)
+    session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
     session.take(RecordBatch.of(random_records(random.Random(1), 20)))
     assert session.lasting_records() is not None
-    session.add_all([scored])
+    session.add(scored)
     assert session.lasting_records() is None
 
 

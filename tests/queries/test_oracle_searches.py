@@ -8,6 +8,8 @@ from contextlib import suppress
 import pytest
 
 from skws.data.batch import Record, RecordBatch
+from skws.queries.keywords.searching import Searched
+from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.model import LiveResult, Result
 from skws.spec.query import RANK, Query, Stream
@@ -40,9 +42,13 @@ def order(result: Result) -> tuple[int, float, str]:
     return -tier, -value, result.id
 
 
+def searched(session: Session, query: Query, most: int) -> Searched:
+    return session.search(plan_of(query, session.stream), most)
+
+
 def compare(session: Session, text: str, size: int, most: int, rank: str) -> int:
     """Compares a search with the snapshot of a new query; gives the number of its results."""
-    found, count, reached, complete, *_ = session.search(asked(text, "", size, rank), most)
+    found, count, reached, complete, *_ = searched(session, asked(text, "", size, rank), most)
     given = session.add(asked(text, "new", size, rank))
     session.remove("new")
     alive = sorted((one for one in given if isinstance(one, Result) and one.op == "+"), key=order)
@@ -76,7 +82,7 @@ def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window
         for text in rng.sample(TEXTS, 5):
             size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
             compare(session, text, size, most, rng.choice(RANKINGS))
-        known = {word: session.search(asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")}
+        known = {word: searched(session, asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")}
         for start in ("al", "b", "p", "x"):
             counted = [(word, n) for word, n in known.items() if n and word.startswith(start)]
             assert session.completions(start, 8) == counted
@@ -131,11 +137,11 @@ def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
         told += session.take(batch)
         expected += undisturbed.take(batch)
         with pytest.raises(TimeLimitError), within(0.0):
-            session.search(asked("beta no", "", 4), 10)
+            searched(session, asked("beta no", "", 4), 10)
         with pytest.raises(TimeLimitError), within(0.0):
             session.completions("a", 8)
         with pytest.raises(QueryError):
-            session.search(asked("nowhere.t:x", "", 4), 10)
+            searched(session, asked("nowhere.t:x", "", 4), 10)
     assert [one.to_json() for one in told] == [one.to_json() for one in expected]
     with pytest.raises(UsageError, match="stand"):
         session.alive("standin")
@@ -146,16 +152,16 @@ def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results() -> 
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
         session.take(batch)
-    whole = {size: session.search(asked("alpha beta", "", size, "recency"), 2) for size in range(1, 7)}
+    whole = {size: searched(session, asked("alpha beta", "", size, "recency"), 2) for size in range(1, 7)}
     seconds, complete = 1e-4, False
     while not complete:
         seconds *= 1.2
         with suppress(TimeLimitError), within(seconds):
-            found = session.search(asked("alpha beta", "", 6, "recency"), 2)
+            found = searched(session, asked("alpha beta", "", 6, "recency"), 2)
             complete = found.complete
             assert found == whole[found.size]._replace(complete=complete)
 
 
 def test_the_outer_limit_holds() -> None:
     with within(0.0), pytest.raises(TimeLimitError), within(60.0):
-        Session(Stream(STREAMS, TimeWindow(200))).search(asked("alpha", "", 2), 1)
+        searched(Session(Stream(STREAMS, TimeWindow(200))), asked("alpha", "", 2), 1)

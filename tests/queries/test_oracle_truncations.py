@@ -10,6 +10,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.results.model import LiveResult
 from skws.spec.query import SQL, TOP, Query, Stream
@@ -36,7 +37,7 @@ WINDOWS: tuple[tuple[Window, int], ...] = (
 
 
 def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[LiveResult]:
-    session.add_all(queries)
+    session.add_all(plans_over(queries, session.stream))
     return [result for batch in batches for result in session.take(RecordBatch.of(batch))]
 
 

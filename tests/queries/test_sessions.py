@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
 from skws.jobs.alerts import Limiter, Rate
-from skws.queries.kinds import encoded, moment, written
+from skws.queries.kinds import encoded, moment, plans_over, written
 from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.patterns.result import PatternResult, PatternTuple
 from skws.queries.session import Session
@@ -64,7 +64,7 @@ def test_adding_many_at_once_is_adding_each(seed: int) -> None:
     before = stream(rng, 20, 0)
     for live in (together, apart):
         live.take(before)
-    snapshots = together.add_all(QUERIES)
+    snapshots = together.add_all(plans_over(QUERIES, together.stream))
     assert lines(snapshots) == lines([result for query in QUERIES for result in apart.add(query)])
     found = len(snapshots)
     for part in range(1, 5):
@@ -82,16 +82,16 @@ def test_a_name_that_is_taken_adds_none() -> None:
     live.add(QUERIES[0])
     for queries in ([QUERIES[1], QUERIES[0]], [QUERIES[1], QUERIES[1]]):
         with pytest.raises(UsageError, match="already"):
-            live.add_all(queries)
+            live.add_all(plans_over(queries, live.stream))
     with pytest.raises(QueryError):
-        live.add_all([QUERIES[1], Query('"').named("bad", 4)])
+        live.add_all(plans_over([QUERIES[1], Query('"').named("bad", 4)], live.stream))
     with pytest.raises(UsageError, match="no standing query"):
         live.remove("bad")
 
 
 def test_an_operator_goes_with_its_last_query() -> None:
     live = Session(Stream(SCHEMA, OVER), keywords=False)
-    live.add_all(QUERIES[3:5])
+    live.add_all(plans_over(QUERIES[3:5], live.stream))
     assert [type(each) for each in live.operators.values()] == [WindowedQueries]
     live.remove("windowed")
     assert len(live.operators) == 1
@@ -106,7 +106,7 @@ def test_a_state_for_one_query_of_a_group() -> None:
     queries = QUERIES[3:5]
     rng = random.Random(3)
     live, alone = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))
-    live.add_all(queries)
+    live.add_all(plans_over(queries, live.stream))
     alone.add(queries[1])
     for part in range(4):
         batch = stream(rng, 12, part * 20_000_000)
@@ -132,10 +132,10 @@ joins: [{on: sale.item = item.item}]
     queries = [Query(text).over(window, allowed=True).named(text, 2) for text in ("lamp", "desk lamp", "red")]
     tables = [Record(0, 0, (1, "desk lamp")), Record(0, 0, (2, "lamp"))]
     before, after = (Session(Stream(schema, window), keywords=False) for _ in range(2))
-    before.add_all(queries)
+    before.add_all(plans_over(queries, before.stream))
     loaded = before.load_tables(tables)
     assert after.load_tables(tables) == []
-    assert lines(loaded) == lines(after.add_all(queries))
+    assert lines(loaded) == lines(after.add_all(plans_over(queries, after.stream)))
     assert [result.query for result in loaded] == ["lamp", "lamp", "desk lamp"]
     sold = RecordBatch.of([Record(1, 1_000_000, (2, "red")), Record(1, 2_000_000, (1, "red"))])
     results = before.take(sold)

@@ -25,7 +25,6 @@ from skws.jobs.fanout import SinkFanout
 from skws.jobs.journal import Entry
 from skws.jobs.metrics import Gauges
 from skws.jobs.standing import Inbox, StandingQueries
-from skws.queries.kinds import checked
 from skws.queries.session import Session
 from skws.sinks.base import Run
 from skws.sources.retry import retry
@@ -289,7 +288,7 @@ class Driver:
         inbox = Inbox(self._log, control)
         self._merger = OutputMerger(job, self._log, gauges, self._done)
         place.expect_commands(self._planned())
-        self._command_log = CommandLog(job, place, inbox, checked(job))
+        self._command_log = CommandLog(job, place, inbox, job.named())
         run = Run(
             **place.checkpoint.kept_run(),
             schema=self._command_log.stream.schema,

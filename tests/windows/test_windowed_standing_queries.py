@@ -12,7 +12,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.jobs.control import Command
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.kinds import checked
+from skws.queries.kinds import plans_of
 from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
 from skws.results.model import LiveResult
@@ -83,13 +83,13 @@ def test_shards_that_lose_all_go_on(seed: int) -> None:
 def test_scores_and_the_best_are_refused(options: dict[str, str]) -> None:
     asked_for = Query("lamp", kind=TOP if "size" in options else KEYWORDS, options=options)
     with pytest.raises(UsageError, match="--rank and --top cannot be combined with a window expression"):
-        checked(asked(queries={"q": asked_for}))
+        plans_of(asked(queries={"q": asked_for}))
 
 
 def test_patterns_are_refused() -> None:
     with pytest.raises(UsageError, match="a window expression is for keywords"):
-        checked(asked(queries={"q": Query.of_pattern("customer c ; order o")}))
-    assert checked(asked(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
+        plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o")}))
+    assert plans_of(asked(queries={"q": Query.of_pattern("customer c ; order o within 5 s")}))
 
 
 def searching(asked_for: Sequence[Query], states: dict[str, bytes]) -> Session:

@@ -13,7 +13,7 @@ from skws.queries.keyword_plans import keyword_plan, ranking_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
-from skws.queries.operator import SHARED, Begins, Operator, QueryKind, StreamState
+from skws.queries.operator import SHARED, Begins, Operator, QueryPlan, StreamState
 from skws.queries.order import Order, counting
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
@@ -25,26 +25,30 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
 
 
-class KeywordKind(QueryKind):
-    def check(self, query: Query, stream: Stream) -> str:
-        self.plan(query, stream)
-        return ""
+class KeywordPlan(QueryPlan):
+    def __init__(self, query: Query, stream: Stream) -> None:
+        super().__init__(query, stream)
+        self._search = keyword_plan(query, stream, stream.window, ranking_of(query.options), stream.evaluator)
 
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+    @property
+    def window(self) -> Window:
+        return self.stream.window
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._search.query.notes
+
+    @property
+    def search(self) -> Plan:
+        return self._search
+
+    def check_change(self, before: Stream) -> None:
         """The engine goes on with any schema over which its queries can be read."""
 
-    def plan(self, query: Query, stream: Stream) -> Plan:
-        ranking = ranking_of(query.options)
-        plan = keyword_plan(query, stream, stream.window, ranking, stream.evaluator)
-        return ordered_by_sample(plan, stream.sample)
+    def group(self, state: StreamState) -> str | None:
+        return SHARED if state.share.answers(self.query.text) else None
 
-    def window(self, query: Query, stream: Stream) -> Window:  # noqa: ARG002 - it is the stream's
-        return stream.window
-
-    def group(self, query: Query, state: StreamState) -> str | None:
-        return SHARED if state.share.answers(query.text) else None
-
-    def operator(self, query: Query, state: StreamState) -> KeywordQueries:  # noqa: ARG002
+    def operator(self, state: StreamState) -> KeywordQueries:
         return KeywordQueries(state)
 
 
@@ -52,7 +56,6 @@ class KeywordQueries(Operator):
     """The keyword queries of a session. They share an engine, which corrects its results by late records."""
 
     def __init__(self, state: StreamState) -> None:
-        self._kind = KeywordKind()
         self._state = state
         self._engine: ColumnarEngine | None = None
 
@@ -72,16 +75,17 @@ class KeywordQueries(Operator):
     def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
         return [] if self._engine is None else list(self._engine.load_tables(records))
 
-    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
-        plans = [self._kind.plan(query, self._state.stream) for query in queries]
+    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
         if self._engine is None:
             self._engine = self._begun()
-        names = [query.name for query in queries]
-        return list(self._engine.add_all(dict(zip(names, plans, strict=True))))
+        sample = self._state.stream.sample
+        searches = {plan.query.name: plan.search for plan in plans}
+        ordered = {name: ordered_by_sample(one, sample) for name, one in searches.items() if one is not None}
+        return list(self._engine.add_all(ordered))
 
-    def remove(self, query: Query) -> None:
+    def remove(self, name: str) -> None:
         if self._engine is not None:
-            self._engine.remove(query.name)
+            self._engine.remove(name)
 
     def alive(self, name: str) -> list[LiveResult]:
         """The results of a query that are alive now."""
@@ -95,11 +99,13 @@ class KeywordQueries(Operator):
         """Words of live tuples that begin with a text."""
         return [] if self._engine is None else self._engine.completions(start, most)
 
-    def search(self, query: Query, most: int) -> Searched:
+    def search(self, plan: QueryPlan, most: int) -> Searched:
         """The best results among the live tuples."""
         if self._engine is None:
             raise UsageError("there are no live tuples to search: no keyword query has begun")
-        return self._engine.search(self._kind.plan(query, self._state.stream), most)
+        if plan.search is None:
+            raise UsageError(f"{plan.query.text!r}: only keywords can be searched for among live tuples")
+        return self._engine.search(ordered_by_sample(plan.search, self._state.stream.sample), most)
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         if self._engine is None or not len(accepted):

@@ -16,11 +16,11 @@ import numpy as np
 
 from skws.data.batch import BATCH
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
-from skws.queries.operator import SeparateKind, check_stays
+from skws.queries.operator import SeparatePlan, StreamState, check_stays
 from skws.queries.partitioning import Part
 from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream, ReadTuple
-from skws.queries.patterns.text import PatternQuery, read_query
+from skws.queries.patterns.text import PatternQuery, pattern_notes, read_query
 from skws.spec.query import Query, Stream
 from skws_patterns.columnar import (
     MOST_RESULTS,
@@ -34,7 +34,7 @@ from skws_patterns.evaluator import Valuation
 from skws_schema.errors import UsageError
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema
-from skws_windows.window import FOREVER, ExpressionWindow, Window
+from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 
 _ROWS: Final = 4096  # results converted to Python objects at a time
 
@@ -120,43 +120,48 @@ class ReplayedPattern(Evaluator):
                 yield last, tuple([m for m in zip(row, self._labels, strict=True) if m[0] >= 0])
 
 
-class PatternKind(SeparateKind):
+class PatternPlan(SeparatePlan):
     """Patterns in both forms."""
 
-    def check(self, query: Query, stream: Stream) -> str:
-        """Raises PatternError, QueryError; UsageError for a window expression."""
-        if isinstance(_read(query, stream)[1], ExpressionWindow):
+    def __init__(self, query: Query, stream: Stream) -> None:
+        super().__init__(query, stream)
+        self._pattern = read_query(query.text, nameable(stream.schema))
+        own = None if stream.overrides else self._pattern.window
+        self._window = own or stream.window
+        if isinstance(self._window, ExpressionWindow):
             raise UsageError(
                 f"pattern {query.text!r}: a window expression is for keywords; "
                 "expected a window of the pattern's own, such as: within 10 minutes"
             )
-        return ""
 
-    def window(self, query: Query, stream: Stream) -> Window:
-        return _read(query, stream)[1]
+    @property
+    def window(self) -> Window:
+        return self._window
 
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        found = pattern_notes(self.query.text, self.stream.schema)
+        if self.stream.finite or not isinstance(self._window, Unbounded):
+            return found
+        remedy = "within 10 minutes in its text, or --window, lets them expire"
+        return (*found, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
+
+    def check_change(self, before: Stream) -> None:
         """A pattern is rebuilt from the log, without the tuples of removed relations that ``*`` read."""
-        pattern, _ = _read(query, after)
-        reads = [after.schema.relations[i].name for i in pattern.pcea.relations]
-        check_stays(reads, before.schema, after.schema)
+        schema = self.stream.schema
+        reads = [schema.relations[i].name for i in self._pattern.pcea.relations]
+        check_stays(reads, before.schema, schema)
 
-    def owns(self, query: Query, stream: Stream, part: Part) -> bool:
+    def owns(self, part: Part) -> bool:
         """All parts have results of a pattern whose tuples share a value; else one has it whole."""
-        if part.whole:
-            return True
-        return True if _read(query, stream)[0].root is not None else part.owns(query.name)
+        return part.whole or self._pattern.root is not None or super().owns(part)
 
-    def evaluator(self, query: Query, stream: Stream, part: Part) -> Evaluator:
-        pattern, window = _read(query, stream)
+    def evaluator(self, state: StreamState) -> Evaluator:
+        stream = self.stream
         if stream.finite:
-            return ReplayedPattern(pattern, stream.schema, window)
-        return PatternStream(pattern, nameable(stream.schema), window, own=_own(pattern, part))
-
-
-def _read(query: Query, stream: Stream) -> tuple[PatternQuery, Window]:
-    pattern = read_query(query.text, nameable(stream.schema))
-    return pattern, stream.window if stream.overrides else pattern.window or stream.window
+            return ReplayedPattern(self._pattern, stream.schema, self._window)
+        own = _own(self._pattern, state.share)
+        return PatternStream(self._pattern, nameable(stream.schema), self._window, own=own)
 
 
 def _own(query: PatternQuery, part: Part) -> Callable[[int, Row], bool] | None:

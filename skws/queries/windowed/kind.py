@@ -16,9 +16,9 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import keyword_plan
-from skws.queries.operator import Operator, QueryKind, StreamState
+from skws.queries.operator import Operator, QueryPlan, StreamState
 from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.plan import admit, check_same_windows
+from skws.queries.windowed.plan import admit, check_same_windows, window_notes
 from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
 from skws.results.model import LiveResult, Result
 from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, Stream
@@ -27,38 +27,48 @@ from skws_schema.evolution import SchemaChange, nameable
 from skws_windows.window import ExpressionWindow
 
 
-class WindowedKind(QueryKind):
-    """Keywords over the windows of an expression."""
+class WindowedPlan(QueryPlan):
+    """Keywords over the windows of an expression. Making one raises SchemaError, too."""
 
-    def check(self, query: Query, stream: Stream) -> str:
-        """Raises QueryError; SchemaError; UsageError for windows that pile up, and for scores."""
-        _plan(query, stream)
+    def __init__(self, query: Query, stream: Stream) -> None:
+        super().__init__(query, stream)
+        self._window = _window(query)
+        self._search = keyword_plan(query, stream, self._window, None)
         if query.scored or SIZE in query.options:
             raise UsageError(
                 "--rank and --top cannot be combined with a window expression: "
                 "the results of a window are given when it ends, all of them"
             )
-        return admit(nameable(stream.schema), _window(query), allowed=ALLOWED in query.options)
+        self._warning = admit(nameable(stream.schema), self._window, allowed=ALLOWED in query.options)
 
-    def plan(self, query: Query, stream: Stream) -> Plan:
-        return _plan(query, stream)
+    @property
+    def window(self) -> ExpressionWindow:
+        return self._window
 
-    def window(self, query: Query, stream: Stream) -> ExpressionWindow:  # noqa: ARG002 - its own
-        return _window(query)
+    @property
+    def warning(self) -> str:
+        return self._warning
 
-    def check_change(self, query: Query, before: Stream, after: Stream) -> None:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self._search.query.notes, *window_notes(self.stream.schema, self._window))
+
+    @property
+    def search(self) -> Plan:
+        return self._search
+
+    def check_change(self, before: Stream) -> None:
         """The state goes on if the same automata find the windows."""
-        check_same_windows(before.schema, after.schema, _window(query))
+        check_same_windows(before.schema, self.stream.schema, self._window)
 
-    def group(self, query: Query, state: StreamState) -> Hashable | None:
+    def group(self, state: StreamState) -> Hashable | None:
         """Queries that begin at one position share an engine, if their windows are the same."""
-        if not state.share.owns(query.name):
+        if not state.share.owns(self.query.name):
             return None
-        plan = _plan(query, state.stream)
-        return plan.window, plan.max_size, state.order.next
+        return self._window, self._search.max_size, state.order.next
 
-    def operator(self, query: Query, state: StreamState) -> WindowedQueries:
-        return WindowedQueries(state, _window(query))
+    def operator(self, state: StreamState) -> WindowedQueries:
+        return WindowedQueries(state, self._window)
 
 
 class WindowedQueries(Operator):
@@ -67,8 +77,7 @@ class WindowedQueries(Operator):
     def __init__(self, state: StreamState, window: ExpressionWindow) -> None:
         self._state = state
         self._window = window
-        self._queries: dict[str, Query] = {}
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, QueryPlan] = {}
         self._engine: WindowedEngine | None = None  # from the first record on
         self._saved: bytes | None = None  # the state, until the next record
 
@@ -78,42 +87,42 @@ class WindowedQueries(Operator):
         return self._state.order.waits
 
     def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:  # noqa: ARG002 - all are needed
-        return self._static(list(self._queries))
+        return self._static(list(self._plans))
 
-    def add(self, queries: Sequence[Query]) -> list[LiveResult]:
+    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
         """Gives the results of static tuples alone: others are given when their window ends.
 
         The log is not read: how much of it is known depends on other queries,
         and its first record would decide where windows begin.
         """
-        self._read(queries)
-        return self._static([query.name for query in queries])
+        self._take_up(plans)
+        return self._static([plan.query.name for plan in plans])
 
-    def remove(self, query: Query) -> None:
-        del self._queries[query.name], self._plans[query.name]
+    def remove(self, name: str) -> None:
+        del self._plans[name]
         if self._engine is not None:
-            self._engine.remove(query.name)
+            self._engine.remove(name)
 
     def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
         if not len(arrived.batch):
             return {}
         if self._engine is None:
-            self._engine, _ = self._new_engine(self._queries)
+            self._engine, _ = self._new_engine(self._plans)
             self._engine.seek(arrived.position)
         self._saved = None
-        return self._by_name(self._queries, self._engine.process_batches([arrived.batch]))
+        return self._by_name(self._plans, self._engine.process_batches([arrived.batch]))
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
-        state, queries = self._bytes(), list(self._queries.values())
+        state, plans = self._bytes(), [plan.over(self._state.stream) for plan in self._plans.values()]
         self._engine = None
-        self._begin_from(state, queries)
+        self._begin_from(state, plans)
         return {}
 
     def snapshot(self) -> dict[str, bytes]:
-        return dict.fromkeys(self._queries, self._bytes())
+        return dict.fromkeys(self._plans, self._bytes())
 
-    def restore(self, states: Mapping[str, bytes], queries: Sequence[Query]) -> None:
-        self._begin_from(states[queries[0].name], queries)
+    def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:
+        self._begin_from(states[plans[0].query.name], plans)
 
     def load(self) -> Load:
         return Load() if self._engine is None else self._engine.load()
@@ -124,27 +133,24 @@ class WindowedQueries(Operator):
     def window_spans(self) -> list[WindowSpan]:
         return [] if self._engine is None else self._engine.window_spans()
 
-    def _begin_from(self, state: bytes, queries: Sequence[Query]) -> None:
+    def _begin_from(self, state: bytes, plans: Sequence[QueryPlan]) -> None:
         self._saved = None
-        self._read(queries)
+        self._take_up(plans)
         held = orjson.loads(state)
         if held is not None:
-            self._engine, _ = self._new_engine(self._queries)
+            self._engine, _ = self._new_engine(self._plans)
             self._engine.restore(held)
 
-    def _read(self, queries: Sequence[Query]) -> None:
-        """Read queries, and have an engine that has begun answer them."""
-        for query in queries:
-            plan = _plan(query, self._state.stream)
-            if self._engine is not None:
-                self._engine.add(plan, query.name)
-            self._queries[query.name], self._plans[query.name] = query, plan
+    def _take_up(self, plans: Sequence[QueryPlan]) -> None:
+        """Have an engine that has begun answer queries, and one that begins later."""
+        self._plans |= {plan.query.name: plan for plan in plans}
+        if self._engine is not None:
+            _answer(self._engine, plans)
 
     def _new_engine(self, names: Iterable[str]) -> tuple[WindowedEngine, list[Result]]:
         """An engine with some queries and the static tables; and the results of static tuples alone."""
         engine = WindowedEngine(self._state.stream.schema, self._window)
-        for name in names:
-            engine.add(self._plans[name], name)
+        _answer(engine, [self._plans[name] for name in names])
         return engine, list(engine.load_tables(self._state.tables))
 
     def _static(self, names: Sequence[str]) -> list[LiveResult]:
@@ -158,7 +164,7 @@ class WindowedQueries(Operator):
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
             found[result.query].append(result)
-        return {name: found[self._queries[name].text] for name in names}
+        return {name: found[self._plans[name].query.text] for name in names}
 
     def _bytes(self) -> bytes:
         """The state of all queries, made once between two batches."""
@@ -167,8 +173,10 @@ class WindowedQueries(Operator):
         return self._saved
 
 
-def _plan(query: Query, stream: Stream) -> Plan:
-    return keyword_plan(query, stream, _window(query), None)
+def _answer(engine: WindowedEngine, plans: Iterable[QueryPlan]) -> None:
+    for plan in plans:
+        if plan.search is not None:
+            engine.add(plan.search, plan.query.name)
 
 
 def _window(query: Query) -> ExpressionWindow:

@@ -178,8 +178,7 @@ class Shard:
             self._since |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
             self._load_tables(blob)
-        for one in queries:
-            self._standing.stand(one)
+        self._standing.stand_all(list(queries))
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Take in a chunk of the log once more: its results have been emitted."""

@@ -20,7 +20,8 @@ from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
 from skws.memory import expect_long_lived_objects, warn_by
 from skws.queries.evaluator import Load
-from skws.queries.kinds import checked
+from skws.queries.kinds import plans_of
+from skws.queries.operator import QueryPlan
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
@@ -64,13 +65,15 @@ class SparkWatch:
         onlooker: JobListener | None = None,
         ahead: Ahead | None = None,
         control: RunControl | None = None,
+        plans: Mapping[str, QueryPlan] | None = None,
     ) -> None:
         self.request = request
         self._ahead = ahead
         self.control = control or RunControl(request)
         self.clock = self.control.clock
         self._log = log
-        self._given = checked(request)
+        self._plans = plans_of(request) if plans is None else plans
+        self._given = {name: plan.query for name, plan in self._plans.items()}
         warn_by(partial(log.warning, "memory"))
         self._source = parse_source(request.source)
         if self._source.local_only:

@@ -8,7 +8,7 @@ import pytest
 
 from skws.jobs.alerts import Alert, read_alerts
 from skws.keywords.parse import parse_query
-from skws.queries.kinds import checked, notes
+from skws.queries.kinds import plan_of, plans_of
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -306,7 +306,7 @@ def read(text: str, folder: Path) -> tuple[Alert, Job]:
     path.write_text(text)
     alerts = read_alerts(path)
     job = Job({name: alert.query for name, alert in alerts.items()}, SCHEMA, "-", engine=EngineName.LOCAL)
-    checked(job)
+    plans_of(job)
     return alerts["q"], job
 
 
@@ -345,4 +345,4 @@ def test_each_part_of_a_query_has_an_effect(tmp_path: Path, query: str) -> None:
 def test_what_is_not_searched_is_told(tmp_path: Path, query: str) -> None:
     _, job = read(f'q: "{query}"', tmp_path)
     (known,) = job.named().values()
-    assert notes(known, job.stream)
+    assert plan_of(known, job.stream).notes

@@ -15,6 +15,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.engine import Engine
+from skws.queries.kinds import plans_over
 from skws.queries.session import bounded_session
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
@@ -139,7 +140,8 @@ def test_the_first_records_tell_the_order_of_the_mesh_and_none_is_lost() -> None
 
 def test_a_search_over_a_stream_has_the_rarest_keyword_in_its_roots() -> None:
     asked = [Query("alpha beta").named("q", 3)]
-    session, batches = bounded_session(asked, Stream(PAIR, TimeWindow(100)), iter([RecordBatch.of(FEW)]))
+    stream = Stream(PAIR, TimeWindow(100))
+    session, batches = bounded_session(plans_over(asked, stream), stream, iter([RecordBatch.of(FEW)]))
     assert len([found for batch in batches for found in session.process(batch)]) > 3
     assert {use.tree.keywords[0] & 0b10 for use in session.used()} == {0b10}
 

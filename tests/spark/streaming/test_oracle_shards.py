@@ -291,14 +291,11 @@ def standing_after(results: Sequence[LiveResult], queries: Set[str]) -> list[byt
     one engine tells where it has come to.
     """
     last = {(r.query, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
-    told = [parsed(each) for each in last.values()]
-    return without_begins(
-        [
-            replace_struct(r, op="+", at=None, changed=()) if isinstance(r, Result) and r.op == "~" else r
-            for r in told
-        ],
-        queries,
-    )
+    told = [
+        replace_struct(r, op="+", at=None, changed=()) if isinstance(r, Result) and r.op == "~" else r
+        for r in map(parsed, last.values())
+    ]
+    return without_begins(told, queries)
 
 
 def compare(

@@ -16,7 +16,6 @@ from skws.data.batch import Record, RecordBatch
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
-from skws.queries.kinds import checked
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.job import servers_ahead
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
@@ -45,7 +44,7 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
     one, several = Worker(_REQUEST), all_shards(_REQUEST, shards)
     told, most = ShardStats(), 0
     for number, batch in enumerate(cut(rng, random_records(rng, 120))):
-        commands = [] if number else [Command.adding(given) for given in checked(_REQUEST).values()]
+        commands = [] if number else [Command.adding(given) for given in _REQUEST.named().values()]
         one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         micro_batch = micro_batch_of(batch, commands)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
@@ -65,7 +64,7 @@ def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
     request = Job({"a": query}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
     several = all_shards(request, 3)
     records = [Record(0, time, ("alpha", x, 1)) for time, x in ((5, 1), (6, 4), (7, 3), (9, 0), (12, 9))]
-    commands = [Command.adding(given) for given in checked(request).values()]
+    commands = [Command.adding(given) for given in request.named().values()]
     micro_batch = micro_batch_of(records, commands)
     micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
     told = _shown([kept.work(micro_batch).stats for kept in several], ShardStats())

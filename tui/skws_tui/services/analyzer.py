@@ -15,9 +15,9 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
+from skws.queries import kinds
 from skws.queries.diagnosis import Sample
 from skws.queries.keyword_plans import ranking_of
-from skws.queries.kinds import check
 from skws.sources import drafts
 from skws.spec.job import Job
 from skws.spec.query import WINDOW
@@ -52,7 +52,7 @@ def plan_of(job: Job, name: str, schema: Schema) -> Plan:
 def check_query(job: Job, name: str, schema: Schema) -> None:
     """Raises QueryError, PatternError, SchemaError, UsageError if the query cannot be added."""
     query = as_query(parse_typed(name), allow_unbounded_windows=job.allow_unbounded_windows)
-    check(job.standing(name, query), replace(job.stream, schema=schema))
+    kinds.plan_of(job.standing(name, query), replace(job.stream, schema=schema))
 
 
 class Analyzer:

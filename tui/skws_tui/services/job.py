@@ -378,11 +378,14 @@ class LiveJob:
                 self._search_again = now + _SHARE * (now - began)
 
     def _search(self, name: str, host: LocalWatch) -> None:
+        from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads behind the first picture
+
         text = text_of(name)
         query = Query.of_keywords(text, RankingChoice(explain=True)).named("", self.request.job.max_size)
         try:
             with within(_BEST_SECONDS):
-                found = host.worker.live.search(query, MOST_BEST)
+                live = host.worker.live
+                found = live.search(plan_of(query, live.stream), MOST_BEST)
         except SkwsError as error:
             self.log("error", f"{name}: {error}; all: {name} finds all results as they come")
             self.unanswered.discard(name)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import TypeAlias
 
 from skws_schema.errors import UsageError, nearest
@@ -126,6 +127,7 @@ def ticks_per_position(window: Window) -> int | None:
     return 1 if by_position(window) else None
 
 
+@lru_cache(maxsize=64)
 def parse_window(text: str) -> Window:
     """``20 minutes``, ``1h 30m``, ``1000 tuples``, ``none`` or ``open when ... close when ...``.
 

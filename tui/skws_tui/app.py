@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -64,10 +64,8 @@ class SkwsApp(FencedApp):
     DEFAULT_MODE = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "pause", "Pause the stream, or play on", show=False, id="pause"),
-        Binding(
-            "plus,equals_sign", "faster(1)", "Faster: double the speed of a replay", show=False, id="faster"
-        ),
-        Binding("minus", "faster(-1)", "Slower: halve the speed of a replay", show=False, id="slower"),
+        Binding("plus,equals_sign", "faster(1)", "Double the speed of a replay", show=False, id="faster"),
+        Binding("minus", "faster(-1)", "Halve the speed of a replay", show=False, id="slower"),
         *GOING,
         Binding("question_mark,f1,ctrl+p", "help", "menu", id="help"),
         Binding("q,ctrl+q", "quit", "quit", id="quit"),
@@ -95,6 +93,8 @@ class SkwsApp(FencedApp):
         self._sought: int | None = None
         self._sought_at: Metrics | None = None
         self.message: Notice | None = None
+        self.keys: Mapping[str, str] = {}
+        """The user's own keys, by actions."""
         self._message_timer: Timer | None = None
         self.job: LiveJob | None = None
         if new_job is not None:
@@ -353,7 +353,8 @@ class SkwsApp(FencedApp):
 
     def _load_keys(self) -> None:
         try:
-            self.set_keymap(load_keymap(keymap_file(), ACTIONS, RETIRED))
+            self.keys = load_keymap(keymap_file(), ACTIONS, RETIRED)
+            self.set_keymap(self.keys)
         except SkwsError as error:
             self.post_message(Failed(str(error)))
 

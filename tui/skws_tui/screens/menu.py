@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from textual.binding import ActiveBinding, Binding
+from textual import actions
+from textual.binding import Binding
+from textual.dom import DOMNode
 
 from skws_tui.screens.live import shown_key
 
@@ -45,23 +47,18 @@ def menu_of(app: SkwsApp) -> list[Entry]:
 
 
 def _actions(app: SkwsApp) -> Iterator[Entry]:
-    """Only own bindings that have a name: the others move in a text or a list."""
-    found: dict[str, tuple[ActiveBinding, list[str]]] = {}
-    for key, active in app.screen.active_bindings.items():
-        if active.enabled and _own(active):
-            found.setdefault(active.binding.action, (active, []))[1].append(key)
-    for active, keys in found.values():
-        binding = active.binding
-        text = binding.tooltip or binding.description
-        note = binding.key_display or ", ".join(map(shown_key, keys))
-        yield Entry(
-            text[:1].upper() + text[1:],
-            note,
-            partial(app.call_later, app.run_action, binding.action, active.node),
-        )
+    """Only bindings that have a name: the others move in a text or a list."""
+    focused = app.screen.focused
+    for node in app.screen.ancestors_with_self if focused is None else focused.ancestors_with_self:
+        for binding in type(node).__dict__.get("BINDINGS", ()):
+            if isinstance(binding, Binding) and binding.id not in {None, "help"} and _possible(node, binding):
+                text = binding.tooltip or binding.description
+                keys = app.keys.get(binding.id or "", binding.key).split(",")
+                note = binding.key_display or ", ".join(shown_key(key.strip()) for key in keys)
+                run = partial(app.call_later, app.run_action, binding.action, node)
+                yield Entry(text[:1].upper() + text[1:], note, run)
 
 
-def _own(active: ActiveBinding) -> bool:
-    named = active.binding.id is not None and active.binding.id != "help"
-    own = [one.id for one in type(active.node).__dict__.get("BINDINGS", []) if isinstance(one, Binding)]
-    return named and active.binding.id in own
+def _possible(node: DOMNode, binding: Binding) -> bool:
+    _, name, parameters = actions.parse(binding.action)
+    return bool(node.check_action(name, parameters))

@@ -26,7 +26,7 @@ ACTIONS: Final = frozenset(
         *("remove-query", "undo-remove", "previous-query", "next-query", "keep-ended", "order", "ask"),
         *("queries", "trees", "filter-relation", "next-result", "previous-result", "follow", "oldest-result"),
         *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
-        *("save-schema", "apply-schema", "infer-schema", "undo"),
+        *("save-schema", "apply-schema", "infer-schema", "add-join", "undo"),
         *("seek-back", "seek-on", "step-back", "step-on", "go-to"),
     }
 )

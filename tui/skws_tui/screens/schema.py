@@ -19,8 +19,10 @@ from textual.widgets.option_list import Option
 from skws.durable import replaced
 from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError, counted
+from skws_schema.model import Schema
+from skws_schema.yaml.joins import join_of, with_join
 from skws_tui.fence import Failed, OffThread, TooLongError
-from skws_tui.screens.dialogs import ConfirmScreen
+from skws_tui.screens.dialogs import ConfirmScreen, PickScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.services.analyzer import Draft, change_text, folded, inferred, read_draft
 
@@ -88,6 +90,9 @@ class SchemaScreen(LiveScreen):
             priority=True,
             tooltip="Infer it from the source",
             id="infer-schema",
+        ),
+        Binding(
+            "ctrl+l", "join", "join", tooltip="Add a join that values suggest", priority=True, id="add-join"
         ),
         Binding("ctrl+z", "undo", "undo", show=True, tooltip="Undo the last edit", id="undo"),
     ]
@@ -190,6 +195,31 @@ class SchemaScreen(LiveScreen):
             self.skws.post_message(Failed("no job is running to apply a schema to"))
         else:
             self.skws.job.apply_schema(draft.text)
+
+    def action_join(self) -> None:
+        """Choose among the joins that the text only suggests."""
+        schema = self.draft.schema
+        if schema is None:
+            self.notify("fix the errors first", severity="warning")
+        elif not schema.possible:
+            self.notify("no other join is suggested; write one under joins: - orders.customer = customers.id")
+        else:
+            choices = [(one.on, one.reason) for one in schema.possible]
+            self.app.push_screen(
+                PickScreen("Joins that values suggest", choices), partial(self._joined, schema)
+            )
+
+    def _joined(self, schema: Schema, condition: str | None) -> None:
+        """Add a join to the text, where it can be undone."""
+        if condition is None:
+            return
+        try:
+            changed = with_join(self.editor.text, join_of([condition], schema))
+        except SkwsError as error:
+            self.skws.post_message(Failed(str(error)))
+            return
+        self.editor.replace(changed, (0, 0), self.editor.document.end)
+        self.notify("added; Ctrl+J applies it, Ctrl+S saves")
 
     def action_infer(self) -> None:
         if self.dirty:

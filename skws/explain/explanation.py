@@ -46,10 +46,15 @@ _COLUMNAR: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``branches``: all of it, in order. ``clusters``: those of them that are drawn as a graph."""
+    """``branches``: all of it, in order. ``clusters``: those of them that are drawn as a graph.
+
+    ``networks``: their number; ``whole``: False if there may be more.
+    """
 
     branches: tuple[Branch, ...]
     clusters: tuple[Branch, ...]
+    networks: int
+    whole: bool
 
 
 def explain(
@@ -66,7 +71,7 @@ def explain(
     clusters = tuple(_clusters(plan, known, observed))
     operators = _summed(known.count, observed)
     branches = (*known.before, Branch("mesh", (*operators, *clusters)))
-    return Explanation(branches, clusters)
+    return Explanation(branches, clusters, *known.networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class _Known:
 
     before: tuple[Branch, ...]
     count: MeshCount
+    networks: tuple[int, bool]
     drawn: tuple[tuple[ClusterCount, tuple[Tree, ...]], ...]
 
 
@@ -82,6 +88,7 @@ class _Known:
 @lru_cache(maxsize=16)
 def _known(plan: Plan, limit: int, most: int) -> _Known:
     count = count_mesh(plan.generator(), most)
+    sizes, whole = (count.sizes, True) if count.whole else network_counts(plan)
     fruitful = _fruitful(count)[:_MOST_CLUSTERS]
     room = shares([cluster.networks for cluster in fruitful], limit)
     generator = plan.generator()
@@ -91,12 +98,13 @@ def _known(plan: Plan, limit: int, most: int) -> _Known:
         _window(plan),
         _evaluator(plan),
         partitioning_branch(plan),
-        _networks(plan, count),
+        _networks(plan, count, sizes, whole=whole),
         keys_branch(plan),
     )
     return _Known(
         before,
         count,
+        (sum(sizes), whole),
         tuple(
             (cluster, tuple(drawn_networks(generator, cluster.relation, cluster.keywords, most)))
             for cluster, most in zip(fruitful, room, strict=True)
@@ -146,8 +154,7 @@ def _evaluator(plan: Plan) -> Branch:
     )
 
 
-def _networks(plan: Plan, count: MeshCount) -> Branch:
-    sizes, whole = (count.sizes, True) if count.whole else network_counts(plan)
+def _networks(plan: Plan, count: MeshCount, sizes: Sequence[int], *, whole: bool) -> Branch:
     heading = f"candidate networks of at most {plan.max_size} relations: "
     heading += f"{'' if whole else 'at least '}{sum(sizes):,}"
     lines = [f"size {size}: {found:,}" for size, found in enumerate(sizes, start=1)]

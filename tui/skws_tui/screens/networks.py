@@ -17,7 +17,8 @@ from textual.widgets.tree import TreeNode
 from textual.worker import Worker
 
 from skws.explain.branch import Branch, Role
-from skws.explain.explanation import explain
+from skws.explain.explanation import Explanation, explain
+from skws.explain.observed import Observed
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.sinks.text import visible
@@ -37,10 +38,11 @@ _MOST_OPERATORS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class _Networks:
-    """Of the query ``name``. ``asleep``: why it sleeps, empty if it runs."""
+    """Of the query ``name``. ``summary``: what they have come to so far. ``asleep``: why the query sleeps."""
 
     name: str
     branches: tuple[Branch, ...]
+    summary: str = ""
     asleep: str = ""
 
 
@@ -121,13 +123,14 @@ class NetworksScreen(FilteredScreen):
         try:
             found = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
         except SkwsError as error:
-            found = _Networks(name, (), f"cannot be shown: {error}")
+            found = _Networks(name, (), asleep=f"cannot be shown: {error}")
         self.call_later(self._draw, found)  # dropped if the screen is closed by now
 
     def _draw(self, found: _Networks) -> None:
         if found.name != self._query:
             return
-        heading = Text.assemble((visible(found.name), "bold"), f"  {visible(found.asleep) or 'running'}")
+        told = "\n".join(filter(None, (found.summary, visible(found.asleep))))
+        heading = Text.assemble((visible(found.name), "bold"), f"  {told}")
         self.query_one("#query", Static).update(heading)
         if found == self._drawn:
             return
@@ -179,9 +182,30 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
     plan, observed = view.analyzer.plan(name), view.observed.get(name)
     explained = explain(plan, _NETWORKS, observed, _MOST_OPERATORS)
     missing = observed.missing if observed else ()
-    asleep = f"asleep: no live tuple carries {' or '.join(map(repr, missing))}" if missing else ""
+    asleep = f"asleep: no row has {' or '.join(map(repr, missing))}" if missing else ""
     nodes = () if rows is None else (_nodes(plan, rows),)
-    return _Networks(name, (*explained.branches, *nodes), asleep)
+    summary = _summary(explained, observed, best=view.request.best_first(name))
+    return _Networks(name, (*explained.branches, *nodes), summary, asleep)
+
+
+def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -> str:
+    """How many shapes results may have, and which of their operators work."""
+    shapes = counted(explained.networks, "shape", at_least=not explained.whole) + " of results"
+    if observed is None:
+        return shapes
+    found = sum(1 for number in observed.results.values() if number)
+    shapes += f", {found:,} {'has' if found == 1 else 'have'} {'the best ' if best else ''}results"
+    if observed.waiting is None:
+        return shapes
+    idle = [branch.idle for branch in _operators(explained.branches)]
+    return f"{shapes}\n{counted(idle.count(False), 'operator')} running, {idle.count(True):,} sleeping"
+
+
+def _operators(branches: Sequence[Branch]) -> Iterator[Branch]:
+    for branch in branches:
+        if branch.role is Role.OPERATOR:
+            yield branch
+        yield from _operators(branch.below)
 
 
 def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:
@@ -203,7 +227,7 @@ def _indented(lines: Sequence[str]) -> Iterator[Branch]:
 
 
 def _nodes(plan: Plan, rows: LiveRows) -> Branch:
-    """Live tuples of each node of the expanded schema that has any."""
+    """Rows of each node of the expanded schema that has any."""
     counts = rows.node_counts(plan.matcher)
     lines = []
     for (relation, bitmap), count in sorted(counts.items()):
@@ -211,8 +235,8 @@ def _nodes(plan: Plan, rows: LiveRows) -> Branch:
             node = f"{plan.schema.relations[relation].name}, excluded"
         else:
             node = node_text(plan.schema, relation, bitmap, plan.keywords)
-        lines.append(Branch(f"{node}: {counted(count, 'tuple' if rows.cut else 'live tuple')}"))
-    title = f"latest {sum(counts.values()):,} tuples by node" if rows.cut else "live tuples by node"
+        lines.append(Branch(f"{node}: {counted(count, 'row')}"))
+    title = f"latest {sum(counts.values()):,} rows by node" if rows.cut else "rows by node"
     return Branch(title, tuple(lines))
 
 

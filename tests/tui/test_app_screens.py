@@ -101,6 +101,32 @@ async def test_a_schema_inferred_from_the_source_takes_the_place_of_the_text(sch
 
 
 @scenario
+async def test_a_suggested_join_is_added_and_can_be_undone(schema_file: Path) -> None:
+    schema_file.write_text(
+        schema_file.read_text().replace(
+            "  - director.did = movie.did\n", "  # - director.did = movie.did  # 0.9 all values are found\n"
+        )
+    )
+    async with opened(movies(QUERY, path=schema_file)) as driver:
+        await driver.advance(2)
+        await driver.press("f3")
+        before = schema_screen(driver.app.screen).editor.text
+        await driver.press("ctrl+l")
+        assert "all values are found" in driver.text()
+        await driver.press("enter")
+        screen = schema_screen(driver.app.screen)
+        assert "  - director.did = movie.did\n" in screen.editor.text
+        await driver.press("ctrl+j")
+        assert len(driver.app.view.results.listed()) == 2
+        await driver.press("ctrl+z")
+        assert screen.editor.text == before
+        screen.editor.load_text("relations: [")
+        await driver.settle()
+        await driver.press("ctrl+l")
+        assert "fix the errors first" in driver.text()
+
+
+@scenario
 async def test_edits_are_not_lost_without_asking(schema_file: Path) -> None:
     async with opened(movies(path=schema_file)) as driver:
         await driver.press("f3")
@@ -123,6 +149,8 @@ async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> N
         await driver.settle()
         shown = driver.text()
         assert "networks pruned by keys: 28" in shown
+        assert "34 shapes of results, 2 have results" in shown
+        assert "7 operators running, 18 sleeping" in shown
         assert "after 769 tuples: 769 live" in shown
         found = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
         assert found in shown
@@ -143,7 +171,7 @@ async def test_networks_tell_why_a_query_sleeps() -> None:
         await driver.press("j")
         screen.look()
         await driver.settle()
-        assert "asleep: no live tuple carries 'zzyzx'" in driver.text()
+        assert "asleep: no row has 'zzyzx'" in driver.text()
 
 
 @scenario
@@ -153,7 +181,7 @@ async def test_metrics_tell_rates_by_relation_and_query() -> None:
             await driver.advance(0.2)
         await driver.press("f5")
         shown = driver.text()
-        for word in ("tuples arriving", "director", QUERY, "99 % of the results", "769", "▁", "a minute ago"):
+        for word in ("rows arriving", "director", QUERY, "99 % of the results", "769", "▁", "a minute ago"):
             assert word in shown, word
 
 
@@ -212,7 +240,7 @@ async def test_the_menu_opens_over_any_screen_finds_actions_and_does_them() -> N
         assert driver.app.current_mode == "networks"
         await driver.press("escape", "escape", "question_mark", "escape")
         assert "Enter does it" not in driver.text()
-        await driver.press("question_mark")
+        await driver.press("a", "f1")  # also where letters are typed into the box
         await driver.write("whole trees")
         await driver.press("enter")
         assert driver.search.results.trees

@@ -46,20 +46,20 @@ async def test_an_empty_list_names_the_keyword_without_matches() -> None:
     async with opened(movies("tarantino travlta", "pulp casino")) as driver:
         await driver.advance(2)
         shown = " ".join(driver.text().split())
-        assert "tarantino travlta: no row alive now matches 'travlta'; did you mean 'travolta'?" in shown
+        assert "tarantino travlta: no row of the window matches 'travlta'; did you mean 'travolta'?" in shown
         assert "pulp casino: every keyword matches some row, but no 5 joined rows" in shown
         await driver.press("escape", "right_square_bracket")
         shown = " ".join(driver.text().split())
         assert "No result for 'tarantino travlta'" in shown
         assert "travlta: 0" not in shown
-        assert "no row alive now matches 'travlta'; did you mean 'travolta'?" in shown
+        assert "no row of the window matches 'travlta'; did you mean 'travolta'?" in shown
 
 
 @scenario
 async def test_an_empty_list_follows_the_stream_and_the_schema() -> None:
     async with opened(movies("pulp zzz")) as driver:
         await driver.advance(0.1)
-        assert "no row alive now matches 'pulp'" in " ".join(driver.text().split())
+        assert "no row of the window matches 'pulp'" in " ".join(driver.text().split())
         await driver.advance(2)
         shown = " ".join(driver.text().split())
         assert "matches 'zzz'" in shown
@@ -80,11 +80,12 @@ async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
     async with opened(request) as driver:
         await driver.advance(2)
         shown = driver.text()
-        assert "No result for 'red kettel' (2 tuples so far)." in shown
+        assert "No result for 'red kettel' (2 rows so far)." in shown
         assert "no row matches 'kettel'; did you mean 'kettle'?" in shown
+        assert "Try the word that is meant: a, ↑, then Tab." in shown
         assert not driver.search.time_line.display  # no row has a time
         assert "■ all read" in shown
-        assert "tuples/s" not in shown
+        assert "rows/s" not in shown
         await driver.write("red kettle")
         await driver.press("ctrl+j")
         assert driver.app.view.queries == ("red kettle",)
@@ -131,7 +132,7 @@ async def test_a_query_that_is_still_being_answered_is_not_said_to_have_no_resul
         await driver.write(QUERY)
         await driver.pilot.press("enter")
         await driver.settle()
-        assert f"Searching 769 tuples for {QUERY!r}." in driver.text()
+        assert f"Searching 769 rows for {QUERY!r}." in driver.text()
         assert driver.search.results.row_width > 60  # the first lines are drawn as wide as they stay
         await driver.advance(0)
         assert len(driver.search.results.listed) == 2
@@ -532,7 +533,7 @@ async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
     async with opened(movies(QUERY), size=(120, 36)) as driver:
         await driver.press("escape")
         await driver.advance(0.3)
-        assert "tuples" in driver.text()
+        assert "rows " in driver.text()
         assert "from 1971-12-23" in driver.text()
         assert "to   2023-10-20" in driver.text()
         await driver.press("at")

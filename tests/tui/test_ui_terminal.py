@@ -82,7 +82,7 @@ def test_a_query_typed_into_the_demo_shows_its_results(terminal: Terminal) -> No
     terminal.send("Escape")
     terminal.shows("open", "quit")
     terminal.send("F5")
-    terminal.shows("films › metrics", "tuples arriving")
+    terminal.shows("films › metrics", "rows arriving")
     terminal.send("q")
     terminal.shows("ended with 0")
     assert "films › metrics" not in terminal.screen()

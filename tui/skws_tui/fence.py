@@ -47,7 +47,7 @@ class ViewChanged(_Coalescing):
 
 
 class Failed(Message):
-    """Something cannot be done: a toast, and a line in the log."""
+    """Something cannot be done: a message, and a line in the log."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -74,7 +74,7 @@ _COLOURLESS: Final = NoColor()
 
 
 class FencedApp(App[None]):
-    """A subclass shows ``Failed`` as a toast. ``broken``: why the app ended by itself.
+    """A subclass shows ``Failed`` as a message. ``broken``: why the app ended by itself.
 
     ``few_colours``: the terminal has 16.
     """

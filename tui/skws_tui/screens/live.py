@@ -179,7 +179,7 @@ class StatusLine(Widget):
         if metrics.event_time is not None:
             parts.append(day_or_time(int(metrics.event_time)))
         if not all_read:
-            parts.append(f"{metrics.rate:,.0f} tuples/s")
+            parts.append(f"{metrics.rate:,.0f} rows/s")
         parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]
         one = "1 query" if len(view.queries) == 1 else f"{len(view.queries):,} queries"
         return [*parts, one]

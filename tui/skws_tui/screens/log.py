@@ -1,4 +1,4 @@
-"""The log: notices of the source, refused commands, errors. It repeats every toast."""
+"""The log: notices of the source, refused commands, errors. It repeats every message."""
 
 from __future__ import annotations
 

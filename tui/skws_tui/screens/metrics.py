@@ -91,12 +91,12 @@ def figures(
 def _groups(metrics: Metrics, *, stages: bool) -> Iterator[_Group]:
     rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{metrics.tuples:,}", "tuples/s")]
     rows += [_Row(r.name, f"{r.rate:,.1f}", f"{r.tuples:,}", f"relation {r.name}") for r in metrics.relations]
-    yield _Group("tuples arriving", "a second", rows, total="so far")
+    yield _Group("rows arriving", "a second", rows, total="so far")
     found = [_Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries]
     yield _Group("results found", "a second", found, total="so far")
     # Ended tuples that are not purged yet are held; queries of several kinds hold the same tuples.
     held = [
-        _Row("tuples", f"{metrics.live_tuples:,}", "", "live tuples"),
+        _Row("rows", f"{metrics.live_tuples:,}", "", "live tuples"),
         _Row("partial results", f"{metrics.waiting:,}", "", "waiting partials"),
     ]
     yield _Group("held in memory", "now", held)
@@ -104,7 +104,7 @@ def _groups(metrics: Metrics, *, stages: bool) -> Iterator[_Group]:
         _Row("half of the results", _milliseconds(metrics.latency_p50), "", "latency p50"),
         _Row("99 % of the results", _milliseconds(metrics.latency_p99), "", "latency p99"),
     ]
-    yield _Group("delay from tuple to result", "at most", delays)
+    yield _Group("delay from row to result", "at most", delays)
     if stages and metrics.stages:
         work = [
             _Row(s.name, f"{s.busy:.0%}", f"{s.seconds:,.1f} s", f"stage {s.name}") for s in metrics.stages
@@ -121,7 +121,7 @@ def _facts(metrics: Metrics, palette: Palette, memory: int | None) -> Iterator[T
         ("engine", f"{metrics.engine}, up {duration(metrics.uptime)}"),
         ("event time", when),
         ("backlog", visible(metrics.behind) or "not known"),
-        ("tuples", ", ".join([f"{metrics.tuples:,} read", *(f"{n:,} {what}" for n, what in counts)])),
+        ("rows", ", ".join([f"{metrics.tuples:,} read", *(f"{n:,} {what}" for n, what in counts)])),
     ]
     if memory is not None:
         facts.append(("memory", f"{memory / 1e6:,.0f} MB"))

@@ -299,7 +299,7 @@ class Drawer:
         joins = counted(len(result.joins), "join")
         yield "why", visible("; ".join(filter(None, [", ".join(found), joins])))
         if len(row.alike) > 1:
-            yield "folded", f"{len(row.alike)} results of the same tuples, by parallel joins"
+            yield "folded", f"{len(row.alike)} results of the same rows, by parallel joins"
         yield from self._score_facts(row, result)
         yield "network", visible(result.network)
         yield "id", visible(result.id)
@@ -364,9 +364,9 @@ def _size(row: ListedResult) -> str:
 
 
 def when(seconds: float | None, now: float | None) -> str:
-    """An instant in ten cells: the time if it is of today in event time, else the day."""
+    """An instant in ten cells: the time if it is of today in event time, else the day; empty without one."""
     if seconds is None:
-        return "static"
+        return ""
     day, _, clock = instant(int(seconds)).removesuffix("Z").partition("T")
     today = now is not None and seconds // _DAY == now // _DAY
     return clock if today and clock != "00:00:00" else day

@@ -293,7 +293,7 @@ class LiveJob:
         self._live_rows.change_schema(schema)
         self._searched.clear()
         self.events.put(schema=schema)
-        self.log("info", "the schema is applied; live tuples stay")
+        self.log("info", "the schema is applied; rows stay")
 
     def _report_queries(self) -> None:
         self.events.put(queries=tuple(self.queries))

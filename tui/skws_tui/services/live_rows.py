@@ -130,7 +130,7 @@ class LiveRows:
         """Which tuples these are, for a sentence about them; empty if those are all that ever came."""
         if self.cut:
             return f" of the latest {len(self):,}"
-        return "" if isinstance(self._window, Unbounded) else " alive now"
+        return "" if isinstance(self._window, Unbounded) else " of the window"
 
     def words(self) -> Mapping[str, int]:
         """Searchable words with the number of their occurrences."""

@@ -444,8 +444,8 @@ def why_empty(
     asked = view.queries if query is None else (query,)
     searching = [name for name in asked if name in job.unanswered]
     if searching:
-        tuples = counted(view.metrics.tuples or view.metrics.live_tuples, "tuple")
-        return f"Searching {tuples} for {', '.join(map(repr, searching))}."
+        rows = counted(view.metrics.tuples or view.metrics.live_tuples, "row")
+        return f"Searching {rows} for {', '.join(map(repr, searching))}."
     return _nothing_of(view, view.metrics, query, selection, reasons)
 
 
@@ -461,10 +461,19 @@ def _nothing_of(
     ended = sum(counts.values()) if query is None else counts.get(text_of(query), 0)
     if ended:
         return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
-    tuples = metrics.tuples or metrics.live_tuples  # a database file has static tables alone
-    if metrics.state == "ended" and not tuples:
+    rows = metrics.tuples or metrics.live_tuples  # a database file has static tables alone
+    if metrics.state == "ended" and not rows:
         return "The source has no records.\nl shows the log."
     yet = "" if metrics.state == "ended" else " yet"
-    lines = [f"No result for {name}{yet} ({counted(tuples, 'tuple')} so far).", *reasons]
-    lines.append("F4 shows the networks.")
+    lines = [f"No result for {name}{yet} ({counted(rows, 'row')} so far).", *reasons]
+    lines.append(_to_try(" ".join(reasons)))
     return "\n".join(lines)
+
+
+def _to_try(reasons: str) -> str:
+    """One thing to do about an empty list."""
+    if "did you mean" in reasons:
+        return "Try the word that is meant: a, ↑, then Tab."
+    if "possible: " in reasons:
+        return "Try a join: s shows the schema, Ctrl+L adds one."
+    return "Try fewer words: a types another query."

@@ -225,9 +225,9 @@ def analysis_line(analysis: Analysis, palette: Palette) -> Text:
         parts.append(Text(f"did you mean {visible(', '.join(meant))}?{key}", palette.warn))
     parts += [Text(f"{visible(word)}: too common, not searched", dim) for word in analysis.dropped]
     parts += [Text(f"{visible(part)!r}: ignored", dim) for part in analysis.ignored]
-    parts += [Text(f"only tuples with {visible(part)}", dim) for part in analysis.restricting]
+    parts += [Text(f"only rows with {visible(part)}", dim) for part in analysis.restricting]
     if analysis.tuples and not analysis.whole:
-        parts.append(Text(f"of the latest {analysis.tuples:,} tuples", dim))
+        parts.append(Text(f"of the latest {analysis.tuples:,} rows", dim))
     if analysis.completions:
         words = [
             f"{visible(word)} {count:,}" if count else visible(word) for word, count in analysis.completions

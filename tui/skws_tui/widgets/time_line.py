@@ -83,7 +83,7 @@ class TimeLine(Widget):
         results = self._results(job, first, last)
         since, until = edges(first, last)
         lines = [
-            self._row("tuples", arrivals, f"from {since}", cursor),
+            self._row("rows", arrivals, f"from {since}", cursor),
             self._row("results", results, f"to   {until}", cursor),
         ]
         return Text("\n").join(lines)

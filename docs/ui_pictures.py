@@ -91,6 +91,10 @@ async def _networks(app: SkwsApp, pilot: Pilot[None]) -> None:
     await _settled(app, pilot)
 
 
+async def _rows(_: SkwsApp, pilot: Pilot[None]) -> None:
+    await pilot.press("escape", "b")
+
+
 async def _metrics(_: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("f5")
 
@@ -109,6 +113,7 @@ SCENES: Final[dict[str, Scene]] = {
     "tui-pick": _pick,
     "tui-schema": _schema,
     "tui-networks": _networks,
+    "tui-rows": _rows,
     "tui-metrics": _metrics,
     "tui-menu": _menu,
 }

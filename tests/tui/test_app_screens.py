@@ -175,6 +175,41 @@ async def test_networks_tell_why_a_query_sleeps() -> None:
 
 
 @scenario
+async def test_rows_are_browsed_by_relation_filter_and_join_value() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "b")
+        assert "director  " in driver.text()
+        await driver.press("]")
+        assert "Pulp Fiction" not in driver.text()
+        await driver.press("slash")
+        await driver.write("pulp")
+        await until(lambda: "Pulp Fiction" in driver.text(), driver.settle)
+        assert "movie  1 row" in driver.text()
+        await driver.press("enter", "enter")  # to the list, then to the joins of the row
+        await driver.write("plays")
+        await driver.press("enter")
+        assert "plays.mid = 35  " in driver.text()
+        await until(lambda: "Vincent Vega" in driver.text(), driver.settle)
+        await driver.press("escape")
+        assert "movie  " in driver.text()
+        await driver.press("escape")
+        assert driver.app.current_mode == "search"
+
+
+@scenario
+async def test_a_result_leads_to_all_rows_with_its_join_value() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "G", "v")
+        await driver.write("plays.mid = 35")
+        await driver.press("enter")
+        await until(lambda: "Vincent Vega" in driver.text(), driver.settle)
+        assert "movies › rows" in driver.text()
+        assert "plays.mid = 35  " in driver.text()
+
+
+@scenario
 async def test_metrics_tell_rates_by_relation_and_query() -> None:
     async with opened(movies(QUERY)) as driver:
         for _ in range(8):
@@ -298,7 +333,7 @@ async def test_every_screen_can_be_gone_to_from_the_editor() -> None:
 async def test_escape_leaves_every_screen_and_keys_typed_later_edit_nothing(schema_file: Path) -> None:
     before = schema_file.read_text()
     async with opened(movies(QUERY, path=schema_file)) as driver:
-        for key in ("f3", "f4", "f5", "f6"):
+        for key in ("f3", "f4", "f5", "f6", "f7"):
             await driver.press(key)
             assert driver.app.current_mode != "search"
             await driver.press("escape")

@@ -39,6 +39,7 @@ from skws_tui.themes import THEMES, default_theme, has_few_colours
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
+    from skws_tui.services.browsing import Place
     from skws_tui.services.job import LiveJob
 
 _LEAST_GAP: Final = 0.1
@@ -182,6 +183,28 @@ class SkwsApp(FencedApp):
         screen = self._search_screen()
         self.switch_mode("search")
         self.call_later(screen.look_at_network, query, network)
+
+    def pick_rows(self, places: Sequence[Place]) -> None:
+        """Choose among rows with a join value, and show them."""
+        known = {place.text: place for place in places}
+        if not known:
+            self.notify("no join leads on from here")
+            return
+        self.push_screen(
+            PickScreen("Rows with", [(text, "") for text in known]),
+            lambda text: None if text is None else self._look_at_rows(known[text]),
+        )
+
+    def _look_at_rows(self, place: Place) -> None:
+        self.switch_mode("rows")
+        self.call_later(self._show_rows, place)
+
+    def _show_rows(self, place: Place) -> None:
+        from skws_tui.screens.rows import RowsScreen  # noqa: PLC0415 - loads when the user first goes there
+
+        screen = self._screen_of("rows")
+        assert isinstance(screen, RowsScreen)  # noqa: S101 - the mode has been switched to
+        screen.call_later(screen.look_at, place)
 
     def export(self, results: Sequence[LiveResult], path: str) -> None:
         """Write results to a file. Raises SkwsError."""

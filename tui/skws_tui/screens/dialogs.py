@@ -21,10 +21,19 @@ from skws_tui.widgets.search_box import LineInput
 
 ACTIONS: Final = frozenset(
     {
-        *("help", "go-search", "go-schema", "go-networks", "go-metrics", "go-log", "quit"),
+        *("help", "go-search", "go-schema", "go-networks", "go-metrics", "go-log", "go-rows", "quit"),
         *("pause", "faster", "slower", "filter", "detail", "copy", "copy-json", "export", "history"),
         *("remove-query", "undo-remove", "previous-query", "next-query", "keep-ended", "order", "ask"),
-        *("queries", "trees", "filter-relation", "next-result", "previous-result", "follow", "oldest-result"),
+        *(
+            "queries",
+            "joined-rows",
+            "trees",
+            "filter-relation",
+            "next-result",
+            "previous-result",
+            "follow",
+            "oldest-result",
+        ),
         *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
         *("save-schema", "apply-schema", "infer-schema", "add-join", "undo"),
         *("seek-back", "seek-on", "step-back", "step-on", "go-to"),
@@ -41,6 +50,7 @@ GOING: Final = (
     Binding("n,f4", "go('networks')", "networks", tooltip="Go to the networks", id="go-networks"),
     Binding("m,f5", "go('metrics')", "metrics", tooltip="Go to the metrics", id="go-metrics"),
     Binding("l,f6", "go('log')", "log", tooltip="Go to the log", id="go-log"),
+    Binding("b,f7", "go('rows')", "rows", tooltip="Browse the rows of relations", id="go-rows"),
 )
 
 
@@ -59,7 +69,7 @@ def _loaded_late(name: str) -> ScreenMaker:
 
 
 MODES: Final[dict[str, ScreenMaker]] = {
-    name: _loaded_late(name) for name in ("search", "schema", "networks", "metrics", "log")
+    name: _loaded_late(name) for name in ("search", "schema", "networks", "metrics", "log", "rows")
 }
 
 

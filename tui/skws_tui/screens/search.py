@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
@@ -87,6 +88,7 @@ class SearchScreen(FilteredScreen):
             id="previous-query",
         ),
         Binding("right_square_bracket", "query(1)", "The query to the right", show=False, id="next-query"),
+        Binding("v", "joined", "joined", tooltip="Rows with its join values", id="joined-rows"),
         Binding("w", "queries", "queries", tooltip="List all queries", id="queries"),
         Binding("ctrl+r", "pick", "Pick a saved or earlier query", show=False, id="history"),
         Binding("ctrl+o", "export", "Export what is listed", show=False, id="export"),
@@ -412,6 +414,15 @@ class SearchScreen(FilteredScreen):
     def _query_picked(self, name: str | None) -> None:
         if name is not None:
             self.bar.select(None if name == _ALL else name)
+
+    def action_joined(self) -> None:
+        """Go from the selected result to all rows with one of its join values."""
+        from skws_tui.services.browsing import places_from  # noqa: PLC0415 - loads behind the first picture
+
+        row, schema = self.results.selected, self.skws.view.schema
+        if row is not None:
+            found = [places_from(schema, shown.relation, shown.row) for shown in row.result.tuples]
+            self.skws.pick_rows(list(dict.fromkeys(chain.from_iterable(found))))
 
     def action_copy(self) -> None:
         row = self.results.selected

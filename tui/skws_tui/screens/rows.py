@@ -1,0 +1,152 @@
+"""A browser of the rows that are there, from a relation or a join value to the next one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Static
+from textual.worker import Worker
+
+from skws.sinks.text import shortened, value_text, visible
+from skws_schema.errors import SkwsError, counted
+from skws_tui.fence import Failed, OffThread
+from skws_tui.screens.live import FilteredScreen
+from skws_tui.services.browsing import Page, Place, page_of, places_from
+from skws_tui.widgets.search_box import FilterBox
+
+if TYPE_CHECKING:
+    from skws_tui.services.live_rows import LiveRows
+
+_WIDTH = 40
+"""Cells of a value."""
+
+
+class RowsScreen(FilteredScreen):
+    """Begins with the first relation; Escape goes back through the places that were looked at."""
+
+    name_shown = "rows"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "relation(-1)", "Relation before", show=False),
+        Binding("right_square_bracket", "relation(1)", "relation"),
+        FilterBox.SLASH,
+        Binding("j", "cursor(1)", "Down", show=False),
+        Binding("k", "cursor(-1)", "Up", show=False),
+    ]
+    CSS = """
+    #place { padding: 0 1; height: auto; }
+    DataTable { height: 1fr; background: $background; scrollbar-size: 1 1; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: list[Place] = []  # the latest last
+        self._drawn: tuple[Place, Page] | None = None
+        self._question: tuple[object, ...] = ()
+        self._off_thread = OffThread()
+        self._worker: Worker[None] | None = None
+
+    def compose_body(self) -> ComposeResult:
+        yield Static(id="place", markup=False)
+        yield FilterBox("rows")
+        yield DataTable(cursor_type="row")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.listing.focus()
+
+    @property
+    def listing(self) -> DataTable[Text]:
+        return self.query_one(DataTable)
+
+    @property
+    def place(self) -> Place | None:
+        """What is looked at; None in a schema without relations."""
+        names = self._relations()
+        self._places = [each for each in self._places if each.relation in names]
+        if not self._places and names:
+            self._places = [Place(names[0])]
+        return self._places[-1] if self._places else None
+
+    def look_at(self, place: Place) -> None:
+        """Show the rows of a place."""
+        self._places.append(place)
+        self.filter_box.close()
+        self.listing.focus()
+        self.refresh_view()
+
+    def refresh_view(self) -> None:
+        """Look again where rows have come since."""
+        view, job, place = self.skws.view, self.skws.job, self.place
+        if job is None or job.rows is None or place is None:
+            self.query_one("#place", Static).update("There are no rows yet.")
+            return
+        words = self.filter_box.words
+        question = (place, words, job.rows, view.schema, view.metrics and view.metrics.tuples)
+        if question == self._question or not (self._worker is None or self._worker.is_finished):
+            return
+        self._question = question
+        self._worker = self._look(job.rows, place, words)
+
+    @work(group="rows")
+    async def _look(self, rows: LiveRows, place: Place, words: str) -> None:
+        try:
+            page = await self._off_thread.run(partial(page_of, rows, place, words))
+        except SkwsError as error:
+            self.skws.post_message(Failed(str(error)))
+            return
+        self.call_later(self._show, rows, place, page)
+
+    def _show(self, rows: LiveRows, place: Place, page: Page) -> None:
+        number = counted(page.found, "row")
+        shown = f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.found else ""
+        cut = f" (of the latest {len(rows):,})" if rows.cut else ""
+        self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{cut}{shown}")
+        before, self._drawn = self._drawn, (place, page)
+        table, at = self.listing, self.listing.cursor_row
+        table.clear(columns=True)
+        table.add_columns(*(visible(each.name) for each in rows.schema.relation(place.relation).attributes))
+        table.add_rows([[self._cell(value) for value in row.values()] for row in page.rows])
+        if before is not None and before[0] == place:
+            table.move_cursor(row=at, animate=False)
+        self.refresh_view()  # what was asked for meanwhile
+
+    def _cell(self, value: str | float | bool | None) -> Text:
+        if value is None:
+            return Text("NULL", self.palette.dim)
+        return Text(shortened(visible(value_text(value)), (), _WIDTH)[0])
+
+    @on(DataTable.RowSelected)
+    def _lead_on(self, event: DataTable.RowSelected) -> None:
+        """Choose among the joins of a row."""
+        if self._drawn is None:
+            return
+        place, page = self._drawn
+        row = page.rows[event.cursor_row]
+        self.skws.pick_rows(places_from(self.skws.view.schema, place.relation, row))
+
+    def action_relation(self, step: int) -> None:
+        names, place = self._relations(), self.place
+        if place is not None:
+            self._places = [Place(names[(names.index(place.relation) + step) % len(names)])]
+            self.refresh_view()
+
+    def action_cursor(self, step: int) -> None:
+        (self.listing.action_cursor_down if step > 0 else self.listing.action_cursor_up)()
+
+    def action_back(self) -> None:
+        """Clear the filter, then return to the place before, then to the search."""
+        if not self.filter_box.display and len(self._places) > 1:
+            self._places.pop()
+            self.refresh_view()
+        else:
+            super().action_back()
+
+    def _relations(self) -> list[str]:
+        schema = self.skws.view.schema
+        gone = schema.evolution.removed_relations
+        return [each.name for at, each in enumerate(schema.relations) if at not in gone]

@@ -1,0 +1,72 @@
+"""The rows that are there: those of a relation, or those with a join value; and where a row leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from skws.results.model import JsonRow
+from skws.results.names import json_row
+from skws.sinks.text import value_text
+from skws_schema.model import Schema
+from skws_tui.services.live_rows import LiveRows
+
+MOST_ROWS: Final = 500
+"""Rows of a page: the filter finds the others."""
+
+
+class Place(NamedTuple):
+    """Rows of a relation; ``on``: only those with these values, as texts by attribute."""
+
+    relation: str
+    on: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        conditions = [f"{self.relation}.{name} = {value}" for name, value in self.on]
+        return " and ".join(conditions) or self.relation
+
+
+class Page(NamedTuple):
+    """The first rows of a place that have all words of a filter; ``found``: how many have them."""
+
+    rows: Sequence[JsonRow]
+    found: int
+
+
+def page_of(rows: LiveRows, place: Place, words: str) -> Page:
+    relation = rows.schema.relation(place.relation)
+    wanted = words.casefold().split()
+    there = (json_row(relation, row) for row in rows.by_relation().get(place.relation, ()))
+    found = [
+        row
+        for row in there
+        if all(_text(row[name]) == value for name, value in place.on) and _has(row, wanted)
+    ]
+    return Page(found[:MOST_ROWS], len(found))
+
+
+def _text(value: str | float | bool | None) -> str | None:
+    return None if value is None else value_text(value)
+
+
+def _has(row: JsonRow, words: Sequence[str]) -> bool:
+    if not words:
+        return True
+    text = " ".join(filter(None, map(_text, row.values()))).casefold()
+    return all(word in text for word in words)
+
+
+def places_from(schema: Schema, relation: str, row: JsonRow) -> list[Place]:
+    """Where the joins of a row lead: to the rows of other relations, and of its own, with its values."""
+    places: dict[Place, None] = {}
+    for position, join in enumerate(schema.joins):
+        if position in schema.evolution.removed_joins:
+            continue
+        pairs = (join.on, tuple((right, left) for left, right in join.on))
+        for here, there, on in ((join.left, join.right, pairs[0]), (join.right, join.left, pairs[1])):
+            texts = [text for text in (_text(row.get(mine)) for mine, _ in on) if text is not None]
+            if here == relation and len(texts) == len(on):
+                for name, names in ((there, [other for _, other in on]), (here, [mine for mine, _ in on])):
+                    places[Place(name, tuple(zip(names, texts, strict=True)))] = None
+    return list(places)

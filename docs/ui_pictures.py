@@ -179,7 +179,9 @@ async def _settled(app: SkwsApp, pilot: Pilot[None]) -> None:
         await pilot.pause()
 
 
-GUIDE: Final = ("tui-search", "tui-whole", "tui-schema", "tui-networks", "tui-metrics")
+GUIDE: Final = (
+    *("tui-empty", "tui-search", "tui-whole", "tui-rows", "tui-schema", "tui-networks", "tui-metrics"),
+)
 """The scenes that the guide shows."""
 
 

@@ -21,6 +21,7 @@ import skws
 from skws.data.batch import Record, RecordBatch
 from skws.explain.explanation import explain
 from skws.jobs import local
+from skws.jobs.control import RunControl
 from skws.jobs.intake import BatchSizer
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
@@ -38,7 +39,7 @@ from skws_schema.model import Schema
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.window import ExpressionWindow, Unbounded, parse_window
+from skws_windows.window import MICROSECOND, ExpressionWindow, Unbounded, parse_window
 from tests.clocks import HandClock
 from tests.growth.measured import Work, cost, faster_than_linear
 
@@ -388,10 +389,12 @@ def live_rows_in_a_log(n: int) -> Work:
                 str(path),
                 checkpoint=Path(folder) / "kept",
             )
-            watch = LocalWatch(job, [], Log(stream=StringIO()))
+            clock = HandClock()
+            watch = LocalWatch(job, [], Log(stream=StringIO()), control=RunControl(job, clock))
             watch.open()
             while watch.metrics().tuples < n:
                 watch.step()
+                clock.sleep(MICROSECOND)  # a commit a step, however quick the machine is
             watch.close()
 
     return work

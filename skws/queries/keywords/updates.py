@@ -503,7 +503,9 @@ class ShardUpdates:
     """Tells updates of which one shard has retracted a version, and another has found the next one.
 
     Shards have the results of certain root tuples, and keywords that move from one tuple to another may make
-    another one the root. The begins of such results are known here alone. ``replaces``: as of ``Updates``.
+    another one the root. The begins of such results are known here alone. What one shard tells of an id stays
+    as it is: the shard knows the instants, which times do not tell under a count window. ``replaces``: as of
+    ``Updates``.
     """
 
     def __init__(self, *, replaces: bool) -> None:
@@ -511,13 +513,16 @@ class ShardUpdates:
         # By query, id, and the begin that its shard knows.
         self._begins: dict[tuple[str, str, float | None], float | None] = {}
 
-    def take(self, results: Sequence[LiveResult]) -> list[LiveResult]:
-        """The results of all shards in order of time, retractions first, as one engine tells them."""
-        if not (self._begins or any(result.op == "-" for result in results)):
-            return list(results)
+    def take(self, results: Sequence[tuple[int, LiveResult]]) -> list[LiveResult]:
+        """The results of all shards in order of time, retractions first, as one engine tells them.
+
+        Each with the number of its shard.
+        """
+        if not (self._begins or any(result.op == "-" for _, result in results)):
+            return [result for _, result in results]
         told: list[LiveResult | None] = []
-        ended: dict[tuple[str, str], int] = {}  # places of retractions
-        for given in results:
+        ended: dict[tuple[str, str], tuple[int, int]] = {}  # places of retractions, and their shards
+        for shard, given in results:
             result = parsed(given)
             if not isinstance(result, Result) or result.place is not None or result.snapshot:
                 if isinstance(result, Result):  # a query that begins knows present versions alone
@@ -527,11 +532,15 @@ class ShardUpdates:
             name = result.query, result.id
             result = self._as_told(result)
             if result.op == "-":
-                ended[name] = len(told)
+                ended[name] = len(told), shard
             elif result.op == "+" and name in ended:
-                place = ended.pop(name)
+                place, other = ended.pop(name)
                 before = told[place]
-                if isinstance(before, Result) and before.start != before.end == result.start:
+                if (
+                    other != shard
+                    and isinstance(before, Result)
+                    and before.start != before.end == result.start
+                ):
                     update = updated(before, result, before.start)
                     if update is None or not self._replaces:
                         self._begins[*name, result.start] = before.start

@@ -180,16 +180,23 @@ class OutputMerger:
         return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
 
 
-def results_of(output: Output) -> list[LiveResult]:
-    """As one engine gives them: by time, at one time retractions first, then by id."""
-    lines = [
-        line for _, part, blob in output.rows if 0 < part < RECORDS for line in expanded(blob).split(b"\n")
+def results_of(output: Output) -> list[tuple[int, LiveResult]]:
+    """As one engine gives them: by time, at one time retractions first, then by id. Each with its shard."""
+    results: list[tuple[int, LiveResult]] = [
+        (shard, encoded(line))
+        for shard, part, blob in output.rows
+        if 0 < part < RECORDS
+        for line in expanded(blob).split(b"\n")
     ]
-    results: list[LiveResult] = list(map(encoded, lines))
-    if len({shard for shard, part, _ in output.rows if 0 < part < RECORDS}) > 1:
-        # A snapshot comes before what the batch's records lead to; sorting is stable otherwise.
-        results.sort(key=lambda r: (not r.snapshot, moment(r) * MICROSECOND, r.op != "-", r.id))
+    if len({shard for shard, _ in results}) > 1:
+        results.sort(key=_in_order)
     return results
+
+
+def _in_order(told: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
+    """A snapshot comes before what the batch's records lead to; sorting is stable otherwise."""
+    _, result = told
+    return not result.snapshot, moment(result) * MICROSECOND, result.op != "-", result.id
 
 
 def records_of(output: Output) -> Iterator[RecordBatch]:

@@ -191,18 +191,18 @@ class Shards:
         head = BatchHeader(0.0, tuple(commands), number=self.number, reached=reached, ended=ended)
         parts = self.layout.packed(records)
         parts *= 1 if self.layout.keys else self.layout.shards
-        results: list[LiveResult] = []
+        told: list[tuple[int, LiveResult]] = []
         late = []
-        for part, shard in zip(parts, self.shards.values(), strict=True):
+        for group, (part, shard) in enumerate(zip(parts, self.shards.values(), strict=True)):
             shard.next = self.number
             worked = shard.work(MicroBatch(head, packed(RecordBatch.of(tables)), part))
-            results += worked.results
+            told += [(group, result) for result in worked.results]
             late.append(worked.stats.get("late", 0))
         assert len({shard.shard.now for shard in self.shards.values()}) == 1
-        if len(self.shards) > 1:
-            results.sort(key=lambda r: (not r.snapshot, moment(r), r.op != "-", r.id))
-            results = self.updates.take(results)
-        return results, sum(late)
+        if len(self.shards) == 1:
+            return [result for _, result in told], sum(late)
+        told.sort(key=lambda one: (not one[1].snapshot, moment(one[1]), one[1].op != "-", one[1].id))
+        return self.updates.take(told), sum(late)
 
     def _rest(self) -> Iterator[Blob]:
         for group, shard in self.shards.items():

@@ -18,22 +18,13 @@ from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
 from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice, Stream, TopChoice
-from skws_schema.yaml.load import parse_schema
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.window import ExpressionWindow, parse_window
+from skws_windows.window import parse_window
 from tests.growth.measured import growth
+from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 
 Turn = Callable[[int], object]
 
-WARD: Final = parse_schema("""\
-window: 1 hour
-relations:
-  vital: {attributes: {p: integer, temp: integer}}
-  visit: {attributes: {p: integer, note: text}, key: [p], search: [note]}
-joins: [vital.p = visit.p]
-""")
-FEVER: Final = ExpressionWindow("open when temp > 38 close when temp < 38 per p")
-MINUTE: Final = 60_000_000
 EACH: Final = 20
 """Keys of a turn."""
 
@@ -75,13 +66,6 @@ def keywords_over_windows() -> Turn:
     return patients(session(Query("hopper").over(FEVER, allowed=False)))
 
 
-PAIR: Final = parse_schema("""\
-window: none
-relations:
-  a: {attributes: {t: text, k: integer}, key: [k], search: [t]}
-  b: {attributes: {t: text, k: integer}, search: [t]}
-joins: [a.k = b.k]
-""")
 LEAKS: Final = Query("ada leaks")
 SECOND: Final = 1_000_000
 

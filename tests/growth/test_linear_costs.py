@@ -39,9 +39,10 @@ from skws_schema.model import Schema
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.window import MICROSECOND, ExpressionWindow, Unbounded, parse_window
+from skws_windows.window import MICROSECOND, Unbounded, parse_window
 from tests.clocks import HandClock
 from tests.growth.measured import Work, cost, faster_than_linear
+from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 
 CHAIN: Final = parse_schema("""\
 window: 10 hours
@@ -55,22 +56,6 @@ KEYED: Final = parse_schema("""\
 window: none
 relations: {a: {attributes: {t: text, k: integer}, key: [k]}}
 """)
-PAIR: Final = parse_schema("""\
-window: none
-relations:
-  a: {attributes: {t: text, k: integer}, key: [k], search: [t]}
-  b: {attributes: {t: text, k: integer}, search: [t]}
-joins: [a.k = b.k]
-""")
-VITALS: Final = parse_schema("""\
-window: 1 hour
-relations:
-  vital: {attributes: {p: integer, temp: integer}}
-  visit: {attributes: {p: integer, note: text}, key: [p], search: [note]}
-joins: [vital.p = visit.p]
-""")
-FEVER: Final = ExpressionWindow("open when temp > 38 close when temp < 38 per p")
-MINUTE: Final = 60_000_000
 FEW: Final = 20
 """Join values, and words."""
 
@@ -231,19 +216,19 @@ def temperatures(n: int) -> list[tuple[int, int]]:
 
 
 def windows_of_keys(n: int) -> Work:
-    processor = WindowPlan.of_text(VITALS, FEVER.text).processor()
+    processor = WindowPlan.of_text(WARD, FEVER.text).processor()
     records = [StreamRecord(0, time, row) for time, row in enumerate(temperatures(n))]
     return lambda: [list(processor.process(records[at : at + FEW])) for at in range(0, 4 * n, FEW)]
 
 
 def windows_of_a_key(n: int) -> Work:
-    processor = WindowPlan.of_text(VITALS, FEVER.text).processor()
+    processor = WindowPlan.of_text(WARD, FEVER.text).processor()
     records = [StreamRecord(0, time, (1, temp)) for time, (_, temp) in enumerate(temperatures(n))]
     return lambda: [list(processor.process(records[at : at + FEW])) for at in range(0, 4 * n, FEW)]
 
 
 def searches_over_windows_of_keys(n: int) -> Work:
-    live = Session(Stream(VITALS, parse_window("1 hour"), finite=False))
+    live = Session(Stream(WARD, parse_window("1 hour"), finite=False))
     live.add(Query("hopper").over(FEVER, allowed=False).named("query", 3))
     visits = [Record(1, 4 * p + 1, (p, "dr hopper")) for p in range(n)]
     records = [Record(0, time, row) for time, row in enumerate(temperatures(n))]

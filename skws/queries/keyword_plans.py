@@ -7,6 +7,7 @@ from typing import Final
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import (
@@ -32,6 +33,26 @@ from skws_windows.window import (
 )
 
 _OPTIONS: Final = (*SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW, ALLOWED)
+
+
+class SearchPlan(QueryPlan):
+    """Of a kind that searches keywords."""
+
+    def __init__(self, query: Query, stream: Stream, search: Plan) -> None:
+        super().__init__(query, stream)
+        self._search = search
+
+    @property
+    def window(self) -> Window:
+        return self._search.window
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._search.query.notes
+
+    @property
+    def search(self) -> Plan:
+        return self._search
 
 
 def ranking_of(options: Mapping[str, str]) -> RankingChoice | None:

@@ -16,7 +16,7 @@ from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
-from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
+from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import SeparatePlan, StreamState
@@ -36,31 +36,17 @@ from skws_windows.window import (
     MICROSECOND,
     CountWindow,
     ExpressionWindow,
-    Window,
     at_arrival,
     parse_window,
 )
 
 
-class TopPlan(SeparatePlan):
+class TopPlan(SearchPlan, SeparatePlan):
     """Keywords, of which only the best results are given."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
-        super().__init__(query, stream)
         self.choice = top_of(query.options)
-        self._search = _plan(query, stream)
-
-    @property
-    def window(self) -> Window:
-        return self._search.window
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._search.query.notes
-
-    @property
-    def search(self) -> Plan:
-        return self._search
+        super().__init__(query, stream, _plan(query, stream))
 
     def check_change(self, before: Stream) -> None:
         """Results over what is gone leave: they must be allowed to."""

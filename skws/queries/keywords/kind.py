@@ -7,9 +7,8 @@ from itertools import chain
 
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
-from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import keyword_plan, ranking_of
+from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
@@ -25,22 +24,10 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
 
 
-class KeywordPlan(QueryPlan):
+class KeywordPlan(SearchPlan):
     def __init__(self, query: Query, stream: Stream) -> None:
-        super().__init__(query, stream)
-        self._search = keyword_plan(query, stream, stream.window, ranking_of(query.options), stream.evaluator)
-
-    @property
-    def window(self) -> Window:
-        return self.stream.window
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._search.query.notes
-
-    @property
-    def search(self) -> Plan:
-        return self._search
+        ranking = ranking_of(query.options)
+        super().__init__(query, stream, keyword_plan(query, stream, stream.window, ranking, stream.evaluator))
 
     def check_change(self, before: Stream) -> None:
         """The engine goes on with any schema over which its queries can be read."""

@@ -13,9 +13,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import orjson
 
 from skws.data.batch import Record, RecordBatch
-from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import keyword_plan
+from skws.queries.keyword_plans import SearchPlan, keyword_plan
 from skws.queries.operator import Operator, QueryPlan, StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows, window_notes
@@ -27,13 +26,12 @@ from skws_schema.evolution import SchemaChange, nameable
 from skws_windows.window import ExpressionWindow
 
 
-class WindowedPlan(QueryPlan):
+class WindowedPlan(SearchPlan):
     """Keywords over the windows of an expression. Making one raises SchemaError, too."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
-        super().__init__(query, stream)
         self._window = _window(query)
-        self._search = keyword_plan(query, stream, self._window, None)
+        super().__init__(query, stream, keyword_plan(query, stream, self._window, None))
         if query.scored or SIZE in query.options:
             raise UsageError(
                 "--rank and --top cannot be combined with a window expression: "
@@ -42,20 +40,12 @@ class WindowedPlan(QueryPlan):
         self._warning = admit(nameable(stream.schema), self._window, allowed=ALLOWED in query.options)
 
     @property
-    def window(self) -> ExpressionWindow:
-        return self._window
-
-    @property
     def warning(self) -> str:
         return self._warning
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self._search.query.notes, *window_notes(self.stream.schema, self._window))
-
-    @property
-    def search(self) -> Plan:
-        return self._search
+        return (*super().notes, *window_notes(self.stream.schema, self._window))
 
     def check_change(self, before: Stream) -> None:
         """The state goes on if the same automata find the windows."""

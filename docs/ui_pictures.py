@@ -27,6 +27,7 @@ from skws_tui.screens.networks import NetworksScreen
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.results import Selection
 from skws_tui.themes import DARK, LIGHT
+from skws_windows.window import Unbounded
 
 SIZE: Final = (120, 30)
 """Of the pictures in the guide."""
@@ -41,6 +42,14 @@ async def _search(app: SkwsApp, pilot: Pilot[None]) -> None:
     await pilot.press("enter")
     await _settled(app, pilot)
     await _typed(app, pilot, "uma travlta")
+
+
+async def _best(app: SkwsApp, pilot: Pilot[None]) -> None:
+    """The best results over rows that stay."""
+    await _typed(app, pilot, "john michael")
+    await pilot.press("enter")
+    await _settled(app, pilot)
+    await pilot.press("escape")
 
 
 async def _whole(_: SkwsApp, pilot: Pilot[None]) -> None:
@@ -105,6 +114,7 @@ async def _menu(_: SkwsApp, pilot: Pilot[None]) -> None:
 
 SCENES: Final[dict[str, Scene]] = {
     "tui-search": _search,
+    "tui-best": _best,
     "tui-whole": _whole,
     "tui-trees": _trees,
     "tui-ended": _ended,
@@ -118,6 +128,9 @@ SCENES: Final[dict[str, Scene]] = {
     "tui-menu": _menu,
 }
 
+_STAYING: Final = frozenset({"tui-best"})
+"""Scenes of which the rows stay until they are deleted, as those of a folder."""
+
 
 def screen_picture(name: str, size: tuple[int, int] = SIZE, theme: str = DARK) -> str:
     """One scene as an SVG of a terminal, equal from run to run."""
@@ -129,13 +142,10 @@ def screen_picture(name: str, size: tuple[int, int] = SIZE, theme: str = DARK) -
 
 async def _drawn(name: str, size: tuple[int, int], theme: str) -> str:
     schema = Path("schema.yaml")
-    request = UiRequest(
-        live_job(load_schema(schema), f"replay:replay.jsonl?speed={_SPEED}"),
-        schema,
-        (PAPER_QUERY,),
-        restore=False,
-        theme=theme,
-    )
+    stay = name in _STAYING
+    window = {"window": Unbounded()} if stay else {}
+    job = live_job(load_schema(schema), f"replay:replay.jsonl?speed={_SPEED}", **window)
+    request = UiRequest(job, schema, (PAPER_QUERY,), restore=False, theme=theme, lasting=stay)
     app = SkwsApp(request, SteppedRun, show_machine=False)
     async with app.run_test(size=size) as pilot:
         app.events.on_events = lambda: None  # it is taken by hand, so that the same comes together each time
@@ -180,7 +190,8 @@ async def _settled(app: SkwsApp, pilot: Pilot[None]) -> None:
 
 
 GUIDE: Final = (
-    *("tui-empty", "tui-search", "tui-whole", "tui-rows", "tui-schema", "tui-networks", "tui-metrics"),
+    *("tui-empty", "tui-search", "tui-best", "tui-whole"),
+    *("tui-rows", "tui-schema", "tui-networks", "tui-metrics"),
 )
 """The scenes that the guide shows."""
 

@@ -39,7 +39,7 @@ _EVALUATORS: Final = {
 }
 _COLUMNAR: Final = (
     "columnar mesh, by batches",
-    "tuples come in order of time, so one join a depth serves a whole batch; "
+    "rows come in order of time, so one join a depth serves a whole batch; "
     "operators are made when first touched",
 )
 
@@ -146,7 +146,7 @@ def _evaluator(plan: Plan) -> Branch:
     if why := why_not_shared(plan):
         return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
     if plan.evaluated_by == EvaluatorName.DELTA:
-        asked = "asked for; each tuple is joined with the live ones, and no partial results are kept"
+        asked = "asked for; each row is joined with the live ones, and no partial results are kept"
         return Branch("evaluator: delta joins", (Branch(f"because {asked}"),))
     return Branch(
         f"evaluator: {name}",
@@ -170,7 +170,7 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
         if count.joins:
             yield Branch(sharing(count.joins_apart, count.joins))
     if observed is not None:
-        counts = [f"after {counted(observed.tuples, 'tuple')}: {observed.live:,} live"]
+        counts = [f"after {counted(observed.tuples, 'row')}: {observed.live:,} live"]
         if observed.waiting is not None:
             touched = len(observed.waiting) + sum(found > 0 for found in observed.results.values())
             counts.append(f"{counted(sum(observed.waiting.values()), 'partial')} waiting")
@@ -181,7 +181,7 @@ def _summed(count: MeshCount, observed: Observed | None) -> Iterator[Branch]:
             yield Branch(f"{counted(len(observed.asleep), 'join')} asleep at the end")
         if observed.missing:
             carried = " or ".join(map(repr, observed.missing))
-            yield Branch(f"asleep at the end, because no live tuple carries {carried}")
+            yield Branch(f"asleep at the end, because no live row has {carried}")
 
 
 def _clusters(plan: Plan, known: _Known, observed: Observed | None) -> Iterator[Branch]:

@@ -40,7 +40,7 @@ def query_branch(plan: Plan) -> Branch:
         below.append(Branch(f"left out, also as a connection: {', '.join(names)}"))
     if query.sequence:
         parts = [_carried(plan, group) for group in query.sequence.groups]
-        below.append(Branch(f"order: tuples with {' before those with '.join(parts)}"))
+        below.append(Branch(f"order: rows with {' before those with '.join(parts)}"))
     if query.match_names:
         below.append(
             Branch("keywords without a place of their own may also be names of relations and attributes")
@@ -67,9 +67,9 @@ def _exclusion(schema: Schema, slot: Slot) -> Branch:
     (first, *_) = slot.alternatives
     if isinstance(first, Condition) and first.failing and first.scope is not None:
         return Branch(
-            f"restricted: of {schema.relations[first.scope.relation].name} only tuples with {slot.text}"
+            f"restricted: of {schema.relations[first.scope.relation].name} only rows with {slot.text}"
         )
-    return _slot(schema, slot, f"excluded: tuples with {slot.text}")
+    return _slot(schema, slot, f"excluded: rows with {slot.text}")
 
 
 def _slot(schema: Schema, slot: Slot, text: str) -> Branch:
@@ -171,7 +171,7 @@ def keys_branch(plan: Plan) -> Branch:
     meeting = node_text(schema, tree.relations[node], tree.keywords[node], plan.keywords)
     target = schema.relations[edge.target]
     why = (
-        f"because {meeting} meets at most one {target.name} tuple through {schema.joins[edge.join].name}: "
+        f"because {meeting} meets at most one {target.name} row through {schema.joins[edge.join].name}: "
         f"{', '.join(target.key)} is a key"
     )
     heading = f"networks pruned by keys: {'' if whole else 'at least '}{len(pruned):,}"

@@ -74,7 +74,7 @@ def test_keywords_in_order(skws: Skws) -> None:
     assert len(ordered.out.splitlines()) == 2
     assert "have all in this order" in skws("search", "tarantino ; travolta", *LOCAL).err
     shown = skws("explain", "tarantino uma ; travolta", "--schema", SCHEMA).out
-    assert "order: tuples with tarantino, uma before those with travolta" in shown
+    assert "order: rows with tarantino, uma before those with travolta" in shown
 
 
 def test_evaluators(skws: Skws) -> None:

@@ -375,9 +375,9 @@ def test_a_fault_in_a_schema_has_a_place(shop: Path, skws: Skws) -> None:
 def test_explain_tells_what_a_replay_left_in_open_windows(shop: Path, skws: Skws) -> None:
     asked = ("explain", "vip", "--schema", shop / "none.yaml", "--replay", shop / "shop.jsonl", "--window")
     # The one is the table's.
-    assert "after 6 tuples: 1 live, 0 partials waiting" in skws(*asked, SESSION).out
+    assert "after 6 rows: 1 live, 0 partials waiting" in skws(*asked, SESSION).out
     shown = skws(*asked, "open when login close when click per user").out
-    assert "after 6 tuples: 3 live" in shown  # the second login opens a window, and the logout is in it
+    assert "after 6 rows: 3 live" in shown  # the second login opens a window, and the logout is in it
     assert "=> login{vip}: 1 result" in shown
 
 

@@ -141,10 +141,10 @@ def test_an_operator_whose_tuples_have_expired_was_not_idle(tmp_path: Path) -> N
     )
     observed = observe(plan, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
     text = to_text(explain(plan, 40, observed).branches)
-    assert "after 3 tuples: 1 live, 0 partials waiting, 1 operator touched, 0 results\n" in text
+    assert "after 3 rows: 1 live, 0 partials waiting, 1 operator touched, 0 results\n" in text
     assert "    director{tarantino}: 0 waiting\n" in text
     assert "    movie{tarantino}: idle\n" in text
-    assert "asleep at the end, because no live tuple carries 'tarantino' or 'travolta'\n" in text
+    assert "asleep at the end, because no live row has 'tarantino' or 'travolta'\n" in text
 
 
 def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ async def test_networks_show_what_is_waited_for_and_lead_to_their_results() -> N
         assert "networks pruned by keys: 28" in shown
         assert "34 shapes of results, 2 have results" in shown
         assert "7 operators running, 18 sleeping" in shown
-        assert "after 769 tuples: 769 live" in shown
+        assert "after 769 rows: 769 live" in shown
         found = "=> director{tarantino} - movie{} - plays{} - actor{travolta}: 1 result"
         assert found in shown
         tree = screen.listing

@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from skws.sinks.text import visible
+from skws_schema.errors import counted
 from skws_tui.fence import ViewChanged
 from skws_tui.services.drawing import Palette, day_or_time
 from skws_tui.services.view import View
@@ -158,7 +159,10 @@ class StatusLine(Widget):
     def render(self) -> Text:
         line = Text.assemble(("skws", "bold"), f"  {visible(self._view.schema.name)}", no_wrap=True)
         line.append(f" › {self._title}" if self._title else "")
-        state = Text("   ".join(self._state()))
+        parts = self._state()
+        while len(parts) > 1 and cell_len("   ".join(parts)) + line.cell_len + 3 > self.size.width:
+            parts.pop()  # the last one says least
+        state = Text("   ".join(parts))
         line.append(" " * max(self.size.width - line.cell_len - state.cell_len, 3))
         return line.append_text(state)
 
@@ -178,7 +182,9 @@ class StatusLine(Widget):
             parts.append(f"×{speed:g}")
         if metrics.event_time is not None:
             parts.append(day_or_time(int(metrics.event_time)))
-        if not all_read:
+        if not metrics.tuples and self._job.static_rows:
+            parts.append(counted(self._job.static_rows, "row"))  # none has come since the start
+        elif not all_read:
             parts.append(f"{metrics.rate:,.0f} rows/s")
         parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]
         one = "1 query" if len(view.queries) == 1 else f"{len(view.queries):,} queries"

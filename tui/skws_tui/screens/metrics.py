@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -48,7 +48,8 @@ class MetricsScreen(LiveScreen):
     def refresh_view(self) -> None:
         width = self.query_one(VerticalScroll).scrollable_content_region.width or self.size.width - 4
         memory = resident_bytes() if self.skws.show_machine else None
-        drawn = figures(self.skws.view, self.palette, width, memory, stages=self.skws.show_machine)
+        static = self.skws.job.static if self.skws.job is not None else {}
+        drawn = figures(self.skws.view, self.palette, width, memory, static, stages=self.skws.show_machine)
         lines = drawn.plain.count("\n")
         self.query_one("#figures", Static).update(drawn, layout=lines != self._lines)
         self._lines = lines
@@ -74,23 +75,36 @@ class _Group(NamedTuple):
 
 
 def figures(
-    view: View, palette: Palette, width: int, memory: int | None = None, *, stages: bool = True
+    view: View,
+    palette: Palette,
+    width: int,
+    memory: int | None = None,
+    static: Mapping[str, int] = {},
+    *,
+    stages: bool = True,
 ) -> Text:
-    """All metrics of a view; ``memory``: of the process, in bytes; ``stages``: with the time of stages."""
+    """All metrics of a view; ``memory``: of the process, in bytes; ``stages``: with the time of stages.
+
+    ``static``: rows of static tables, by relation.
+    """
     metrics = view.metrics
     if metrics is None:
         return Text("The engine has not started yet.", palette.dim)
     room = max(min(width - _NAME - 2 * _NUMBER - 4, _MOST), 1)
-    lines = list(_facts(metrics, palette, memory))
-    for group in _groups(metrics, stages=stages):
+    lines = list(_facts(metrics, palette, memory, sum(static.values())))
+    for group in _groups(metrics, static, stages=stages):
         lines.append(Text())
         lines += _drawn(group, view, palette, room)
     return Text("\n").join(lines)
 
 
-def _groups(metrics: Metrics, *, stages: bool) -> Iterator[_Group]:
-    rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{metrics.tuples:,}", "tuples/s")]
-    rows += [_Row(r.name, f"{r.rate:,.1f}", f"{r.tuples:,}", f"relation {r.name}") for r in metrics.relations]
+def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool) -> Iterator[_Group]:
+    every = metrics.tuples + sum(static.values())
+    rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{every:,}", "tuples/s")]
+    rows += [
+        _Row(r.name, f"{r.rate:,.1f}", f"{r.tuples + static.get(r.name, 0):,}", f"relation {r.name}")
+        for r in metrics.relations
+    ]
     yield _Group("rows arriving", "a second", rows, total="so far")
     found = [_Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries]
     yield _Group("results found", "a second", found, total="so far")
@@ -112,17 +126,20 @@ def _groups(metrics: Metrics, *, stages: bool) -> Iterator[_Group]:
         yield _Group("work", "of the time", work, 1.0, "so far")
 
 
-def _facts(metrics: Metrics, palette: Palette, memory: int | None) -> Iterator[Text]:
-    """Numbers without a history, in lines."""
+def _facts(metrics: Metrics, palette: Palette, memory: int | None, static: int) -> Iterator[Text]:
+    """Numbers without a history, in lines; ``static``: rows of static tables."""
     counts = [(metrics.deletions, "deleted"), (metrics.late, "late"), (metrics.bad, "bad")]
     when = "none yet" if metrics.event_time is None else day_or_time(int(metrics.event_time))
     facts = [
         ("source", visible(_source(metrics.source))),
         ("engine", f"{metrics.engine}, up {duration(metrics.uptime)}"),
         ("event time", when),
-        ("backlog", visible(metrics.behind) or "not known"),
-        ("rows", ", ".join([f"{metrics.tuples:,} read", *(f"{n:,} {what}" for n, what in counts)])),
+        ("backlog", visible(metrics.behind)),
+        ("rows", ", ".join([f"{metrics.tuples + static:,} read", *(f"{n:,} {what}" for n, what in counts)])),
     ]
+    if static and not metrics.tuples:  # of a folder of tables nothing moves
+        facts = [fact for fact in facts if fact[0] != "event time"]
+    facts = [fact for fact in facts if fact[1]]
     if memory is not None:
         facts.append(("memory", f"{memory / 1e6:,.0f} MB"))
     for name, value in facts:

@@ -194,7 +194,7 @@ def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -
     if observed is None:
         return shapes
     found = sum(1 for number in observed.results.values() if number)
-    shapes += f", {found:,} {'has' if found == 1 else 'have'} {'the best ' if best else ''}results"
+    shapes += f", {found:,} {'has' if found == 1 else 'have'} {'one of the best' if best else 'results'}"
     if observed.waiting is None:
         return shapes
     idle = [branch.idle for branch in _operators(explained.branches)]

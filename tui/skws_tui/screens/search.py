@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import sleep
 from collections import Counter
 from collections.abc import Sequence
@@ -46,6 +47,12 @@ _SHARE: Final = 4
 _ALL: Final = "all of them"
 _SHORT: Final = 20
 """Rows below which the selected result is shown on request alone."""
+_YEAR_OR_MONTH: Final = re.compile(r"\d{4}(-\d{2})?")
+
+
+def _first_day(text: str) -> str:
+    """The first day of a year or a month; any other text as it is."""
+    return text + "-01-01"[len(text) - 4 :] if _YEAR_OR_MONTH.fullmatch(text) else text
 
 
 class SearchScreen(FilteredScreen):
@@ -185,7 +192,9 @@ class SearchScreen(FilteredScreen):
         if state != self._list_state:
             self._list_state = state
             rows = view.results.listed(selection)
-            columns = replace(columns, badge=max((len(row.ending or "") for row in rows), default=0))
+            badge = max((len(row.ending or "") for row in rows), default=0)
+            timed = any(row.result.start is not None for row in rows)
+            columns = replace(columns, badge=badge, time=timed)
             self.results.show(rows, columns, newest_first=selection.sort is Sort.NEWEST)
             self.pane.name_columns(columns)
         bar.counts, bar.sort = view.results.counts(live=selection.live), selection.sort
@@ -194,6 +203,8 @@ class SearchScreen(FilteredScreen):
         if not self.pane.start.display:
             self._explain_empty(selection)
         self.pane.note(self._notices(selection))
+        best = view.best.get(self._chosen() or "")
+        self.pane.hint(best.notes if best is not None and self.results.listed else ())
 
     def _show_start(self) -> None:
         """Show the start while there is no query; its contents follow."""
@@ -508,7 +519,7 @@ class SearchScreen(FilteredScreen):
     def _go_to(self, text: str) -> None:
         """Raises UsageError."""
         try:
-            instant = int(timestamp(text))
+            instant = int(timestamp(_first_day(text)))
         except MalformedError:
             raise UsageError(f"{text}: expected a day or time, such as 1994-10-14 12:30:00") from None
         self.skws.seek(instant)

@@ -23,6 +23,7 @@ from skws_schema.errors import counted
 from skws_schema.model import AttributeType, Relation, Schema
 from skws_tui.services.results import ListedResult
 from skws_tui.services.view import View
+from skws_windows.window import Unbounded
 
 _TIME: Final = 10
 _SIZE: Final = 5
@@ -53,10 +54,11 @@ class Palette:
 class Columns:
     """The columns of the table, ``width`` cells in all.
 
-    ``query`` and ``badge``: cells for them, 0 without these columns.
+    ``query`` and ``badge``: cells for them, 0 without these columns. ``time``: with when results began.
     """
 
     width: int
+    time: bool = True
     query: int = 0
     score: bool = False
     badge: int = 0
@@ -64,7 +66,7 @@ class Columns:
     @property
     def sentence(self) -> int:
         """The cells of the column that takes what the others leave."""
-        others = _TIME + 2 + 1 + _SIZE + _SCORE * self.score
+        others = (_TIME + 2) * self.time + 1 + _SIZE + _SCORE * self.score
         others += sum(cells + 2 for cells in (self.query, self.badge) if cells)
         return max(self.width - others, 8)
 
@@ -73,7 +75,8 @@ class Columns:
         """The names of the columns, in their places."""
         query = f"{'query':<{self.query}}  " if self.query else ""
         score = f"{'score':>{_SCORE}}" if self.score else ""
-        return f"{'time':<{_TIME}}  {query}{'what':<{self.sentence}} {'size':>{_SIZE}}{score}"
+        time = f"{'time':<{_TIME}}  " if self.time else ""
+        return f"{time}{query}{'what':<{self.sentence}} {'size':>{_SIZE}}{score}"
 
 
 class Drawer:
@@ -87,7 +90,9 @@ class Drawer:
     def line(self, row: ListedResult, columns: Columns) -> Text:
         """A result in one line of the table."""
         result, dim = row.result, self.palette.dim
-        line = Text().append(fitted(when(result.start, self._view.event_time), _TIME) + _GAP, dim)
+        line = Text()
+        if columns.time:
+            line.append(fitted(when(result.start, self._view.event_time), _TIME) + _GAP, dim)
         if columns.query:
             line.append(fitted(visible(result.query), columns.query) + _GAP, dim)
         line.append_text(self._sentence(result, columns.sentence))
@@ -287,9 +292,15 @@ class Drawer:
     def _named_facts(self, row: ListedResult) -> Iterator[tuple[str, str]]:
         result = row.result
         yield "query", visible(result.query)
-        began = "always" if result.start is None else day_or_time(result.start)
-        yield "began", f"{began}{', before the query was added' if result.snapshot else ''}"
-        yield "ended" if row.ending else "ends", self.countdown(row)
+        if result.start is not None:
+            before = ", before the query was added" if result.snapshot else ""
+            yield "began", f"{day_or_time(result.start)}{before}"
+        if (
+            row.ending
+            or result.end is not None
+            or not isinstance(self._view.request.job.plan_window, Unbounded)
+        ):
+            yield "ended" if row.ending else "ends", self.countdown(row)
         if not isinstance(result, Result):
             return
         if result.op == "~" and result.at is not None:

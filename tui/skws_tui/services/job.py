@@ -153,6 +153,11 @@ class LiveJob:
         return self.control.times or self._arrived
 
     @property
+    def static(self) -> Mapping[str, int]:
+        """Rows of static tables, by relation."""
+        return dict(self._static)
+
+    @property
     def static_rows(self) -> int:
         """Rows of static tables."""
         return self._static.total()
@@ -397,7 +402,7 @@ class LiveJob:
         self.networks.update((text, result.network) for result in found.results)
         known = found.complete and found.size >= self.request.job.max_size
         self.unanswered.discard(name)
-        self.events.put(best={name: BestResults(found.results, found.found, known)})
+        self.events.put(best={name: BestResults(found.results, found.found, known, found.notes)})
 
     def _missing(self, plan: Plan) -> tuple[str, ...]:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""

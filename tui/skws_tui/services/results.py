@@ -93,12 +93,13 @@ EVERYTHING: Final = Selection()
 class BestResults(NamedTuple):
     """The best results of a query over the rows that are there now.
 
-    ``found``: how many there are; ``known``: False if there may be more.
+    ``found``: how many there are; ``known``: False if there may be more. ``notes``: on rows that they hide.
     """
 
     results: Sequence[Result]
     found: int
     known: bool
+    notes: Sequence[str] = ()
 
     @property
     def part(self) -> str:

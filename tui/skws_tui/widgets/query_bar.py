@@ -76,7 +76,7 @@ class QueryBar(Widget):
 
     @property
     def _order(self) -> str:
-        return f"sort: {self.sort}"
+        return f"sort: {self.sort}" if self._view.queries else ""
 
     def render(self) -> Text:
         cards: list[tuple[str | None, str]] = [(None, f"all {sum(self.counts.values()):,}")]

@@ -29,7 +29,7 @@ from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import counted
 from skws_tui.services.drawing import Columns, Drawer
 from skws_tui.services.results import ListedResult, Selection
-from skws_tui.services.typed import text_of
+from skws_tui.services.typed import parse_typed, text_of
 from skws_tui.services.view import View
 from skws_tui.widgets.start_menu import StartMenu
 
@@ -324,6 +324,8 @@ class ResultPane(Horizontal):
     ResultPane #columns { height: 1; padding: 0 0 0 2; color: $text-muted; }
     ResultPane #empty { height: 1fr; padding: 1 2; content-align: center middle; }
     ResultPane #empty { color: $text-muted; display: none; }
+    ResultPane #hint { height: auto; max-height: 3; padding: 0 2; color: $text-muted; display: none; }
+    ResultPane.below #hint { max-height: 2; }
     """
 
     def __init__(self, drawer: Drawer) -> None:
@@ -332,12 +334,14 @@ class ResultPane(Horizontal):
         self._drawn: tuple[ListedResult | None, Text] = None, Text()
         self._notice = ""
         self._why: str | None = None
+        self._hint: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="table") as table:
             table.border_title = "results"
             yield Static(id="columns", markup=False)
             yield ResultList(self._drawer, id="results")
+            yield Static(id="hint", markup=False)
             yield Static(id="empty", markup=False)
             yield StartMenu(self._drawer.palette)
         with ResultDetail(id="detail") as detail:
@@ -379,6 +383,14 @@ class ResultPane(Horizontal):
         if notice != self._notice:
             self._notice = notice
             self.query_one("#table").border_subtitle = Text(visible(notice))
+
+    def hint(self, lines: Sequence[str]) -> None:
+        """Say below the list how to ask for what its results hide."""
+        if tuple(lines) != self._hint:
+            self._hint = tuple(lines)
+            below = self.query_one("#hint", Static)
+            below.display = bool(lines)
+            below.update(visible_lines("\n".join(lines)))
 
     def show_start(self, *, shown: bool) -> None:
         """Show the start instead of everything else, or no longer."""
@@ -466,8 +478,12 @@ def _nothing_of(
         return "The source has no records.\nl shows the log."
     yet = "" if metrics.state == "ended" else " yet"
     lines = [f"No result for {name}{yet} ({counted(rows, 'row')} so far).", *reasons]
-    lines.append(_to_try(" ".join(reasons)))
+    patterns = only is not None and parse_typed(only).pattern
+    lines.append(_PATTERN_TO_TRY if patterns else _to_try(" ".join(reasons)))
     return "\n".join(lines)
+
+
+_PATTERN_TO_TRY: Final = "Try one of its parts alone, or a longer window; n shows how it is matched."
 
 
 def _to_try(reasons: str) -> str:

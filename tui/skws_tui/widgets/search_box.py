@@ -167,13 +167,13 @@ class QueryBox(LineInput):
         self.post_message(self.Entered(self.value.strip(), replace=False))
 
     async def action_complete(self) -> None:
-        """Take the first completion, else the correction; focus the next widget if there is neither."""
+        """Take the first completion, else the correction; leave the box if there is neither."""
         if self._completions.words:
             self.write(completed(self.value, self._completions.words[0][0]))
         elif self.correction not in {"", self.value}:
             self.write(self.correction)
         else:
-            self.screen.focus_next()
+            self.action_leave()  # the list may be hidden, and is not the next widget then
 
     def action_history(self, step: int) -> None:
         if self.history:

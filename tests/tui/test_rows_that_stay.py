@@ -1,0 +1,127 @@
+"""Data without a stream: no rates and no times, and below the list how to ask for what its results hide."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, Static
+
+from skws.data.values import timestamp
+from skws_schema.yaml.load import load_schema
+from skws_tui.services.request import UiRequest, live_job
+from skws_windows.window import MICROSECOND
+from tests.tui.ui import QUERY, movies, opened, scenario
+
+YAML = """
+version: 1
+window: none
+relations:
+  question: {attributes: {id: integer, title: text}, key: [id], table: true}
+  answer: {attributes: {nr: integer, id: integer, body: text}, key: [nr], table: true}
+joins: [answer.id = question.id]
+"""
+
+
+def forum(folder: Path, *queries: str) -> UiRequest:
+    with closing(sqlite3.connect(folder / "forum.db")) as database, database:
+        database.execute("CREATE TABLE question (id INTEGER PRIMARY KEY, title TEXT)")
+        database.execute("CREATE TABLE answer (nr INTEGER PRIMARY KEY, id INTEGER, body TEXT)")
+        database.execute("INSERT INTO question VALUES (1, 'Which neural networks?'), (2, 'What else?')")
+        database.execute("INSERT INTO answer VALUES (1, 1, 'Ask a neural engineer.'), (2, 2, 'Nothing.')")
+    (folder / "forum.yaml").write_text(YAML)
+    job = live_job(load_schema(folder / "forum.yaml"), f"sqlite:{folder / 'forum.db'}")
+    settings = {"restore": False, "lasting": True}
+    return UiRequest(job, folder / "forum.yaml", queries, theme="skws-dark", **settings)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+def test_below_the_list_stands_how_to_ask_for_what_results_hide(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    @scenario
+    async def shown() -> None:
+        async with opened(forum(tmp_path, "neural engineer"), size=size) as driver:
+            await driver.advance(2)
+            text = " ".join(driver.text().replace("│", " ").split())
+            assert "also: 1 row of question with 'neural' is joined to these results;" in text
+            assert "question.title:neural asks for it" in text
+            await driver.write("question.title:neural engineer")
+            await driver.press("enter")
+            await driver.advance(1)
+            assert len(driver.search.results.listed) == 1
+            assert not driver.search.query_one("#hint", Static).display
+
+    shown()
+
+
+@scenario
+async def test_rows_without_times_are_shown_without_what_times_have(tmp_path: Path) -> None:
+    async with opened(forum(tmp_path), size=(80, 24)) as driver:
+        await driver.advance(2)
+        assert "4 rows" in driver.text().splitlines()[0]
+        assert "sort:" not in driver.text()  # nothing to sort yet
+        await driver.write("engineer")
+        await driver.press("enter")
+        await driver.advance(1)
+        text = driver.text()
+        assert "sort: best" in text
+        heading = next(line for line in text.splitlines() if "what" in line and "score" in line)
+        assert "time" not in heading
+        assert "began" not in text
+        assert "not known" not in text
+        await driver.press("f5")
+        figures = {line.split()[0]: line.split()[1:] for line in driver.text().splitlines() if line.split()}
+        assert figures["rows"][-1] != "0"
+        assert "4 read" in driver.text()
+        assert "event time" not in driver.text()
+        assert figures["answer"][:2] == ["0.0", "2"]
+
+
+@scenario
+async def test_the_status_line_drops_what_does_not_fit(tmp_path: Path) -> None:
+    name = "questions_on_artificial_intelligence"
+    text = movies().schema_path.read_text().replace("name: movies", f"name: {name}")
+    (tmp_path / "long.yaml").write_text(text)
+    async with opened(movies(QUERY, path=tmp_path / "long.yaml"), size=(80, 24)) as driver:
+        await driver.advance(0.5)
+        line = driver.text().splitlines()[0]
+        assert name in line
+        assert "running" in line
+        assert line.endswith("1996-10-04")  # and no part of what follows
+
+
+@scenario
+async def test_tab_leaves_the_box_although_the_list_is_empty() -> None:
+    async with opened(movies("zzyzx")) as driver:
+        await driver.advance(1)
+        await driver.press("tab", "x")
+        assert driver.app.view.queries == ()
+
+
+@scenario
+async def test_an_empty_list_of_a_pattern_has_something_to_try() -> None:
+    async with opened(movies('pattern: movie m ; plays p where m.mid = p.mid and p:"zzyzx"')) as driver:
+        await driver.advance(3)
+        text = driver.text()
+        assert "No result for" in text
+        assert "Try one of its parts alone, or a longer window" in text
+        assert "fewer words" not in text
+
+
+@scenario
+async def test_a_replay_moves_to_a_month_and_to_a_year() -> None:
+    async with opened(movies(QUERY)) as driver:
+        await driver.press("escape")
+        for text, after, until in (
+            ("1994-10", "1993-01-01", "1994-10-01"),
+            ("1980", "1979-01-01", "1980-01-01"),
+        ):
+            await driver.press("at")
+            driver.app.screen.query_one(Input).value = text
+            await driver.press("enter")
+            there = driver.metrics.event_time
+            assert there is not None  # that of the latest record at that day
+            assert timestamp(after) < there * MICROSECOND <= timestamp(until), text

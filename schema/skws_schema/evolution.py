@@ -22,11 +22,15 @@ class SchemaChange:
 
     @classmethod
     def between(cls, before: Schema, given: Schema) -> SchemaChange:
-        """Match by name. A relation or join with another description is another one."""
+        """Match by name. A relation or join with another description is another one.
+
+        One that is only read from another table or column keeps its tuples.
+        """
         kept = {r.name for r in given.relations if before.index.get(r.name) is not None}
-        kept = {name for name in kept if before.relation(name) == given.relation(name)}
+        kept = {name for name in kept if _alike(before.relation(name), given.relation(name))}
         relations = _renamed_relations(before, given, kept)
         joins = _renamed_joins(before, given, kept, relations)
+        relations = tuple(given.relation(r.name) if r.name in kept else r for r in relations)
         return cls(before, _after(before, given, relations, joins))
 
     @property
@@ -45,6 +49,19 @@ class SchemaChange:
         """Positions of the new relations and joins, including those that return."""
         before, after = _present(self.before), _present(self.after)
         return after[0] - before[0], after[1] - before[1]
+
+
+def _alike(before: Relation, given: Relation) -> bool:
+    """Whether they have the same tuples, wherever their values are read from."""
+    return _without_origins(before) == _without_origins(given)
+
+
+def _without_origins(relation: Relation) -> Relation:
+    attributes = tuple(replace(attribute, origin=None) for attribute in relation.attributes)
+    # Rows in arrays of other rows are other rows if they are in another array.
+    return replace(
+        relation, attributes=attributes, origin=relation.origin if relation.path else None, source=None
+    )
 
 
 def _present(schema: Schema) -> tuple[frozenset[int], frozenset[int]]:

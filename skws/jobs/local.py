@@ -502,7 +502,10 @@ class LocalWatch:
         if self._run is not None:
             self._run.repeated()
         self._show_schema()
-        if not self._input.resume(self.schema):
+        schema = checkpoint.new_schema()
+        # By the schema that this start changes to: the source may no longer fit the one from before.
+        after = self.schema if schema is None else changed(self.worker.standing.stream, schema).schema
+        if not self._input.resume(after):
             return None
         self._log.info("resumed", f"resuming after micro-batch {start.number}", batch=start.number)
         return start

@@ -180,3 +180,29 @@ def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
     assert "--lateness" in told[0]
     assert (watch.metrics().tuples, len(sink.results)) == (80, 40)
     watch.close()
+
+
+def test_a_run_goes_on_behind_a_column_that_was_renamed(database: Database, tmp_path: Path) -> None:
+    """Whether it ran or was stopped at the time: what was logged before has the old name, and counts."""
+    database.run(*TABLES)
+    item = replace(SCHEMA.relation("order").attributes[1], origin="thing")
+    order = SCHEMA.relation("order")
+    renamed = replace(order, attributes=(order.attributes[0], item))
+    corrected = replace(SCHEMA, relations=(SCHEMA.relation("customer"), renamed))
+    asked = request(database.uri(slot=database.name), checkpoint=tmp_path)
+    opened(asked, Collected()).close()
+    database.run(LAMP, 'ALTER TABLE "order" RENAME item TO thing', LAMP)
+    sink, notes = Collected(), Notes()
+    run = opened(asked, sink, notes=notes)
+    with pytest.raises(SourceError, match=r"public\.order no longer has the column 'item'"):
+        until(lambda: False, run.step)
+    run.close()
+    assert sink.told() == [("+", QUERY)]
+    assert any("has no column 'item': reading the log up to that change" in line for line in notes.lines)
+    sink = Collected()
+    run = opened(replace(asked, schema=corrected), sink)
+    until(lambda: sink.results, run.step)
+    database.run("DELETE FROM customer")
+    until(lambda: len(sink.results) == 3, run.step)
+    run.close()
+    assert sink.told() == [("+", QUERY), ("-", QUERY), ("-", QUERY)]

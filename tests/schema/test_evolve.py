@@ -57,6 +57,16 @@ def test_a_relation_described_anew_is_another_with_other_joins() -> None:
     assert edges(change.after)[4].source == 3
 
 
+def test_a_relation_that_is_read_from_other_columns_keeps_its_place() -> None:
+    """So its tuples and their results stay where a column or a table was renamed."""
+    renamed = replace(A, attributes=(replace(X[0], origin="y"),), origin="aa")
+    change = SchemaChange.between(CHAIN, Schema("s", (renamed, B, C), (AB, BC)))
+    assert change.after.relations == (renamed, B, C)
+    assert _numbers(change) == ([[], []], [[], []])
+    nested = replace(A, origin="b.rows")
+    assert SchemaChange.between(CHAIN, Schema("s", (nested, B, C), (AB, BC))).removed_relations == {0}
+
+
 @given(st.lists(schemas(max_relations=3), min_size=2, max_size=5))
 @examples(100)
 def test_each_schema_of_a_sequence_is_there_as_given(sequence: list[Schema]) -> None:

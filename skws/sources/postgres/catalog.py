@@ -271,43 +271,60 @@ class MatchedTables:
     warnings: tuple[str, ...]
 
 
-def match_tables(schema: Schema, known: Mapping[str, Table], database: str) -> MatchedTables:
-    """Match relations to tables by name. Raises SourceError that names everything that is missing."""
+def match_tables(
+    schema: Schema, known: Mapping[str, Table], database: str, *, resuming: bool = False
+) -> MatchedTables:
+    """Match relations to tables by name. Raises SourceError that names everything that is missing.
+
+    ``resuming``: the log may still have columns that a streamed table has lost: they are warnings.
+    """
     faults: list[str] = []
+    gone: list[str] = []
     found: dict[int, Table] = {}
     for position, relation in enumerate(schema.relations):
         if position in schema.evolution.removed_relations or relation.source is not None:
             continue
-        faults += mismatches(relation, known)
-        if relation.stored in known:
-            found[position] = known[relation.stored]
+        table = known.get(relation.stored)
+        if resuming and table is not None and not relation.table:
+            gone += [f"{fault}: reading the log up to that change" for fault in _lacking(relation, table)]
+            faults += _unfit(relation, table)
+        else:
+            faults += mismatches(relation, known)
+        if table is not None:
+            found[position] = table
     if all(relation.table for relation in schema.relations):
         faults.append("all its relations are static tables, and there is nothing to follow")
+    if faults and resuming:
+        return match_tables(schema, known, database)  # names the columns, too
     if faults:
         raise SourceError(f"{database} does not fit schema {schema.name}: " + "; ".join(faults))
     streams = {i: table for i, table in found.items() if not schema.relations[i].table}
     static = {i: table for i, table in found.items() if schema.relations[i].table}
-    warnings = tuple(
-        warning for i, table in streams.items() for warning in _warnings(schema.relations[i], table)
-    )
-    return MatchedTables(streams, static, warnings)
+    warnings = (warning for i, table in streams.items() for warning in _warnings(schema.relations[i], table))
+    return MatchedTables(streams, static, (*gone, *warnings))
 
 
 def mismatches(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
     """The reasons why a relation cannot be read; none if it can."""
     if relation.stored in known:
-        yield from _faults(relation, known[relation.stored])
+        yield from _lacking(relation, known[relation.stored])
+        yield from _unfit(relation, known[relation.stored])
     else:
         yield f"no table {relation.stored!r} in the search path{nearest(relation.stored, known)}"
 
 
-def _faults(relation: Relation, table: Table) -> Iterator[str]:
+def _lacking(relation: Relation, table: Table) -> Iterator[str]:
+    columns = {column.name for column in table.columns}
+    for attribute in relation.attributes:
+        if attribute.column not in columns:
+            yield f"{table.full_name} has no column {attribute.column!r}{nearest(attribute.column, columns)}"
+
+
+def _unfit(relation: Relation, table: Table) -> Iterator[str]:
     columns = {column.name: column for column in table.columns}
     for attribute in relation.attributes:
         column = columns.get(attribute.column)
-        if column is None:
-            yield f"{table.full_name} has no column {attribute.column!r}{nearest(attribute.column, columns)}"
-        elif column.generated and not relation.table:
+        if column is not None and column.generated and not relation.table:
             yield (
                 f"{table.full_name}.{column.name} is a generated column, which PostgreSQL does not replicate"
             )

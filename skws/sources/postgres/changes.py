@@ -87,13 +87,23 @@ class ChangeDecoder:
         self._numerics = {(table.namespace, table.name): table.numerics for table in matched.streams.values()}
         self._oids = {table.oid: table.full_name for table in matched.streams.values()}
         self._followed: dict[int, _Followed] = {}
+        self._unfit: dict[int, SourceError] = {}
+        """Why no change of a table can be read. Changes that were read before do not matter."""
         self._roots = {table.oid: table for table in matched.streams.values() if table.kind == "p"}
         self._described = 0  # the table of the last message, if that was a description
         self._partial: dict[int, dict[int, Partition]] = defaultdict(dict)
         """By root and by their own number: partitions whose old rows do not tell the tuple."""
 
     def relation(self, table: Relation) -> list[str]:
-        """Set a table's columns; gives notices. Raises SourceError if they no longer fit the schema."""
+        """Set a table's columns; gives notices. If they do not fit the schema, its next change is refused."""
+        self._unfit.pop(table.oid, None)
+        try:
+            return self._described_anew(table)
+        except SourceError as error:
+            self._unfit[table.oid] = error
+            return []
+
+    def _described_anew(self, table: Relation) -> list[str]:
         name = f"{table.namespace}.{table.name}"
         reader = self._readers.get((table.namespace, table.name))
         if reader is None:
@@ -124,8 +134,14 @@ class ChangeDecoder:
         return [] if partition in known.partitions else [fault]
 
     def items(self, change: RowChange, at: Moment) -> list[Item]:
-        """The items of a change; none for tables that the schema does not have."""
+        """The items of a change; none for tables that the schema does not have.
+
+        Raises SourceError for one of a table that does not fit the schema.
+        """
         self._described = 0
+        for oid in change.oids if isinstance(change, Truncate) else (change.oid,):
+            if oid in self._unfit:
+                raise self._unfit[oid]
         if isinstance(change, Truncate):
             followed = [self._followed[oid] for oid in change.oids if oid in self._followed]
             return [each.reader.truncation(at.time) for each in followed]
@@ -335,5 +351,6 @@ class LogReader:
             return []
         # Commit times may differ from the order of commits; event time does not go back.
         time = max(self.position.time, begun.time)
+        items = self._decoder.items(change, Moment(begun.lsn, time, self._number))
         self.position = replace(self.position, change=self._number, time=time)
-        return self._decoder.items(change, Moment(begun.lsn, time, self._number))
+        return items

@@ -47,12 +47,17 @@ class PostgresFeed(Feed):
     """Follows one database. ``folder`` keeps the snapshot; without one it is lost with the process."""
 
     def __init__(self, address: Address, schema: Schema, folder: Path | None, clock: Clock) -> None:
-        """Raises SourceError if the database is not there or does not fit the schema."""
+        """Raises SourceError if the database is not there or does not fit the schema.
+
+        Columns that are gone are refused by ``start``: a run that resumes reads the log up to their change.
+        """
         self._address = address
         self._schema = schema
         self._clock = clock
         with address.sql() as connected:
-            self._tables: MatchedTables = match_tables(schema, tables(connected), address.shown)
+            self._tables: MatchedTables = match_tables(
+                schema, tables(connected), address.shown, resuming=True
+            )
         self._own_folder = TemporaryDirectory(prefix="skws-snapshot-") if folder is None else None
         self._spool = Spool(folder or Path(self._own_folder.name if self._own_folder else ""), address.slot)
         self._spool_checked = False
@@ -71,7 +76,9 @@ class PostgresFeed(Feed):
         self._drop()
 
     def start(self) -> Offset:
-        """Creates the publication, the slot and the snapshot."""
+        """Creates the publication, the slot and the snapshot. Raises SourceError, also if columns lack."""
+        with self._address.sql() as connected:
+            self._tables = match_tables(self._schema, tables(connected), self._address.shown)
         position = _begin(self._address, self._schema, self._tables, self._spool)
         self._published = True
         return replace(position, server=server_of(self._address)).offset()
@@ -313,6 +320,7 @@ def _begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spoo
 def _wanted(schema: Schema, matched: MatchedTables) -> Wanted:
     return {
         table: frozenset(attribute.column for attribute in schema.relations[position].attributes)
+        & {column.name for column in table.columns}
         for position, table in matched.streams.items()
     }
 

@@ -1,0 +1,60 @@
+"""The cases of live joins that went wrong elsewhere, on a server of PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from examples.joins.play import Play, WrongError, cases
+from tests.docs.blocks import steps
+from tests.docs.shell import Shell, located
+from tests.places import ROOT
+from tests.postgres import Database, Server
+
+PAGE = ROOT / "docs" / "joins-that-stay-right.md"
+
+
+CASES = cases(PAGE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_case_gives_the_events_of_the_page(name: str, database: Database, tmp_path: Path) -> None:
+    told: list[str] = []
+    Play(database.uri(), tmp_path, told.append).run(CASES[name])
+    expected = re.findall(r"^-- ([+~-]) ", CASES[name], re.M)
+    assert sorted(line[5] for line in told if re.match("--   [+~-] ", line)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("-- - travel", "-- + travel"),
+        ("-- nothing\n", "-- + a kettle, The lid leaks.\n"),
+        ("leaks'\n", "lid'\n"),
+    ],
+)
+def test_what_is_not_as_expected_is_found(right: str, wrong: str, database: Database, tmp_path: Path) -> None:
+    """Another operation, an event that does not come, another join in SQL."""
+    text = CASES["moved-out"]
+    assert right in text
+    with pytest.raises(WrongError):
+        Play(database.uri(), tmp_path, lambda _: None).run(text.replace(right, wrong, 1))
+
+
+def test_the_command_of_the_page(tmp_path: Path, postgres_server: Server) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    shell = Shell(tmp_path)
+    try:
+        (step,) = steps(PAGE, __file__, tmp_path)
+        found = shell.run(located(step, {"postgresql://localhost/postgres": postgres_server.uri("postgres")}))
+    finally:
+        shell.close()
+    assert found.startswith("-- moved-out\n")
+    assert found.endswith("-- as expected\n\n")
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) > 10
+    assert all(re.search(r"^-- [+~-] ", text, re.M) for text in CASES.values())

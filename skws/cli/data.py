@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from skws.cli import options
-from skws.cli.given import read_schema
+from skws.cli.given import read_lateness, read_schema
 from skws.cli.terminal import tell
 from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
 from skws.sources.drafts import draft_of
@@ -28,6 +28,7 @@ _FILE: Final = "file://"
 VERY_LARGE: Final = 64 << 30
 """Bytes of a replay beyond which one process, or one machine, takes hours."""
 _YAML: Final = (".yaml", ".yml")
+_AHEAD: Final = "1 day"
 _NEVER_LATE: Final = "3660000 days"
 """More than there are between two times."""
 
@@ -153,6 +154,9 @@ def with_schema(
         # Where nothing expires, keywords do not depend on the order of records; patterns do.
         late = lasting and data.followed and not given.get("pattern")
         given["lateness"] = _NEVER_LATE if late else "0 s"
+    if data.address and "ahead" in given:
+        # A record that is no further ahead than the lateness makes none late.
+        given["ahead"] = given["ahead"] or max(_AHEAD, given["lateness"], key=read_lateness)
     return lasting
 
 

@@ -74,6 +74,11 @@ def read_lateness(text: str) -> int:
     return parse_duration(text, what="lateness")
 
 
+def read_ahead(text: str) -> int | None:
+    """How far records may be ahead of the clock, in microseconds; None for any time."""
+    return None if text.strip().lower() == "none" else parse_duration(text, what="ahead")
+
+
 def _expression_fault(schema: Schema) -> str | None:
     if not isinstance(parse_window(schema.window), ExpressionWindow):
         return None
@@ -138,6 +143,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "replay": tuple,
     "window": parse_window,
     "lateness": read_lateness,
+    "ahead": read_ahead,
     "mesh": lambda mesh: mesh.kind,
     "packages": lambda names: tuple(name for name in names.split(",") if name),
 }

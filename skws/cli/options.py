@@ -24,6 +24,7 @@ GROUPS: Final = {
         "index",
         "speed",
         "lateness",
+        "ahead",
         "on_error",
         "dead_letters",
     ),
@@ -169,6 +170,15 @@ Lateness = Annotated[
         metavar="D",
         help="Take records in order of arrival; drop those later than this ('30 s', '0 s').",
         show_default="0 s; a replay is sorted by time",
+    ),
+]
+Ahead = Annotated[
+    str | None,
+    typer.Option(
+        "--ahead",
+        metavar="D",
+        help="Refuse records of a live source further ahead of the clock than this ('1 hour'; 'none').",
+        show_default="1 day, or the lateness if that is longer",
     ),
 ]
 Speed = Annotated[

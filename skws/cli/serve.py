@@ -61,6 +61,7 @@ def serve(
     match_names: options.MatchNames = False,
     allow_unbounded_windows: options.ForceUnboundedWindows = False,
     lateness: options.Lateness = None,
+    ahead: options.Ahead = None,
     updates: options.Updates = ToldUpdates.TELL,
     sink: options.Sinks = None,
     checkpoint: options.Checkpoint = None,

@@ -32,6 +32,7 @@ def tui(
     match_names: options.MatchNames = False,
     without: options.Without = None,
     lateness: options.Lateness = None,
+    ahead: options.Ahead = None,
     on_error: options.BadRecords = None,
     dead_letters: options.DeadLetters = None,
     memory: options.Memory = None,

@@ -153,6 +153,7 @@ def watch(
     without: options.Without = None,
     evaluator: options.Evaluator = EvaluatorName.AUTO,
     lateness: options.Lateness = None,
+    ahead: options.Ahead = None,
     updates: options.Updates = ToldUpdates.TELL,
     output_format: options.ResultFormat = None,
     output: options.Output = None,

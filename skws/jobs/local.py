@@ -88,7 +88,11 @@ class LocalWatch:
         self._lasting = lasting
         folder = None if request.checkpoint is None else request.checkpoint / "source"
         source = source or parse_source(
-            request.source, folder=folder, clock=self.control.pace, resumable=folder is not None
+            request.source,
+            folder=folder,
+            clock=self.control.pace,
+            resumable=folder is not None,
+            ahead=request.ahead,
         )
         self._input = Input(source, self.control, log)
         if request.checkpoint is not None and source.local_only:

@@ -13,6 +13,7 @@ from skws.extras import SOURCES, extension, installed
 from skws.formats.rows import RowReader
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.files import FilesSource
+from skws.sources.horizon import ANY_TIME, BoundedSource, Horizon
 from skws.sources.kafka.address import Address as KafkaAddress
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
@@ -75,23 +76,36 @@ _REPLAY: Final = "replay:"
 
 
 def parse_source(
-    text: str, *, folder: Path | None = None, clock: Clock | None = None, resumable: bool = True
+    text: str,
+    *,
+    folder: Path | None = None,
+    clock: Clock | None = None,
+    resumable: bool = True,
+    ahead: int | None = None,
 ) -> Source:
     """The source that ``text`` names; nothing is opened yet.
 
     ``folder``: where a database's snapshot is kept while it is read; that of
     the run's offsets, if there is one. ``resumable``: False for a run without offsets, which leaves
-    nothing at the source. Raises UsageError for an invalid
+    nothing at the source. ``ahead``: how far, in microseconds, records of a source that goes on may be ahead
+    of the clock; None for any time. Raises UsageError for an invalid
     address, SourceError if a library for the source is missing.
     """
+    horizon = ANY_TIME if ahead is None else Horizon(ahead)
+    if text.startswith(KAFKA):
+        return _kafka(text, clock or SystemClock(), horizon)
+    source = _unbounded(text, folder, clock or SystemClock(), resumable, horizon)
+    return source if source.bounded or ahead is None else BoundedSource(source, horizon)
+
+
+def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, horizon: Horizon) -> Source:
+    """A source other than Kafka's; only that of a database knows the horizon."""
     if text == "-":
         return StdinSource()
     if text.startswith(POSTGRES) or is_sqlite(text):
-        return _database(text, folder, clock or SystemClock(), resumable)
-    if text.startswith(KAFKA):
-        return _kafka(text, clock or SystemClock())
+        return _database(text, folder, clock, resumable, horizon)
     if text.startswith(_REPLAY):
-        return _replay(text.removeprefix(_REPLAY), clock or SystemClock())
+        return _replay(text.removeprefix(_REPLAY), clock)
     added = _of_extension(text)
     if added is not None:
         return added
@@ -104,7 +118,7 @@ def parse_source(
     path = text.removeprefix("file://")
     if not path:
         raise UsageError("the source is empty: expected a path, -, replay:PATH or an address")
-    return FilesSource(Path(path), clock or SystemClock())
+    return FilesSource(Path(path), clock)
 
 
 def _of_extension(text: str) -> Source | None:
@@ -143,7 +157,7 @@ def is_address(text: str) -> bool:
     return scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
 
 
-def _database(text: str, folder: Path | None, clock: Clock, resumable: bool) -> Source:
+def _database(text: str, folder: Path | None, clock: Clock, resumable: bool, horizon: Horizon) -> Source:
     if is_sqlite(text):
         from skws.sources.sqlite import SnapshotSource  # noqa: PLC0415 - for SQLite only
 
@@ -152,13 +166,13 @@ def _database(text: str, folder: Path | None, clock: Clock, resumable: bool) -> 
         from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
         from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
     address = Address.of(text)
-    return PostgresSource(address if resumable else address.of_one_run(), folder, clock)
+    return PostgresSource(address if resumable else address.of_one_run(), folder, clock, horizon)
 
 
-def _kafka(text: str, clock: Clock) -> Source:
+def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:
     with installed():
         from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415 - confluent_kafka is an extra
-    return KafkaSource(KafkaAddress.of(text), clock)
+    return KafkaSource(KafkaAddress.of(text), clock, horizon)
 
 
 def _replay(text: str, clock: Clock) -> Source:

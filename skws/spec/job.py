@@ -41,7 +41,8 @@ class Job:
     ``queries``: by name; a text is keywords. A search of a replay has one query.
     ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
     ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
-    time; None for a replay that is sorted first, so nothing is late. ``limit``: the most results.
+    time; None for a replay that is sorted first, so nothing is late. ``ahead``: how far records of a source
+    that goes on may be ahead of the clock, in microseconds; None for any time. ``limit``: the most results.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: that of candidate networks; a run may go on with another one.
     ``mesh``: None for the columnar mesh, else one of the paper's, to which ``purge`` and ``demand`` belong.
@@ -64,6 +65,7 @@ class Job:
     master: str | None = None
     packages: tuple[str, ...] = ()
     lateness: int | None = None
+    ahead: int | None = None
     on_error: OnError = OnError.FAIL
     dead_letters: Path | None = None
     limit: int | None = None

@@ -16,13 +16,11 @@ from urllib.parse import unquote
 
 from skws.sources.feed import HIDDEN, parameters, redacted
 from skws_schema.errors import SchemaError, UsageError
-from skws_windows.window import parse_duration
 
 _PORT: Final = 9092
 _BROKER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:@\[\]]+)(?::(\d{1,5}))?")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_PARAMETERS: Final = ("from", "format", "group", "lost", "config", "ahead")
-_AHEAD: Final = parse_duration("1 day")
+_PARAMETERS: Final = ("from", "format", "group", "lost", "config")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -51,10 +49,7 @@ class Lost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Brokers and topics. No ``topics``: those named like the relations. It holds no secret.
-
-    ``ahead``: how far records may be ahead of the clock, in microseconds; None for any time.
-    """
+    """Brokers and topics. No ``topics``: those named like the relations. It holds no secret."""
 
     brokers: tuple[str, ...]
     topics: tuple[str, ...]
@@ -63,7 +58,6 @@ class Address:
     lost: Lost = Lost.FAIL
     group: str | None = None
     config: Path | None = None
-    ahead: int | None = _AHEAD
 
     @property
     def shown(self) -> str:
@@ -94,14 +88,7 @@ class Address:
             _choice(Lost, given, "lost", Lost.FAIL),
             _stated(given, "group", str),
             _stated(given, "config", Path),
-            _ahead(given.get("ahead")),
         )
-
-
-def _ahead(text: str | None) -> int | None:
-    if text is None:
-        return _AHEAD
-    return None if text == "none" else parse_duration(text, what="ahead")
 
 
 def _broker(one: str, text: str) -> str:

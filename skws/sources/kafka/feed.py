@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from time import time_ns
 from typing import Final
 
 from confluent_kafka import KafkaException
 
 from skws.data.batch import Chunk, Item
-from skws.data.values import LATEST
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
+from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition, gone
 from skws.sources.kafka.reader import (
@@ -39,11 +38,12 @@ _SILENCE: Final = 15_000_000
 class KafkaFeed(Feed):
     """Follows the topics of ``address``."""
 
-    def __init__(self, address: Address, schema: Schema, clock: Clock) -> None:
+    def __init__(self, address: Address, schema: Schema, clock: Clock, horizon: Horizon = ANY_TIME) -> None:
         """Raises SourceError without topics, NotYetError without brokers, SchemaError for wrong settings."""
         self._address = address
         self._schema = schema
         self._clock = clock
+        self._horizon = horizon
         self._client = Client(address, Settings.of(address))
         self._retry = Retry(address.shown, clock)
         self._notices: list[str] = []
@@ -163,13 +163,8 @@ class KafkaFeed(Feed):
 
     def _topic_reader(self, topic: str) -> TopicReader:
         if topic not in self._readers:
-            self._readers[topic] = TopicReader(topic, self._schema, self._address.form, latest=self._latest)
+            self._readers[topic] = TopicReader(topic, self._schema, self._address.form, horizon=self._horizon)
         return self._readers[topic]
-
-    def _latest(self) -> int:
-        """The last time that a record may have now, by the calendar: the clock may be that of a replay."""
-        ahead = self._address.ahead
-        return LATEST if ahead is None else min(LATEST, time_ns() // 1_000 + ahead)
 
     def _at(self, position: Position) -> tuple[PartitionReader, Position]:
         """A reader at ``position``, and that position with partitions found since."""
@@ -344,13 +339,14 @@ class KafkaSource(Source):
 
     address: Address
     clock: Clock = field(default_factory=SystemClock)
+    horizon: Horizon = ANY_TIME
 
     @property
     def name(self) -> str:
         return self.address.shown
 
     def open(self, schema: Schema) -> Feed:
-        return KafkaFeed(self.address, schema, self.clock)
+        return KafkaFeed(self.address, schema, self.clock, self.horizon)
 
 
 _Nested = dict[str, dict[str, int]]

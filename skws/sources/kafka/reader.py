@@ -31,11 +31,12 @@ from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.exact_json import loads
 from skws.formats.files import not_json
 from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
+from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.kafka.address import Address, Form
 from skws.sources.kafka.client import Client, Partition
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
-from skws_schema.model import AttributeType, Relation, Row, Schema, iso
+from skws_schema.model import AttributeType, Relation, Row, Schema
 
 # The length of the prefix by serializers of schema registries: a zero and the number of a schema.
 _REGISTRY: Final = 5
@@ -63,7 +64,7 @@ class TopicReader:
         form: Form,
         *,
         timeless: bool = False,
-        latest: Callable[[], int] = lambda: LATEST,
+        horizon: Horizon = ANY_TIME,
     ) -> None:
         relation = relation_of(topic, schema)
         if form is Form.ROWS and relation is None:
@@ -72,7 +73,7 @@ class TopicReader:
         bare = relation is not None and form in (Form.AUTO, Form.ROWS)
         self._topic = topic
         self._timeless = timeless
-        self._latest = latest
+        self._horizon = horizon
         self._last = EARLIEST  # the latest time that was good before
         self._form = form
         self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
@@ -120,12 +121,9 @@ class TopicReader:
         """Raises MalformedError if an item is further ahead of the clock than may be."""
         for item in items:
             if isinstance(item, Record) and item.time > self._last:
-                latest = self._latest()
+                latest = self._horizon.latest()
                 if item.time > latest:
-                    raise MalformedError(
-                        f"the time {iso(item.time)} is more than that ahead of the clock which ?ahead= allows"
-                        f" (until {iso(latest)}): it would make all other records late"
-                    )
+                    raise MalformedError(self._horizon.reason(item.time, latest))
                 self._last = item.time
 
     def _notes(self) -> Iterator[BadRecord]:

@@ -21,6 +21,7 @@ import orjson
 from skws.data.batch import BadRecord, Item, Record
 from skws.data.values import MalformedError
 from skws.formats.rows import RowReader
+from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables
 from skws.sources.postgres.identities import Partition, advice, identifies, written
 from skws.sources.postgres.numerics import NUMBER_OF_TYPE, without_zeros
@@ -287,10 +288,14 @@ def _differences(name: str, before: Relation, after: Relation) -> list[str]:
 
 
 class LogReader:
-    """Makes items of the log's messages; ``position`` moves past every change that was read."""
+    """Makes items of the log's messages; ``position`` moves past every change that was read.
 
-    def __init__(self, decoder: ChangeDecoder, position: Position) -> None:
+    ``horizon``: later commit times raise no others.
+    """
+
+    def __init__(self, decoder: ChangeDecoder, position: Position, horizon: Horizon = ANY_TIME) -> None:
         self.position = position
+        self._horizon = horizon
         self.notices: list[str] = []
         self._decoder = decoder
         self._begun: Begin | None = None
@@ -351,6 +356,7 @@ class LogReader:
             return []
         # Commit times may differ from the order of commits; event time does not go back.
         time = max(self.position.time, begun.time)
+        known = time if time <= self._horizon.latest() else self.position.time
         items = self._decoder.items(change, Moment(begun.lsn, time, self._number))
-        self.position = replace(self.position, change=self._number, time=time)
+        self.position = replace(self.position, change=self._number, time=known)
         return items

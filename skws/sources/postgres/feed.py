@@ -17,6 +17,7 @@ from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 
 from skws.data.batch import Chunk, Item
 from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock
+from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
@@ -46,7 +47,14 @@ _WHOLE: Final = 100_000  # records of a batch that ends within a transaction
 class PostgresFeed(Feed):
     """Follows one database. ``folder`` keeps the snapshot; without one it is lost with the process."""
 
-    def __init__(self, address: Address, schema: Schema, folder: Path | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        address: Address,
+        schema: Schema,
+        folder: Path | None,
+        clock: Clock,
+        horizon: Horizon = ANY_TIME,
+    ) -> None:
         """Raises SourceError if the database is not there or does not fit the schema.
 
         Columns that are gone are refused by ``start``: a run that resumes reads the log up to their change.
@@ -54,6 +62,7 @@ class PostgresFeed(Feed):
         self._address = address
         self._schema = schema
         self._clock = clock
+        self._horizon = horizon
         with address.sql() as connected:
             self._tables: MatchedTables = match_tables(
                 schema, tables(connected), address.shown, resuming=True
@@ -220,7 +229,7 @@ class PostgresFeed(Feed):
             if not self._stream.open(position):
                 return None
             here = replace(position, server=self._stream.server)
-            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), here)
+            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), here, self._horizon)
         return self._reader
 
     def _check_published(self) -> None:
@@ -263,13 +272,14 @@ class PostgresSource(Source):
     address: Address
     folder: Path | None = None
     clock: Clock = field(default_factory=SystemClock)
+    horizon: Horizon = ANY_TIME
 
     @property
     def name(self) -> str:
         return self.address.shown
 
     def open(self, schema: Schema) -> Feed:
-        return PostgresFeed(self.address, schema, self.folder, self.clock)
+        return PostgresFeed(self.address, schema, self.folder, self.clock, self.horizon)
 
     def leave_nothing(self) -> str:
         """With ``snapshot=no`` a run resumes from the slot itself, so the slot stays."""

@@ -257,7 +257,12 @@ class FeedReader(SimpleDataSourceStreamReader):
                 self._changes, self._schema = changes, schema
             self._commands_read = commands
         if self._feed is None:
-            source = parse_source(request.source, folder=self._reading.folder / "source", clock=self._pace)
+            source = parse_source(
+                request.source,
+                folder=self._reading.folder / "source",
+                clock=self._pace,
+                ahead=request.ahead,
+            )
             self._feed = Prefetch(RetryingFeed(source, self._schema, SystemClock()), self._packed)
         return self._feed
 

@@ -1,0 +1,167 @@
+"""How far ahead of the clock a record of a live source may be.
+
+One record from a wrong clock, ten years ahead, would make all later ones late, for ever. So records beyond a
+*horizon* are bad records. A feed that merges its parts by time looks at them itself (Kafka's partitions);
+the records of all others pass through ``BoundedFeed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from time import time_ns
+from typing import Final
+
+from skws.data.batch import BadRecord, Chunk, Item, Record
+from skws.data.values import LATEST
+from skws.formats.dead_letters import record_line
+from skws.sources.feed import Batch, Feed, Offset, Source
+from skws_schema.model import Schema, iso
+from skws_windows.window import duration_text
+
+_HORIZON: Final = "horizon"
+
+
+def _now() -> int:
+    return time_ns() // 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """The latest time that a record may have: ``ahead`` microseconds after the clock; None: any.
+
+    ``now``: microseconds since the epoch, by the calendar; the clock of a source may be that of a replay.
+    """
+
+    ahead: int | None = None
+    now: Callable[[], int] = _now
+
+    def latest(self) -> int:
+        return LATEST if self.ahead is None else min(LATEST, self.now() + self.ahead)
+
+    def reason(self, time: int, latest: int) -> str:
+        """Why a record of ``time`` is bad: it is after ``latest``."""
+        ahead = self.ahead or 0
+        return (
+            f"the time {iso(time)} is more than {duration_text(ahead)} ahead of the clock, which is"
+            f" {iso(latest - ahead)}: it would make all others late (--ahead allows more; 'none' for any)"
+        )
+
+
+ANY_TIME: Final = Horizon()
+
+
+class BoundedFeed(Feed):
+    """Refuses the records of a feed that are beyond a horizon.
+
+    An offset after some has the horizon at which they were refused: so ``replay`` refuses the same ones.
+    """
+
+    def __init__(self, feed: Feed, name: str, schema: Schema, horizon: Horizon) -> None:
+        """``name``: that of the source."""
+        self._feed = feed
+        self._name = name
+        self._schema = schema
+        self._horizon = horizon
+        self._told = False
+        # A feed may know the object that it has given.
+        self._known: tuple[Offset, Offset] = ({}, {})
+
+    def start(self) -> Offset:
+        return self._feed.start()
+
+    @property
+    def tables_pending(self) -> bool:
+        return self._feed.tables_pending
+
+    def tables(self) -> Iterator[Item]:
+        return self._feed.tables()
+
+    def poll(self, start: Offset, limit: int) -> Batch:
+        own = self._own(start)
+        batch = self._feed.poll(own, limit)
+        latest = self._horizon.latest()
+        read = self._bounded(batch.read, latest)
+        if read is batch.read:
+            end = start if batch.end is own else self._marked(batch.end, start.get(_HORIZON))
+            return batch if end is batch.end else replace(batch, end=end)
+        notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, read))
+        self._told = True
+        return replace(batch, read=read, end=self._marked(batch.end, latest), notices=notices)
+
+    def replay(self, start: Offset, end: Offset) -> Chunk:
+        read = self._feed.replay(self._own(start), self._own(end))
+        latest = end.get(_HORIZON)
+        # As long as it is the same, none was refused.
+        return read if latest is None or latest == start.get(_HORIZON) else self._bounded(read, int(latest))
+
+    def commit(self, end: Offset) -> None:
+        self._feed.commit(self._own(end))
+
+    def lag(self, offset: Offset) -> str:
+        return self._feed.lag(self._own(offset))
+
+    def change_schema(self, schema: Schema) -> None:
+        self._feed.change_schema(schema)
+        self._schema = schema
+
+    def close(self) -> None:
+        self._feed.close()
+
+    def _own(self, offset: Offset) -> Offset:
+        """The offset of the feed within."""
+        if _HORIZON not in offset:
+            return offset
+        if offset is not self._known[0]:
+            self._known = offset, {name: value for name, value in offset.items() if name != _HORIZON}
+        return self._known[1]
+
+    def _marked(self, own: Offset, latest: int | None) -> Offset:
+        if latest is None:
+            return own
+        self._known = {**own, _HORIZON: latest}, own
+        return self._known[0]
+
+    def _bounded(self, read: Chunk, latest: int) -> Chunk:
+        records = read.records
+        if not len(records) or int(records.time.max()) <= latest:
+            return read
+        good = records.time <= latest
+        refused = [self._refused(record, latest) for record in records.taken(~good).records()]
+        return Chunk(records.taken(good), [*read.bad, *refused])
+
+    def _refused(self, record: Record, latest: int) -> BadRecord:
+        where = f"({self._schema.relations[record.relation].name})"
+        reason = self._horizon.reason(record.time, latest)
+        return BadRecord(self._name, 0, 0, record_line(record, self._schema), reason, where)
+
+    @staticmethod
+    def _notice(read: Chunk, kept: Chunk) -> str:
+        first = kept.bad[len(read.bad)]
+        return f"{first.source} {first.where}: {first.reason}; such records are left out and counted"
+
+
+@dataclass(frozen=True)
+class BoundedSource(Source):
+    """A source that goes on, without the records beyond a horizon."""
+
+    source: Source
+    horizon: Horizon
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def bounded(self) -> bool:
+        return self.source.bounded
+
+    @property
+    def local_only(self) -> bool:
+        return self.source.local_only
+
+    def open(self, schema: Schema) -> Feed:
+        return BoundedFeed(self.source.open(schema), self.name, schema, self.horizon)
+
+    def leave_nothing(self) -> str:
+        return self.source.leave_nothing()

@@ -1,0 +1,161 @@
+"""A record far ahead of the clock does not make all others late: it is a bad record of every live source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skws.cli.main import run
+from skws.data.batch import BadRecord, Item, Record
+from skws.jobs.local import LocalWatch
+from skws.sources.addresses import parse_source
+from skws.sources.files import FilesFeed
+from skws.sources.horizon import BoundedFeed, BoundedSource, Horizon
+from skws.sources.postgres.catalog import MatchedTables, Table
+from skws.sources.postgres.changes import ChangeDecoder, LogReader
+from skws.sources.postgres.pgoutput import Begin, Column, Commit, Identity, Insert
+from skws.sources.postgres.pgoutput import Relation as Described
+from skws.sources.postgres.slot import Position
+from skws.sources.replays import ReplaySource
+from skws.spec.enums import OnError
+from skws_schema.errors import BadRecordsError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from skws_windows.window import parse_duration
+from tests.jobs.watching import QUERY, SCHEMA, YAML, Collected, Notes, append, customer, opened, order, steps
+from tests.jobs.watching import request as job
+
+DAY = parse_duration("1 day")
+FAR = 5_000_000_000.0  # seconds: the year 2128
+
+
+class HandCalendar:
+    """The time of day, set by hand."""
+
+    def __init__(self) -> None:
+        self.micros = 0
+
+    def __call__(self) -> int:
+        return self.micros
+
+
+def times(items: Sequence[Item]) -> list[int]:
+    return [item.time // 1_000_000 for item in items if isinstance(item, Record)]
+
+
+def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> None:
+    """Though the clock has gone on, and they would be taken now."""
+    path, calendar = tmp_path / "in.jsonl", HandCalendar()
+
+    def feed() -> BoundedFeed:
+        return BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, calendar))
+
+    append(path, customer(1, 7), order(11, 7), order(10, 8), order(2, 7))
+    first = feed()
+    start = first.start()
+    batch = first.poll(start, 100)
+    assert times(list(batch.read)) == [1, 10, 2]
+    (bad,) = batch.read.bad
+    assert (bad.source, bad.where) == ("in.jsonl", "(order)")
+    assert bad.reason.startswith("the time 1970-01-01T00:00:11Z is more than 10 s ahead of the clock")
+    assert b'"item":"lamp"' in bad.raw
+    assert len(batch.notices) == 1
+    calendar.micros = 100_000_000
+    append(path, order(20, 7))
+    after = first.poll(batch.end, 100)
+    assert times(list(after.read)) == [20]
+    assert first.poll(after.end, 100).end is after.end
+    again = feed()
+    assert list(again.replay(start, batch.end)) == list(batch.read)
+    assert list(again.replay(batch.end, after.end)) == list(after.read)
+    assert list(again.poll(batch.end, 100).read) == list(after.read)
+    assert again.lag(after.end) == "0 bytes behind"
+
+
+@pytest.mark.parametrize("ahead", [DAY, None])
+def test_it_makes_none_late_in_a_live_search(tmp_path: Path, ahead: int | None) -> None:
+    path, sink, notes = tmp_path / "in.jsonl", Collected(), Notes()
+    append(path, customer(1, 7), order(FAR, 9))
+    watch = opened(job(path, on_error=OnError.SKIP, ahead=ahead), sink, notes=notes)
+    steps(watch)
+    append(path, order(2, 7), order(FAR, 9))
+    steps(watch)
+    counts = watch.metrics()
+    if ahead is None:
+        assert (sink.results, counts.late, counts.bad) == ([], 1, 0)
+        return
+    assert sink.told() == [("+", QUERY)]
+    assert (counts.late, counts.bad) == (0, 2)
+    (told,) = [line for line in notes.lines if "ahead of the clock" in line]
+    assert "(order): the time 2128-06-11T08:53:20Z is more than 1 day ahead of the clock" in told
+
+
+def test_the_policy_for_bad_records_holds(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    append(path, order(FAR, 9))
+    watch = opened(job(path, ahead=DAY), Collected())
+    with pytest.raises(BadRecordsError, match="more than 1 day ahead of the clock"):
+        watch.step()
+
+
+def test_sources_that_end_know_no_clock(tmp_path: Path) -> None:
+    assert isinstance(parse_source("replay:x", ahead=DAY), ReplaySource)
+    for address in ("-", "some/folder", "postgresql://joe@db/shop"):
+        assert isinstance(parse_source(address, ahead=DAY), BoundedSource)
+    path, sink = tmp_path / "in.jsonl", Collected()
+    append(path, customer(FAR, 7), order(FAR + 1, 7))
+    watch = LocalWatch(job(f"replay:{path}?speed=1e9", ahead=DAY), [sink], Notes().log)
+    watch.run()
+    assert sink.told() == [("+", QUERY)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), DAY),
+        (("--ahead", "2 hours"), DAY // 12),
+        (("--ahead", "none"), None),
+        (("--lateness", "3 days"), 3 * DAY),
+        (("--lateness", "3 days", "--ahead", "1 hour"), DAY // 24),
+    ],
+)
+@pytest.mark.parametrize("command", ["watch", "serve"])
+def test_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, options: tuple[str, ...], expected: int
+) -> None:
+    """One day unless it is given; never less than what may be late."""
+    (tmp_path / "schema.yaml").write_text(YAML)
+    (tmp_path / "in.jsonl").touch()
+    asked: list[Any] = []
+    # What would run for ever.
+    monkeypatch.setattr("skws.cli.watch.run_watch", lambda request, *_: asked.append(request))
+    monkeypatch.setattr("skws.cli.serve._serve", lambda request, *_: asked.append(request))
+    words = ("lamp",) if command == "watch" else ()
+    arguments = (command, str(tmp_path / "in.jsonl"), *words, "-s", str(tmp_path / "schema.yaml"), *options)
+    assert run([*arguments]) == 0
+    assert asked[0].ahead == expected
+
+
+def test_the_option_is_a_duration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "schema.yaml").write_text(YAML)
+    (tmp_path / "in.jsonl").touch()
+    arguments = ("watch", str(tmp_path / "in.jsonl"), "lamp", "-s", str(tmp_path / "schema.yaml"))
+    assert run([*arguments, "--ahead", "soon"]) == 2
+    assert "ahead" in capsys.readouterr().err
+
+
+def test_commit_times_far_ahead_raise_no_others() -> None:
+    """Of a server whose clock was wrong for a while."""
+    schema = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
+    table = Table(7, "public", "movie", "r", Identity.FULL, (), (), frozenset(), ())
+    decoder = ChangeDecoder(schema, MatchedTables({0: table}, {}, ()))
+    reader = LogReader(decoder, Position(100), Horizon(10, lambda: 50))
+    reader.take(Described(7, "public", "movie", Identity.FULL, (Column("mid", False),)))
+    found: list[Item] = []
+    for lsn, time in ((110, 55), (120, 61), (130, 52)):
+        for message in (Begin(lsn, time), Insert(7, (b"1",)), Commit(lsn, lsn + 5, time)):
+            found += reader.take(message)
+    assert not any(isinstance(item, BadRecord) for item in found)
+    assert [item.time for item in found if isinstance(item, Record)] == [55, 61, 55]

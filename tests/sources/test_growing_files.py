@@ -22,6 +22,7 @@ from skws.sources.postgres.catalog import MatchedTables, Table
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.pgoutput import Begin, Change, Column, Commit, Identity, Insert
 from skws.sources.postgres.pgoutput import Relation as Described
+from skws.sources.postgres.server import Server
 from skws.sources.postgres.slot import Position
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
@@ -315,3 +316,11 @@ def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
 def test_offsets_of_others_are_refused(offset: dict[str, object]) -> None:
     with pytest.raises(SourceError, match=r"is not an offset of a PostgreSQL source|is not a position"):
         Position.of(offset)
+
+
+def test_an_offset_of_no_server_is_refused() -> None:
+    """It may be of another cluster's log, and nothing would show that."""
+    known = Position(100, time=5, server=Server("7300000000000000001", 2))
+    assert Position.of(known.offset()) == known
+    with pytest.raises(SourceError, match="does not say of which server's log it is"):
+        Position.of({"lsn": "0/64", "change": 0, "time": 5})

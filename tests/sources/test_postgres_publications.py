@@ -11,6 +11,7 @@ import pytest
 from skws.sources.feed import Feed
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import Dropped, PostgresSource
+from skws.sources.postgres.slot import server_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, shown
@@ -45,7 +46,8 @@ def confirmed(database: Database, slot: str) -> dict[str, object]:
     ((lsn,),) = database.ask(
         f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{slot}'"
     )
-    return {"lsn": lsn, "change": 0, "time": 0}
+    server = server_of(Address.of(database.uri()))
+    return {"lsn": lsn, "change": 0, "time": 0, "server": [*server]}
 
 
 def read_on(feed: Feed, database: Database, slot: str, number: int) -> None:

@@ -33,7 +33,7 @@ def test_committed_changes_are_gone_and_that_is_told(database: Database) -> None
         feed.commit(end)
         follow(feed, database, end)
         with pytest.raises(SourceError, match="no longer has the changes since"):
-            list(feed.replay({"lsn": begin["lsn"], "change": 0, "time": 0}, end))
+            list(feed.replay({"lsn": begin["lsn"], "change": 0, "time": 0, "server": begin["server"]}, end))
     with closing(source(database).open(SCHEMA)) as feed:
         database.run(insert(6, 7))
         items, _, _ = follow(feed, database, end)

@@ -168,7 +168,7 @@ def test_a_slot_whose_log_was_dropped_is_told_of(database: Database) -> None:
             database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))")
             database.ask("SELECT pg_switch_wal()")
         _settle(database, "CHECKPOINT")
-        start = {"lsn": offset["lsn"], "change": 0, "time": 0}
+        start = {"lsn": offset["lsn"], "change": 0, "time": 0, "server": offset["server"]}
         with (
             closing(opened(database)) as feed,
             pytest.raises(SourceError, match="the server has dropped its log"),

@@ -39,7 +39,7 @@ class Position:
     """All transactions that end before ``lsn`` are read, and ``change`` changes of the next one.
 
     ``time``: the latest event time given; earlier commit times are raised to it.
-    ``spool``: bytes read of the snapshot, None after it. ``server``: the one whose log it is, if known.
+    ``spool``: bytes read of the snapshot, None after it. ``server``: the one whose log it is; in any offset.
     """
 
     lsn: int
@@ -58,8 +58,14 @@ class Position:
 
     @classmethod
     def of(cls, offset: Offset) -> Position:
-        """Raises SourceError for an offset of another kind of source."""
-        return parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
+        """Raises SourceError for an offset of another kind of source, or one that names no server."""
+        found = parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
+        if found.server is None:
+            raise SourceError(
+                f"the saved offset {offset!r} does not say of which server's log it is (expected server:"
+                " [system identifier, timeline]), and means nothing in another one; start a new run"
+            )
+        return found
 
     @classmethod
     def _parse(cls, offset: Offset) -> Position:

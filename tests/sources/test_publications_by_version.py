@@ -1,0 +1,70 @@
+"""What is asked of a publication depends on the version of the server: lists of columns came with 15."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from psycopg2.extensions import cursor
+
+from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.pgoutput import Identity
+from skws.sources.postgres.publication import Publication
+from skws_schema.errors import SourceError
+
+MOVIE = Table(7, "public", "movie", "r", Identity.DEFAULT, (), ("mid",), frozenset({"mid"}), ())
+SINCE_15 = ("attnames", "rowfilter")
+
+
+@dataclass
+class Connected:
+    server_version: int
+
+
+@dataclass
+class Catalog:
+    """A cursor over the catalog of a server with one publication, which knows the columns of its version."""
+
+    connection: Connected
+    columns: list[str] | None = None
+    filtered: bool = False
+    asked: list[str] = field(default_factory=list)
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def execute(self, statement: str, _given: object) -> None:
+        self.asked.append(statement)
+        if "FROM pg_publication_tables" not in statement:
+            self.rows = [(True, True, True, True, True)]
+            return
+        later = [name for name in SINCE_15 if name in statement]
+        assert not later or self.connection.server_version >= 150000, f"column {later[0]} does not exist"
+        told = (self.columns, self.filtered) if later else (None, False)
+        self.rows = [("public", "movie", *told)]
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self.rows[0]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.rows
+
+
+def read(catalog: Catalog) -> Publication:
+    return Publication.read(cast("cursor", catalog), "films")
+
+
+@pytest.mark.parametrize("version", [130000, 130022, 140000, 140019])
+def test_servers_before_15_publish_whole_tables(version: int) -> None:
+    catalog = Catalog(Connected(version))
+    read(catalog).check({MOVIE: frozenset({"mid", "title"})})
+    assert len(catalog.asked) == 2
+
+
+@pytest.mark.parametrize("version", [150000, 160004, 180000])
+def test_later_ones_are_asked_what_they_leave_out(version: int) -> None:
+    wanted = {MOVIE: frozenset({"mid", "title"})}
+    read(Catalog(Connected(version), ["mid", "title"])).check(wanted)
+    with pytest.raises(SourceError, match=r"leaves out columns of public\.movie: title"):
+        read(Catalog(Connected(version), ["mid"])).check(wanted)
+    with pytest.raises(SourceError, match=r"leaves out rows of public\.movie by a WHERE"):
+        read(Catalog(Connected(version), ["mid", "title"], filtered=True)).check(wanted)

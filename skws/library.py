@@ -239,7 +239,8 @@ class Session:
     ``window``: None for the schema's. ``tables``: rows of static relations, by relation, or files or a
     database that have them. ``schema`` may be these, too: it is then inferred from them. ``lateness``: how
     late rows may come, such as "5 s". Rows of a call are put in order of time; rows that come too late are
-    counted in ``counts`` and left out. Raises SchemaError, UsageError.
+    counted in ``counts`` and left out. ``bad`` counts the values that were passed over; a warning tells those
+    of tables. Raises SchemaError, UsageError.
     """
 
     def __init__(
@@ -257,8 +258,12 @@ class Session:
         stream = replace(stream, lateness=late)
         self._queries: dict[str, Query] = {}
         self._session = session.Session(stream)
-        static, rest = _records(_Given.of(tables or {}), self.schema, BadRecordLog(remedy=_REMEDY))
+        self.bad = BadRecordLog(remedy=_REMEDY)
+        self.bad.take(passed_over_in_sources(self.schema))
+        static, rest = _records(_Given.of(tables or {}), self.schema, self.bad)
         self._session.load_tables([*static, *(record for batch in rest for record in batch.records())])
+        for line in self.bad.news():
+            warnings.warn(line, stacklevel=2)
 
     @property
     def counts(self) -> Counts:
@@ -287,7 +292,7 @@ class Session:
         row of the call is taken in.
         """
         time = self._session.latest or 0
-        batches = list(_Given.of(data).chunks(self.schema, BadRecordLog(remedy=_REMEDY), time))
+        batches = list(_Given.of(data).chunks(self.schema, self.bad, time))
         return self._named(self._session.take(together(batches) if batches else NO_RECORDS))
 
     def _named(self, results: Sequence[LiveResult]) -> list[LiveResult]:

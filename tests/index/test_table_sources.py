@@ -277,9 +277,12 @@ def test_spark_gives_what_the_local_engine_gives(skws: Skws, tmp_path: Path, spa
 @pytest.mark.slow
 def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
     write_csv(tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open("a") as file:
+        file.write("9,bell,NaN\n")
     with running(asked(tmp_path, "p.csv"), wanted=2) as run:
         run.results(2)
     assert sorted(r.tuples[0].id for r in run.sink.results) == ["product:2", "product:3"]
+    assert sum("product.price: NaN and infinity are no numbers" in line for line in run.notes.lines) == 1
 
 
 @given(
@@ -347,6 +350,9 @@ def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> No
     results = skws.search("gift lamp", sales, schema=schema)
     assert list(results)
     assert results.bad.passed_over == {told: 1}
+    with pytest.warns(UserWarning, match=f"passed over: {told}"):
+        live = skws.Session(schema)
+    assert live.bad.passed_over == {told: 1}
     for _ in range(2):
         notes = Notes()
         watch = opened(Job({"gift": "gift lamp"}, load_schema(schema), str(sales)), notes=notes)

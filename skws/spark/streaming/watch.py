@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from skws.formats.dead_letters import BadRecordLog
+from skws.index import passed_over_in_sources
 from skws.jobs.clock import at_rate, ending_on_signals, paced
 from skws.jobs.control import Command, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
@@ -203,6 +205,7 @@ class SparkWatch:
             shards=job.layout.shards,
             **({"partitioning": str(job.layout.spread)} if job.layout.shards > 1 else {}),
         )
+        self._tell_passed_over(command_log.stream.schema)
         while not over():
             self._hold(place)
             command_log.take(ready)
@@ -216,6 +219,13 @@ class SparkWatch:
         job.stop()
         committer.deliver_rest()
         committer.commit()
+
+    def _tell_passed_over(self, schema: Schema) -> None:
+        """Warn of the values that are missing in tables with a source of their own."""
+        bad = BadRecordLog()
+        bad.take(passed_over_in_sources(schema))
+        for line in bad.news():
+            self._log.warning("source", line)
 
     def _hold(self, place: RunDirectory) -> None:
         """Show the reader whether it is paused, and its speed."""

@@ -14,7 +14,7 @@ from skws.jobs.control import RunControl
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
 from skws.sources.addresses import is_postgres, parse_source
-from skws.sources.feed import Batch, Feed, Offset, Source, redacted
+from skws.sources.feed import Backlog, Batch, Feed, Offset, Source, redacted
 from skws.sources.retry import retry
 from skws.spec.enums import OnError
 from skws_schema.errors import SourceError, UsageError
@@ -111,7 +111,7 @@ class Input:
         self._control = control
         self._log = log
         self._feed: Feed | None = None
-        self._lag = ("", 0)
+        self._backlog = (Backlog(), 0)
 
     @property
     def feed(self) -> Feed:
@@ -167,13 +167,13 @@ class Input:
         if self._feed is not None:
             self._feed.commit(offset)
 
-    def lag(self, offset: Offset, now: int, *, ended: bool) -> str:
-        """The backlog of the source in its own words, a few seconds old at most until it has ``ended``."""
-        text, at = self._lag
+    def backlog(self, offset: Offset, now: int, *, ended: bool) -> Backlog:
+        """The backlog of the source, a few seconds old at most until it has ``ended``."""
+        known, at = self._backlog
         if self._feed is not None and not ended and (not at or now - at >= _LAG_EVERY):
-            text = self._feed.lag(offset)
-            self._lag = (text, now)
-        return text
+            known = self._feed.backlog(offset)
+            self._backlog = (known, now)
+        return known
 
     def close(self, *, resumable: bool) -> None:
         """Close the feed. A run that cannot be resumed leaves nothing at the source."""

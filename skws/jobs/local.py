@@ -443,7 +443,7 @@ class LocalWatch:
             now,
             state="paused" if self.control.pace.paused and self._state == "running" else self._state,
             source=self.source_name,
-            behind=self._input.lag(self._offset, now, ended=self.ended),
+            backlog=self._input.backlog(self._offset, now, ended=self.ended),
             bad=self.intake.bad.count,
             load=self.worker.live.load(),
             standing=self.standing,

@@ -17,6 +17,7 @@ from skws.durable import replaced
 from skws.queries.evaluator import Load
 from skws.results.model import LiveResult
 from skws.sinks.text import escaped
+from skws.sources.feed import Backlog
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_schema.errors import counted
@@ -64,6 +65,7 @@ class Metrics:
 
     ``at``: seconds since the epoch. ``event_time``: the latest of the stream, in seconds since the epoch,
     None before the first record. ``behind``: the backlog of the source, in its own words.
+    ``behind_bytes``: of a database's log that are not read; ``kept_bytes``: that the server keeps for it.
     ``batch_seconds``: of the last batch. ``latency_p50``, ``latency_p99``: seconds from reading a tuple to
     writing a result that it completed, lately; None without results. ``operators``: those of the mesh that
     ever had partials; ``waiting``: their partials. ``log_bytes``: records that a restart reads, of one
@@ -94,6 +96,8 @@ class Metrics:
     latency_p99: float | None
     log_bytes: int = 0
     restarts: int = 0
+    behind_bytes: int | None = None
+    kept_bytes: int | None = None
     relations: tuple[RelationMetrics, ...] = ()
     queries: tuple[QueryMetrics, ...] = ()
     stages: tuple[StageMetrics, ...] = ()
@@ -259,7 +263,7 @@ class Gauges:
         *,
         state: State,
         source: str,
-        behind: str,
+        backlog: Backlog,
         bad: int,
         load: Load,
         standing: Iterable[Query],
@@ -287,7 +291,9 @@ class Gauges:
             retractions=self.counters["retractions"],
             updates=self.counters["updates"],
             event_time=None if self.event_time is None else self.event_time / MICROSECOND,
-            behind=behind,
+            behind=backlog.text,
+            behind_bytes=backlog.behind_bytes,
+            kept_bytes=backlog.kept_bytes,
             latency_p50=self._latencies.quantile(0.5),
             latency_p99=self._latencies.quantile(0.99),
             log_bytes=log_bytes,

@@ -29,6 +29,8 @@ _GAUGES: Final = {
     "operators": "Operators that ever had partial results.",
     "waiting_partials": "Partial results waiting in operators.",
     "log_bytes": "Bytes of the records that a restart would read, of one shard.",
+    "behind_bytes": "Bytes of the database's log that are not read yet.",
+    "kept_bytes": "Bytes of the log that the database keeps for the replication slot.",
     "event_time_seconds": "Latest time in the stream, since the epoch.",
     "event_time_lag_seconds": "Lag of the stream's latest time behind the clock.",
     "uptime_seconds": "Seconds since the process started.",

@@ -47,6 +47,19 @@ class Batch:
     ended: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much of a source is not read yet.
+
+    ``text``: in its own words; empty if unknown. ``behind_bytes``: of a database's log.
+    ``kept_bytes``: of the log that the server keeps since this run may read it again. None of other sources.
+    """
+
+    text: str = ""
+    behind_bytes: int | None = None
+    kept_bytes: int | None = None
+
+
 class Feed(Protocol):
     """An open source. For one thread at a time; all methods may raise SourceError."""
 
@@ -80,6 +93,10 @@ class Feed(Protocol):
     def lag(self, offset: Offset) -> str:  # noqa: ARG002 - most sources cannot tell
         """How much of the source comes after ``offset``, as a line for the user; empty if unknown."""
         return ""
+
+    def backlog(self, offset: Offset) -> Backlog:
+        """As ``lag``, with what a monitor compares."""
+        return Backlog(self.lag(offset))
 
     def change_schema(self, schema: Schema) -> None:
         """Read records by a later schema of the same search, from the next poll on.

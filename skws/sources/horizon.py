@@ -15,7 +15,7 @@ from typing import Final
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.values import LATEST
 from skws.formats.dead_letters import record_line
-from skws.sources.feed import Batch, Feed, Offset, Source
+from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text
 
@@ -100,6 +100,9 @@ class BoundedFeed(Feed):
 
     def lag(self, offset: Offset) -> str:
         return self._feed.lag(self._own(offset))
+
+    def backlog(self, offset: Offset) -> Backlog:
+        return self._feed.backlog(self._own(offset))
 
     def change_schema(self, schema: Schema) -> None:
         self._feed.change_schema(schema)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING, Chunk, Item
-from skws.sources.feed import Batch, Clock, Feed, Offset, Source
+from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
@@ -157,6 +157,9 @@ class RetryingFeed(Feed):
 
     def lag(self, offset: Offset) -> str:
         return "" if self._feed is None else self._feed.lag(offset)
+
+    def backlog(self, offset: Offset) -> Backlog:
+        return Backlog() if self._feed is None else self._feed.backlog(offset)
 
     def change_schema(self, schema: Schema) -> None:
         """While the server is away, the check that the source fits waits until it is there."""

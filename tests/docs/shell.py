@@ -62,7 +62,11 @@ class Shell:
 
     def interrupt(self, which: int = -1, code: int = INTERRUPTED) -> None:
         """Ctrl-C to a live command, the one that began last if no other is given."""
-        self._live[which].send_signal(signal.SIGINT)
+        self.end(signal.SIGINT, code, which)
+
+    def end(self, number: signal.Signals, code: int, which: int = -1) -> None:
+        """A signal to a live command, which ends it with a code."""
+        self._live[which].send_signal(number)
         assert self._live[which].wait(60) == code
 
     def on_terminal(self, block: Block, expected: str, keys: str) -> None:

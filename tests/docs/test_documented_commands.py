@@ -29,7 +29,7 @@ NOT_RUN = {
     "docs/install.md": r"uv tool install|pipx install|python3 -m venv",
     "docs/recipes/postgresql-to-slack.md": r"export SLACK_WEBHOOK=",
     "docs/recipes/mail.md": r"export MAIL_HOST=",
-    "docs/recipes/service.md": r"useradd |docker build ",
+    "docs/service.md": r"useradd |docker |systemctl |examples/service/backup",
     "docs/cluster.md": r"python3 -m venv packed",
     "docs/architecture/simulation.md": r"make sim ",
     "examples/sakila/README.md": r"mkdir sakila-csv",

@@ -5,36 +5,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import socketserver
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from email import message_from_string
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import typer
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
-from typer.core import TyperGroup
 
-from skws.cli.main import app
 from tests.commands import FOLDER
 from tests.docs.blocks import Block, files, matches, steps
-from tests.docs.shell import Shell, healthy, located, text
+from tests.docs.shell import Shell, located, text
 from tests.kafka_broker import Broker
 from tests.places import ROOT
 from tests.postgres import Database
 from tests.spark.test_submit import cluster
-from tests.tui.ui import free_port
 from tests.waiting import until
 
 RECIPES = ROOT / "docs" / "recipes"
@@ -129,58 +122,6 @@ def test_results_are_mailed(tmp_path: Path) -> None:
     body = message_from_string(mail).get_payload(decode=True)
     assert isinstance(body, bytes)
     assert "Ada Byron · " in body.decode()
-
-
-def test_a_service_behind_a_proxy(tmp_path: Path, database: Database) -> None:
-    """The command of the unit runs, wants the token, and answers under the name of the proxy."""
-    database.run(SHOP)
-    page = RECIPES / "service.md"
-    port = free_port()
-    places = {
-        "postgresql://skws@db.example/shop": database.uri(),
-        "/etc/skws/": f"{tmp_path}/",
-        "/var/lib/skws/": f"{tmp_path}/",
-        "/opt/skws/bin/": "",
-    }
-    shell = Shell(tmp_path)
-    try:
-        infer, ask = (located(step, places) for step in steps(page, __file__, tmp_path))
-        shell.run(infer)
-        (command,) = re.findall(r"^ExecStart=(.*)$", files(page)["skws.service"], re.M)
-        serve = located(Block((f"{command} --port {port}",), None, None, None, 0), places)
-        shell.start(serve)
-        until(partial(healthy, port))
-        there = {
-            "https://search.example.org": f"-H 'Host: search.example.org' http://127.0.0.1:{port}",
-            "$TOKEN": (tmp_path / "token").read_text().strip(),
-        }
-        assert json.loads(shell.run(located(ask, there)))["found"] == 1
-        assert "error" in json.loads(shell.run(located(ask, there | {"$TOKEN": "x" * 20})))
-        shell.interrupt()
-    finally:
-        shell.close()
-
-
-def test_the_container_s_command_is_one_of_skws() -> None:
-    page = (RECIPES / "service.md").read_text(encoding="utf-8")
-    (words,) = re.findall(r"^docker run .* skws (serve .*)$", page.replace("\\\n", ""), re.M)
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    name, command, arguments = group.resolve_command(typer.Context(group), shlex.split(words))
-    assert command is not None
-    given = command.make_context(name, arguments).params
-    assert (given["host"], given["name"]) == ("0.0.0.0", ["search.example.org"])
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "skws.service"
-    text = files(RECIPES / "service.md")["skws.service"]
-    unit.write_text(text.replace("/opt/skws/bin/skws", "/bin/true").replace("User=skws", "User=root"))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "skws.service:" not in done.stderr, done.stderr
 
 
 def test_postgresql_from_python(

@@ -62,7 +62,7 @@ class SessionHost:
 
 
 @dataclass
-class ScriptFeed:
+class ScriptFeed(Feed):
     """Gives the records of one micro-batch after the other; their numbers are the offsets."""
 
     rows: Sequence[Record]

@@ -14,7 +14,7 @@ import pytest
 
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
-from skws.sources.postgres.server import lsn_of
+from skws.sources.postgres.server import lsn_of, lsn_text
 from skws_schema.errors import SourceError
 from tests.postgres import PASSWORD, Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source
@@ -33,7 +33,11 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
         database.run(insert(1, 2000))
         _, offset, _ = follow(feed, database, offset)
         assert confirmed(database) < lsn_of(offset["lsn"])
-        assert "the server keeps" in feed.lag(offset)
+        backlog = feed.backlog(offset)
+        assert "the server keeps" in backlog.text == feed.lag(offset)
+        assert (backlog.kept_bytes or 0) > 2000 * len("film") > (backlog.behind_bytes or 0) >= 0
+        begun = feed.backlog({**offset, "lsn": lsn_text(confirmed(database))})
+        assert (begun.behind_bytes or 0) > 2000 * len("film")
         feed.commit(offset)
         until(lambda: confirmed(database) >= lsn_of(offset["lsn"]))
 

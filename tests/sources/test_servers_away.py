@@ -141,7 +141,7 @@ def test_waiting_does_not_last_for_ever() -> None:
     assert GIVE_UP <= clock.micros <= GIVE_UP + 11_000_000
 
 
-class Late(Source):
+class Late(Source, Feed):
     """A source, and its feed, that is not there at the first tries."""
 
     name = "late"

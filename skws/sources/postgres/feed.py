@@ -16,7 +16,7 @@ import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 
 from skws.data.batch import Chunk, Item
-from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock
+from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
@@ -134,14 +134,17 @@ class PostgresFeed(Feed):
             self._spool.forget_rows()
 
     def lag(self, offset: Offset) -> str:
+        return self.backlog(offset).text
+
+    def backlog(self, offset: Offset) -> Backlog:
         """How much of the log comes after ``offset``, and how much the server keeps for the slot."""
         with self._address.sql() as connected, connected.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
         if state is None:
-            return f"the slot {self._address.slot!r} is gone"
+            return Backlog(f"the slot {self._address.slot!r} is gone")
         waiting = max(0, state.current - Position.of(offset).lsn)
         kept = f"the server keeps {state.kept_bytes:,} bytes for {self._address.slot!r}"
-        return f"{waiting:,} bytes of log behind; {kept}"
+        return Backlog(f"{waiting:,} bytes of log behind; {kept}", waiting, state.kept_bytes)
 
     def close(self) -> None:
         self._stream.close()

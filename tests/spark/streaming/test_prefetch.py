@@ -11,7 +11,7 @@ import pytest
 
 from skws.data.batch import BadRecord, Chunk, Item, Record, RecordBatch
 from skws.data.packing import packed, unpacked
-from skws.sources.feed import Batch, Offset
+from skws.sources.feed import Batch, Feed, Offset
 from skws.spark.streaming.reader import Prefetch
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
@@ -23,7 +23,7 @@ def whole(records: RecordBatch) -> list[list[bytes]]:
 
 
 @dataclass
-class Counting:
+class Counting(Feed):
     """A feed of numbered records that gives fewer than it is asked for now and then."""
 
     tables_pending = False

@@ -1,0 +1,166 @@
+"""The page and the files of a service: what can be run is run, and the rest names only what exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import typer
+import yaml
+from typer.core import TyperGroup
+
+from skws.cli.main import app
+from tests.docs.blocks import Block, files, steps
+from tests.docs.shell import Shell, healthy, located
+from tests.places import ROOT
+from tests.postgres import Database
+from tests.tui.ui import free_port
+from tests.waiting import until
+
+PAGE = ROOT / "docs" / "service.md"
+FILES = ROOT / "examples" / "service"
+SHOP = files(ROOT / "docs" / "tutorial.md")["shop.sql"]
+UNIT = (FILES / "skws.service").read_text(encoding="utf-8")
+ENDED = 130
+KILLED = -signal.SIGKILL
+
+
+def _search(shell: Shell, ask: Block, port: int, token: str) -> Any:
+    there = {
+        "https://search.example.org": f"-H 'Host: search.example.org' http://127.0.0.1:{port}",
+        "$TOKEN": token,
+    }
+    return json.loads(shell.run(located(ask, there)))
+
+
+def test_the_command_of_the_unit(tmp_path: Path, database: Database) -> None:
+    """It wants the token, answers under the name of the proxy, ends by signals, goes on; so does a copy."""
+    database.run(SHOP)
+    port = free_port()
+    places = {
+        "postgresql://skws@db.example/shop": database.uri(slot=database.name),
+        "/etc/skws/": f"{tmp_path}/",
+        "/var/lib/skws/": f"{tmp_path}/state/",
+        "/opt/skws/bin/": "",
+        "localhost:8080": f"127.0.0.1:{port}",
+    }
+    (command,) = re.findall(r"^ExecStart=(.*)$", UNIT, re.M)
+    serve = located(Block((f"{command} --port {port}",), None, None, None, 0), places)
+    (tmp_path / "state").mkdir()
+    shell = Shell(tmp_path)
+    server = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60)
+    try:
+        infer, ask, fetch, put = steps(PAGE, __file__, tmp_path)
+        shell.run(located(infer, {"postgresql://skws@db.example/shop": database.uri()}))
+
+        def started() -> str:
+            shell.start(serve)
+            until(partial(healthy, port))
+            return (tmp_path / "state" / "token").read_text().strip()
+
+        token = started()
+        assert _search(shell, ask, port, token)["found"] == 1
+        assert "error" in _search(shell, ask, port, "x" * 20)
+        server.headers["Authorization"] = f"Bearer {token}"
+        saved = {"query": "byron leaks", "owner": "ann", "every": "1 day", "rank": "recency"}
+        assert server.put("/queries/leaks", json=saved).status_code < 300
+        text = server.get("/metrics").text
+        _metrics_exist(text)
+        shell.run(located(fetch, places | {"$TOKEN": token}))
+        for number, code in ((signal.SIGTERM, ENDED), (signal.SIGHUP, ENDED), (signal.SIGKILL, KILLED)):
+            shell.end(number, code)
+            database.run("INSERT INTO complaint SELECT max(nr) + 1, 1, 'It leaks.' FROM complaint")
+            started()
+        assert _search(shell, ask, port, token)["found"] == 4
+        before = server.get("/queries/leaks").json()
+        assert before["owner"] == "ann"
+
+        shell.end(signal.SIGTERM, ENDED)
+        backup = f"SKWS_STOP=true SKWS_START='touch started' SKWS_STATE=state sh {FILES}/backup.sh kept"
+        archive = shell.run(Block((backup,), None, None, None, 0)).strip()
+        assert (tmp_path / "started").exists()
+        shutil.rmtree(tmp_path / "state")
+        (tmp_path / "state").mkdir(mode=0o700)
+        shell.run(Block((f"tar xzf {archive} -C state",), None, None, None, 0))
+        started()
+        assert server.get("/queries/leaks").json() == before
+        assert _search(shell, ask, port, token)["found"] == 4
+        assert server.delete("/queries/leaks").status_code < 300
+        shell.run(located(put, places | {"$TOKEN": token}))
+        again = server.get("/queries/leaks").json()
+        # A size that was not given is that of the server, which a restart writes out.
+        assert again | {"max_size": before["max_size"]} == before
+        shell.end(signal.SIGTERM, ENDED)
+    finally:
+        server.close()
+        shell.close()
+
+
+def _metrics_exist(text: str) -> None:
+    told = set(re.findall(r"^# TYPE (\w+) ", text, re.M))
+    rules = (FILES / "rules.yaml").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bskws_\w+", rules))
+    assert len(named) > 5
+    assert named - told == set()
+
+
+def test_each_alert_is_on_the_page() -> None:
+    rules = yaml.safe_load((FILES / "rules.yaml").read_text(encoding="utf-8"))
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    assert re.findall(r"`(Skws\w+)`", PAGE.read_text(encoding="utf-8")) == alerts
+    scraped = yaml.safe_load((FILES / "prometheus.yaml").read_text(encoding="utf-8"))
+    assert all((FILES / name).is_file() for name in scraped["rule_files"])
+
+
+def _given(words: str) -> dict[str, Any]:
+    """The options of a command line of skws. Fails for one that it does not have."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    name, command, arguments = group.resolve_command(typer.Context(group), shlex.split(words))
+    assert command is not None
+    return command.make_context(name, arguments).params
+
+
+def test_the_containers_commands_are_those_of_skws() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    (words,) = re.findall(r"^docker run .* skws (serve .*)$", page.replace("\\\n", ""), re.M)
+    composed = yaml.safe_load((FILES / "compose.yaml").read_text(encoding="utf-8"))
+    skws = composed["services"]["skws"]
+    for given in (_given(words), _given(skws["command"])):
+        assert given["host"] == "0.0.0.0"
+        assert "search.example.org" in given["name"]
+        assert str(given["checkpoint"]) == "/state/run"
+    here = (FILES / skws["build"]["context"]).resolve()
+    assert (here / skws["build"]["dockerfile"]) == FILES / "Dockerfile"
+    mounted = [volume.split(":")[0] for one in composed["services"].values() for volume in one["volumes"]]
+    there = {name for name in mounted if name.startswith("./")}
+    assert {name for name in there if not (FILES / name).exists()} == {"./shop.yaml"}
+    assert {name for name in mounted if not name.startswith("./")} == set(composed["volumes"])
+    assert 'ENTRYPOINT ["skws"]' in (FILES / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_proxies_lead_to_the_server() -> None:
+    port = _given("serve stream.jsonl")["port"]
+    proxies = {"Caddyfile": "127.0.0.1", "nginx.conf": "127.0.0.1", "compose.Caddyfile": "skws"}
+    for name, server in proxies.items():
+        assert f"{server}:{port}" in (FILES / name).read_text(encoding="utf-8")
+    assert f"EXPOSE {port}" in (FILES / "Dockerfile").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "skws.service"
+    unit.write_text(UNIT.replace("/opt/skws/bin/skws", "/bin/true").replace("User=skws", "User=root"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "skws.service:" not in done.stderr, done.stderr

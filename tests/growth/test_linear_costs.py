@@ -35,6 +35,9 @@ from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice, Stream, TopChoice
 from skws_mesh.networks import _connectors
 from skws_schema.graph import edges, edges_from
+from skws_schema.infer.column_profile import profile
+from skws_schema.infer.keys import Table, find_key, find_references
+from skws_schema.infer.possible import find_possible
 from skws_schema.model import Schema
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
@@ -342,6 +345,20 @@ def explanations(n: int) -> Work:
     return lambda: [explain(Plan(schema, each, Unbounded(), 3)) for each in parsed]
 
 
+def columns_of_a_table(n: int) -> Work:
+    """A schema inferred from a wide table, most columns of which are unique."""
+    values = [[f"v{i * k}" if i % 3 else i * k for k in range(1, FEW)] for i in range(n)]
+    columns = {f"col{i}": profile(f"col{i}", column) for i, column in enumerate(values)}
+    wide, other = Table("wide", columns), Table("other", {"id": profile("id", list(range(FEW)))})
+
+    def work() -> None:
+        joins = find_references([wide, other])
+        find_possible([wide, other], joins)
+        find_key(wide, [wide, other], {})
+
+    return work
+
+
 def starts_of_a_job(n: int) -> Work:
     """From one checkpoint, whose journal keeps no file of each."""
 
@@ -428,6 +445,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (explanations, 5),
     (live_rows_in_a_log, 200),
     (starts_of_a_job, 2),
+    (columns_of_a_table, 40),
 )
 
 

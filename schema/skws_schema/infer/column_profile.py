@@ -104,6 +104,7 @@ def singular(word: str) -> str:
     return word[:-2] + "y" if word.endswith("ie") and len(word) > 3 else word
 
 
+@lru_cache(maxsize=10_000)
 def stem(name: str) -> tuple[str, ...]:
     """The words a reference refers to: ``movie_id`` and ``MovieID`` to movie, ``country1`` to country."""
     words = list(tokens(name))

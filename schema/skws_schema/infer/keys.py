@@ -184,6 +184,8 @@ _SHARED = 0.8
 """Of two columns with one name."""
 _NEARLY = 0.5
 _MANY = 10
+_SURE_IDENTIFIER = 0.9
+"""The score of an identifier that roles such as `parent` refer to is above it."""
 _TELLING = 0.85
 _UNSEEN = 0.75
 """Of the confidence of a name, what is left where the values could not be compared."""
@@ -214,12 +216,12 @@ class _Reference:
 
 def find_references(tables: Sequence[Table]) -> list[Finding[Join]]:
     """The likeliest single-column reference of each column, if it has one."""
-    targets = [(t, c) for t in tables for c in t.columns.values() if _is_target(t, c, tables)]
+    targets = _Targets([(t, c) for t in tables for c in t.columns.values() if _is_target(t, c, tables)])
     best = [
         max(options, key=lambda r: r.rank)
         for table in tables
         for column in table.columns.values()
-        if (options := list(_options(table, column, tables, targets)))
+        if (options := list(_options(table, column, relation_named(column.name, tables), targets)))
     ]
     hubs = Counter((r.target.name, r.identifier.name) for r in best)
     found = [_named(r) for r in best]
@@ -240,14 +242,38 @@ def find_composite_references(
     ]
 
 
+class _Targets:
+    """The identifiers that columns may refer to: each column looks only at those which its name allows.
+
+    A relation of a thousand columns has about as many, and so a million pairs.
+    """
+
+    def __init__(self, every: Sequence[tuple[Table, ColumnProfile]]) -> None:
+        self._every = every
+        self._of: dict[str, list[int]] = {}
+        self._named: dict[tuple[str, ...], dict[str, list[int]]] = {}
+        self._sure: dict[str, list[int]] = {}
+        for place, (table, column) in enumerate(every):
+            self._of.setdefault(table.name, []).append(place)
+            self._named.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(place)
+            if identifier_score(table, column) > _SURE_IDENTIFIER:
+                self._sure.setdefault(table.name, []).append(place)
+
+    def of(
+        self, source: Table, column: ColumnProfile, named: Table | None
+    ) -> Iterator[tuple[Table, ColumnProfile]]:
+        """All those of which ``_name_evidence`` may be above 0, in order."""
+        places = set(self._of.get(named.name, ()) if named is not None else self._sure.get(source.name, ()))
+        if named is None or named is source:
+            for table, same in self._named.get(tokens(column.name), {}).items():
+                places.update(same if table != source.name else ())
+        return map(self._every.__getitem__, sorted(places))
+
+
 def _options(
-    source: Table,
-    column: ColumnProfile,
-    tables: Sequence[Table],
-    targets: Sequence[tuple[Table, ColumnProfile]],
+    source: Table, column: ColumnProfile, named: Table | None, targets: _Targets
 ) -> Iterator[_Reference]:
-    named = relation_named(column.name, tables)
-    for target, identifier in targets:
+    for target, identifier in targets.of(source, column, named):
         by_name = _name_evidence(source, column, target, identifier, named)
         if identifier is column or not by_name:
             continue
@@ -282,7 +308,7 @@ def _name_evidence(
     if source is not target:
         generic = len(words) == 1 and words[0] in GENERIC
         return _SHARED if words == tokens(identifier.name) and not generic else 0.0
-    return _names_role(column, identifier) if identifier_score(target, identifier) > 0.9 else 0.0
+    return _names_role(column, identifier) if identifier_score(target, identifier) > _SURE_IDENTIFIER else 0.0
 
 
 def _names_relation(source: Table, column: ColumnProfile, target: Table) -> float:

@@ -70,7 +70,10 @@ def find_possible(tables: Sequence[Table], joins: Sequence[Finding[Join]]) -> li
         (table, column)
         for table in tables
         for column in table.columns.values()
-        if column.unique and column.joinable and (table.name, column.name) not in linking
+        if column.unique
+        and column.joinable
+        and (table.name, column.name) not in linking
+        and identifier_score(table, column) >= _IDENTIFIES
     ]
     best: list[_Candidate] = []
     for table in tables:
@@ -89,8 +92,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     named = relation_named(column.name, tables)
     for target, identifier in targets:
-        identifies = identifier_score(target, identifier)
-        if target is source or identifies < _IDENTIFIES:
+        if target is source:
             continue
         share = column.contained_in(identifier)
         strength = _strength(source, column, target, identifier, named)
@@ -100,6 +102,7 @@ def _candidates(
         if number and not strength and (column.unique or _is_dense(identifier)):
             continue
         if len(column.distinct) >= (_FEWEST if strength else _TELLING):
+            identifies = identifier_score(target, identifier)
             yield _Candidate(strength, share, identifies, source, column, target, identifier)
 
 

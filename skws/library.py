@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
@@ -34,7 +34,9 @@ from skws.index import passed_over_in_sources
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.keywords.suggest import Vocabulary
 from skws.queries import session
+from skws.queries.diagnosis import SAMPLE_RECORDS, Sample, insertions, note_words
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.kinds import plans_over
@@ -54,7 +56,7 @@ from skws.sources.drafts import schema_for
 from skws.sources.feed import redacted
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
-from skws_schema.errors import UsageError, nearest
+from skws_schema.errors import UsageError, counted, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import AttributeType, Schema, sourced
 from skws_schema.yaml.document import as_name
@@ -80,11 +82,11 @@ _REMEDY: Final = 'use on_error="skip" to go on past bad rows'
 
 
 class Results(Sequence[LiveResult]):
-    """Results in order of time, found while they are read.
+    """Results in order of time, or best first, found while they are read.
 
     ``schema``: the one that was used, given or inferred. ``counts``, ``bad`` and ``notes`` are complete when
     all results have been read. A length, an index and a data frame read them all. ``notes``: how to ask for
-    rows that the best results hide.
+    rows that the best results hide, or why there are no results.
     """
 
     def __init__(self, schema: Schema, queries: Mapping[str, Query], on_error: OnError) -> None:
@@ -157,7 +159,9 @@ class Results(Sequence[LiveResult]):
     def __repr__(self) -> str:
         first = list(islice(self, _SHOWN + 1))
         more = f", and more than {_SHOWN}" if len(first) > _SHOWN else ""
-        return f"<{len(first[:_SHOWN])} results{more} of {', '.join(map(repr, self.queries))}>"
+        why = f": {'; '.join(self.notes)}" if not first and self.notes else ""
+        number = counted(len(first[:_SHOWN]), "result")
+        return f"<{number}{more} of {', '.join(map(repr, self.queries))}{why}>"
 
     def _repr_html_(self) -> str:
         """The first results as trees of joined rows, their keywords marked."""
@@ -207,8 +211,9 @@ def search(
     ``op`` may be a column, too: "-" deletes, "truncate" deletes all rows.
     ``schema``: None infers one from the data, or takes the one that ``skws search`` has kept for these files
     or this database. ``window``: None for the schema's. ``max_size``: the most
-    tuples of a result. ``limit``: the most results; of keywords without a window the best ones, best first,
-    else the first ones. ``on_error``: "fail", or "skip" to count bad rows.
+    tuples of a result. ``limit``: the most results. Keywords over static tables, and with a limit over all
+    rows that no window ends, give the best results first; all else comes in order of time. ``on_error``:
+    "fail", or "skip" to count bad rows.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, BadRecordsError while results are
     read.
@@ -227,7 +232,7 @@ def search(
     results = Results(described, queries, OnError(on_error))
     names = names_by_text(queries)
     found = _searched(results, given, stream, plans)
-    if _asks_what_is_there(queries, stream) and (given.database is not None or limit is not None):
+    if _asks_what_is_there(queries, stream) and (_timeless(described) or limit is not None):
         found = _best(results, given, plans[0], limit)
     results._rest = (called(result, names) for result in islice(found, limit))  # noqa: SLF001 - its own
     return results
@@ -553,8 +558,13 @@ def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
     return lasting and [query.kind for query in queries.values()] == [KEYWORDS]
 
 
+def _timeless(schema: Schema) -> bool:
+    """Whether no row has a time, so that none can be the first; as of all databases."""
+    return all(relation.table for relation in schema.relations)
+
+
 def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) -> Iterator[LiveResult]:
-    """The best results over all rows, best first; ``most``: None, for a database, for all."""
+    """The best results over all rows, best first; ``most``: None for all."""
     assert plan.search is not None  # noqa: S101 - of keywords
     asked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
     if given.database is not None:
@@ -564,8 +574,20 @@ def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) ->
     engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
     found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
-    results.notes = found.notes
+    results.notes = found.notes if found.results else _why_nothing(given, asked)
     yield from found.results
+
+
+def _why_nothing(given: _Given, plan: Plan) -> tuple[str, ...]:
+    """Why a search of frames or files found nothing, by the first of their rows."""
+    sample, words = Sample(plan), Vocabulary()
+    tables, batches = _records(given, plan.schema, BadRecordLog(OnError.SKIP))
+    records = insertions(chain(tables, chain.from_iterable(batch.records() for batch in batches)))
+    for record in islice(records, SAMPLE_RECORDS):
+        sample.add(record.relation, record.row)
+        note_words(words, plan.schema, record)
+    whole = next(records, None) is None
+    return tuple(sample.why_nothing(words, "" if whole else f" of the {sample.tuples:,} looked at"))
 
 
 def _best_of_database(
@@ -584,7 +606,7 @@ def _best_of_database(
         results.counts.results += 1
         first += [result] if len(first) < SHOWN else []
         yield result
-    results.notes = search.notes(first)
+    results.notes = search.notes(first) if first else tuple(search.why_nothing())
 
 
 def _records(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
-from skws.queries.diagnosis import why_nothing
+from skws.queries.diagnosis import to_try, why_nothing
 from skws.replay_search import Search
 from skws.results.model import LiveResult, Result
 from skws.sinks.base import destination
@@ -59,7 +59,7 @@ def run_search(
     if not quiet:
         tell(summary(search, perf_counter() - started))
     if not (search.plan is None or search.found or search.retracted or quiet):
-        for line in why_nothing(search.plan, search.replay):
+        for line in to_try(search.plan, why_nothing(search.plan, search.replay)):
             tell(line)
         if search.counts.late:
             tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness takes more")
@@ -97,7 +97,7 @@ def run_best(job: Job, output_format: OutputFormat, output: Path | None, most: i
             "rows that were deleted or replaced are not searched; --sort time finds all results as they came"
         )
     if not found.results and search.plan is not None:
-        for line in why_nothing(search.plan, search.replay):
+        for line in to_try(search.plan, why_nothing(search.plan, search.replay)):
             tell(line)
 
 

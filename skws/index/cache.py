@@ -7,7 +7,6 @@ relations with the columns that they are joined on. It has rows, join values, wo
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -312,8 +311,7 @@ def passed_over(tables: Iterable[TableIndex]) -> Iterator[BadRecord]:
 
 def _cached(database: Database, schema: Schema) -> Path:
     """A file for each database and schema; the index of newer data replaces it."""
-    name = database.name if "://" in database.name else os.path.realpath(database.name)
-    folder = cache_folder(DATABASES) / digest(f"{name} {schema!r}")
+    folder = cache_folder(DATABASES) / digest(f"{database.identity} {schema!r}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

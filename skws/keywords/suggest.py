@@ -16,6 +16,9 @@ from skws_schema.model import Analyzer
 _SHORT: Final = 4
 """Words this short have one letter wrong at most: with two, any word is near any other."""
 
+_PREFIX: Final = 4
+"""Letters from which on a word is taken for the beginning of others, rather than for a mistyped one."""
+
 _NAMED: Final = 2
 """Letters from which on names of relations and attributes are offered."""
 
@@ -54,12 +57,16 @@ def completions(
 def similar(slot: Slot, words: Mapping[str, int]) -> str:
     """The slot's text with a similar word of the data, if it is a single word; else empty.
 
-    A word that may have typing errors found none that is similar.
+    Of a word that others begin with, it is their prefix: ``braz*``. A word that may have typing errors found
+    none that is similar.
     """
     if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
         return ""
     scope, colon, word = slot.text.rpartition(":")
     near = suggest(word, words, limit=1)
+    start = fold(word)
+    if len(start) >= _PREFIX and any(known.startswith(start) for known in words if known != start):
+        near = [f"{word}*"]
     return f"{scope}{colon}{near[0]}" if near else ""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice
-from operator import or_
+from operator import attrgetter, or_
 from typing import Final
 
 from skws.data.batch import BadRecord, Record
@@ -22,6 +22,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws_schema.errors import SourceError
 from skws_schema.model import Possible, Relation, Row, Schema, sourced
+from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
 
 SAMPLE_RECORDS: Final = 50_000
@@ -77,6 +78,23 @@ class Sample:
         return [*lines, *named(plan)]
 
 
+_WAYS_ON: Final = ("did you mean", "; try ", ": try ", "skws schema join", "to the joins of", "give it type")
+"""What a line on an empty search says if it says what to do."""
+
+
+def to_try(plan: Plan, lines: Sequence[str]) -> list[str]:
+    """``lines`` on a search without results; the last one then says what to do, if none does."""
+    if any(way in line for line in lines for way in _WAYS_ON):
+        return list(lines)
+    missing = [
+        slot.text for slot in plan.query.slots if any(f"matches {slot.text!r}" in line for line in lines)
+    ]
+    there = [slot.text for slot in plan.query.slots if slot.text not in missing]
+    if missing and there:
+        return [*lines, f"without {', '.join(map(repr, missing))}: skws search SOURCE {shlex.join(there)}"]
+    return [*lines, "skws schema show SOURCE lists the columns that are searched"]
+
+
 def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
     """The joins that the schema's draft only suggests, with how to add them.
 
@@ -86,7 +104,7 @@ def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
     return [
         f"possible: {one.on} ({one.reason}); "
         + (
-            f"add it with skws schema join {shlex.quote(one.file)} {one.on.replace(' ', '')}"
+            f"add it with skws schema join {shlex.quote(from_here(one.file))} {one.on.replace(' ', '')}"
             if one.file
             else f"add '{one.on}' to the joins of the schema"
         )
@@ -111,15 +129,20 @@ def _between(possible: Possible) -> set[str]:
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> list[str]:
-    """Lines for the user, from the first records of a replay; none if this process cannot read it."""
+    """Lines for the user, from the first records of a replay; none if this process cannot read it.
+
+    Files are read by size, so that what small ones leave of ``records`` is for large ones.
+    """
     sample, words, whole = Sample(plan), Vocabulary(), True
-    share = max(1, records // max(1, len(replay.splits)))
+    left = records
     try:
-        for split in replay.splits:
+        for read, split in enumerate(sorted(replay.splits, key=attrgetter("size"))):
             items = iter(read_split(split, plan.schema))
+            share = max(1, left // (len(replay.splits) - read))
             for record in insertions(islice(items, share)):
                 sample.add(record.relation, record.row)
                 note_words(words, plan.schema, record)
+                left -= 1
             whole = whole and next(items, None) is None
     except SourceError:  # the files may be on the cluster only
         return []

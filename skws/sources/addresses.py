@@ -23,10 +23,16 @@ from skws_schema.model import Relation, Row, Schema
 
 
 class Database(Protocol):
-    """A database to read from. ``name`` may be shown to anyone. All methods may raise SourceError."""
+    """A database to read from. All methods may raise SourceError.
+
+    ``name`` may be shown to anyone. ``identity``: the same however the address is spelled.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
 
     def stamp(self, relations: Sequence[Relation]) -> str:
         """A text that changes when the rows of ``relations`` change."""

@@ -22,6 +22,7 @@ from skws_schema.errors import SourceError, StateError, UsageError, counted
 from skws_schema.infer.column_profile import is_value
 from skws_schema.infer.infer import Inference, infer, keeping
 from skws_schema.model import Schema, sides
+from skws_schema.paths import from_here
 from skws_schema.yaml.load import load_schema, parse_schema
 
 _REPLAY: Final = "replay:"
@@ -59,10 +60,12 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
         owned = [path for path in _paths(places) if _is_own(path.parent)]
         path = _keep(owned, lambda: _text(inference, data))
         return Draft(
-            path, load_schema(path), (*summary(inference), f"schema written to {path}; edit it as you like")
+            path,
+            load_schema(path),
+            (*summary(inference), f"schema written to {from_here(path)}; edit it as you like"),
         )
     kept = load_schema(path)
-    note = f"schema: {path}, from an earlier run; delete it to infer a new one"
+    note = f"schema: {from_here(path)}, from an earlier run; delete it to infer a new one"
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
         return Draft(path, kept, (note,))
@@ -78,7 +81,11 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     return Draft(
         path,
         schema,
-        (*summary(inference), *_lost(kept, schema), f"schema: {path}, inferred again to fit the data"),
+        (
+            *summary(inference),
+            *_lost(kept, schema),
+            f"schema: {from_here(path)}, inferred again to fit the data",
+        ),
     )
 
 

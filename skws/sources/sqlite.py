@@ -102,6 +102,10 @@ class SqliteDatabase:
     def name(self) -> str:
         return str(self._path)
 
+    @property
+    def identity(self) -> str:
+        return str(self._path.resolve())
+
     def stamp(self, relations: Sequence[Relation]) -> str:  # noqa: ARG002 - one file has them all
         """Path, size and time of the file and of its write-ahead log."""
         files = (self._path, Path(f"{self._path}-wal"))

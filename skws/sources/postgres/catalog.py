@@ -572,10 +572,14 @@ class PostgresDatabase:
     def name(self) -> str:
         return self.address.shown
 
+    @property
+    def identity(self) -> str:
+        return self.address.identity
+
     def stamp(self, relations: Sequence[Relation]) -> str:
         """The number of rows, and the sum of their hashes, of each table; the server reads all rows."""
         found = [self._stamp(relation) for relation in relations]
-        return repr((self.name, found))
+        return repr((self.identity, found))
 
     def _stamp(self, relation: Relation) -> tuple[str, ...]:
         table = self._table_of(relation)

@@ -1,0 +1,59 @@
+"""A search without results ends with something to try; paths are those of where the user is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skws.formats import Replay, plan
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.diagnosis import why_nothing
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
+from tests.commands import Skws
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "customer.csv").write_text("cid,name\n7,Ada Byron\n8,Grace Murray\n")
+    (tmp_path / "shop" / "purchase.csv").write_text("pid,cid,item\n1,7,travel kettle\n2,8,toaster\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("zzyzx", "skws schema show SOURCE lists the columns that are searched"),
+        ("byron zzyzx", "without 'zzyzx': skws search SOURCE byron"),
+        ("toast byron", "no row matches 'toast'; did you mean 'toast*'?"),
+        ("kettel byron", "no row matches 'kettel'; did you mean 'kettle'?"),
+    ],
+)
+def test_a_search_without_results_says_what_to_try(shop: Path, skws: Skws, words: str, told: str) -> None:
+    assert skws("search", "shop", *words.split()).err.splitlines()[-1] == told
+
+
+def test_a_schema_in_the_working_directory_is_named_without_it(shop: Path, skws: Skws) -> None:
+    assert "schema written to shop.schema.yaml; edit it" in skws("search", "shop", "byron").err
+    assert "schema: shop.schema.yaml, from an earlier run" in skws("search", "shop", "byron").err
+
+
+def test_large_files_are_looked_at_in_place_of_what_small_ones_leave(tmp_path: Path) -> None:
+    schema = parse_schema(
+        "version: 1\nname: s\nrelations:\n"
+        "  small: {attributes: {id: integer, text: text}, table: true}\n"
+        "  large: {attributes: {id: integer, text: text}, table: true}\n"
+    )
+    (tmp_path / "small.csv").write_text("id,text\n1,one\n")
+    (tmp_path / "large.csv").write_text("id,text\n" + "".join(f"{n},word\n" for n in range(9)))
+    small = plan(tmp_path / "small.csv", schema, relation=0)
+    large = plan(tmp_path / "large.csv", schema, first=1, relation=1)
+    asked = Plan(schema, parse_query("zzyzx", schema), Unbounded())
+    assert why_nothing(asked, Replay([*large, *small], schema), 10) == ["no row matches 'zzyzx'"]
+    assert why_nothing(asked, Replay([*large, *small], schema), 8) == [
+        "no row of the 8 looked at matches 'zzyzx'"
+    ]

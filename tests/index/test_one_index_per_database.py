@@ -1,0 +1,80 @@
+"""A database has one index on disk, however its address is spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from skws.durable import CACHE
+from skws.formats.rows import RowReader
+from skws.index.cache import database_tables
+from skws.sources.addresses import database_at
+from skws.sources.postgres.catalog import PostgresDatabase
+from skws.sources.sqlite import SqliteDatabase
+from skws_schema.infer.infer import Inference
+from skws_schema.model import Relation, Row, Schema
+from skws_schema.yaml.load import parse_schema
+
+SPELLINGS = (
+    "postgresql://ada@localhost:5432/shop",
+    "postgres://ada:secret@127.0.0.1/shop?sslmode=disable",
+)
+
+
+@dataclass
+class Spelled:
+    """A database by an address; ``read``: how often its rows were."""
+
+    address: str
+    read: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return PostgresDatabase.of(self.address).name
+
+    @property
+    def identity(self) -> str:
+        return PostgresDatabase.of(self.address).identity
+
+    def stamp(self, relations: Sequence[Relation]) -> str:
+        return repr((self.identity, "the same rows"))
+
+    def inferred(self, *, followed: bool) -> Inference:
+        raise NotImplementedError
+
+    def rows(self, reader: RowReader) -> Iterator[Row]:
+        self.read.append(reader.relation.name)
+        yield (1, "kettle")
+
+
+@pytest.fixture
+def schema() -> Schema:
+    return parse_schema(
+        "version: 1\nname: shop\nwindow: none\nrelations:\n"
+        "  item: {attributes: {id: integer, name: text}, key: [id], table: true}\n"
+    )
+
+
+def test_two_spellings_of_an_address_share_an_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: Schema
+) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path))
+    first, second = map(Spelled, SPELLINGS)
+    assert first.name != second.name
+    for one in (first, second, first):
+        (table,) = database_tables(one, schema, None, lambda _: None)
+        assert len(table) == 1
+    assert (first.read, second.read) == (["item"], [])
+
+
+def test_databases_are_identified_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop.db").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    spelled = (f"sqlite:{tmp_path / 'shop.db'}", "shop.db", "./shop.db")
+    assert {database_at(each).identity for each in spelled} == {str(tmp_path.resolve() / "shop.db")}
+    assert isinstance(database_at("shop.db"), SqliteDatabase)
+    assert {database_at(each).identity for each in SPELLINGS} == {"localhost:5432/shop"}
+    assert database_at("postgresql://ada@localhost:5433/shop").identity == "localhost:5433/shop"

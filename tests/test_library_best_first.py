@@ -1,0 +1,63 @@
+"""skws.search over rows without times: the best results first, and a reason where there are none."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import skws
+from skws.results.model import Result
+
+SHOP: Final[dict[str, list[dict[str, Any]]]] = {
+    "country": [{"code": code, "name": name} for code, name in (("BR", "Brazil"), ("PE", "Peru"))],
+    "religion": [
+        {"country": "PE", "belief": "Roman Catholic"},
+        {"country": "BR", "belief": "Roman Catholic"},
+    ],
+    "border": [{"first": "BR", "second": "PE"}],
+}
+SCHEMA: Final = """
+version: 1
+name: world
+window: none
+relations:
+  country: {attributes: {code: string, name: text}, key: [code], table: true}
+  religion: {attributes: {country: string, belief: text}, key: [country], table: true}
+  border: {attributes: {first: string, second: string}, key: [first, second], table: true}
+joins:
+  - religion.country = country.code
+  - border.first = country.code
+  - border.second = country.code
+"""
+
+
+def found(query: str, **options: Any) -> skws.Results:
+    return skws.search(query, SHOP, schema=SCHEMA, **options)
+
+
+def test_the_best_result_is_first_without_a_limit_as_with_one() -> None:
+    every, best = found("catholic brazil"), found("catholic brazil", limit=1)
+    assert [len(one.tuples) for one in every] == [2, 4]
+    assert [one.id for one in best] == [every[0].id]
+    assert all(isinstance(one, Result) and one.score is not None for one in every)
+
+
+def test_rows_with_times_stay_in_order_of_time() -> None:
+    rows = [
+        {"nr": 1, "text": "kettle and other things that are long to tell", "time": 1},
+        {"nr": 2, "text": "kettle", "time": 2},
+    ]
+    named = [one.tuples[0].row["nr"] for one in skws.search("kettle", {"item": rows})]
+    assert named == [1, 2]
+    assert [one.tuples[0].row["nr"] for one in skws.search("kettle", {"item": rows}, limit=2)] == [2, 1]
+
+
+def test_a_search_without_results_says_why() -> None:
+    missing, why = found("catholic brasil"), "no row matches 'brasil'; did you mean 'brazil'?"
+    assert repr(missing) == f"<0 results of 'catholic brasil': {why}>"
+    assert missing.notes == (why,)
+    apart = found("brazil peru", max_size=2)
+    assert len(apart) == 0
+    assert apart.notes == (
+        "every keyword matches some row, but no 2 joined rows have all; try a larger --max-size",
+    )
+    assert repr(found("catholic peru", limit=1)) == "<1 result of 'catholic peru'>"

@@ -13,17 +13,30 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.operator import Sizes
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
 from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice, Stream, TopChoice
+from skws_schema.yaml.load import load_schema
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.window import parse_window
 from tests.growth.measured import growth
 from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 
 Turn = Callable[[int], object]
+
+SHOP: Final = """\
+window: 10 minutes
+relations:
+  product: {attributes: {k: integer, t: text}, key: [k], table: true, source: product.jsonl}
+  sale: {attributes: {k: integer, note: text}}
+joins: [sale.k = product.k]
+"""
 
 EACH: Final = 20
 """Keys of a turn."""
@@ -221,3 +234,27 @@ def test_the_memory_of_a_job_is_that_of_what_lives(tmp_path: Path) -> None:
     watch.open()
     assert growth(lambda: a_job(watch), 45) / EACH < NOTHING
     watch.close()
+
+
+def reaching(folder: Path) -> Turn:
+    """Rows of a stream, each of which reaches another row of a large table with a source of its own."""
+    products = (orjson.dumps({"k": k, "t": f"lamp w{k}"}) for k in range(5 * 45 * EACH))
+    (folder / "product.jsonl").write_bytes(b"\n".join(products))
+    (folder / "shop.yaml").write_text(SHOP)
+    schema = load_schema(folder / "shop.yaml")
+    window = parse_window(schema.window)
+    engine = ColumnarEngine(schema, window, sizes=Sizes(keyword_rows=8, rows_kept=200))
+    engine.add(Plan(schema, parse_query("gift lamp", schema), window, 3))
+    assert not list(engine.load_tables([]))
+
+    def turn(number: int) -> None:
+        keys = range(EACH * number, EACH * (number + 1))
+        sales = [Record(1, number * MINUTE, (k, f"gift x{k}")) for k in keys]
+        assert len(list(engine.process(sales))) == EACH
+
+    return turn
+
+
+@pytest.mark.slow
+def test_rows_of_tables_that_a_stream_has_reached_do_not_stay(tmp_path: Path) -> None:
+    assert growth(lambda: reaching(tmp_path), 45) / EACH < NOTHING

@@ -72,6 +72,7 @@ clean:
 # Java comes as a wheel where the machine has none that Spark can use.
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skws needs Python 3.11 or later")'
+	@echo "Setting up $(VENV), once: a minute or two, most of it for Spark"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev

@@ -127,6 +127,23 @@ async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path]
         assert await opened.run("document.getElementById('query').value") == "ada lamp"
 
 
+@scenario
+async def test_an_empty_answer_says_what_to_try(shopping: tuple[Path, Path], port: int) -> None:
+    async with opened_on(shopping, port) as (_, opened):
+        await opened.enter("ada qwertzuiop")
+        await opened.until("document.getElementById('empty').textContent.includes('Try fewer of them')")
+
+
+@scenario
+async def test_a_folder_named_as_its_schema_is_named_once(tmp_path: Path, port: int) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "item.csv").write_text("id,name\n1,brass lamp\n2,kettle\n")
+    with serving(str(tmp_path / "store")) as served:
+        async with page(served, port) as opened:
+            shown = await opened.run("document.getElementById('source').textContent")
+            assert shown == f"{tmp_path.name}/store"
+
+
 OPTIONS = (
     "[...document.querySelectorAll('#query-options [role=option]')]"
     ".map(e => e.innerText.trim().split(/\\s+/).join(' '))"

@@ -69,7 +69,7 @@ async function search({ again = false, fromAddress = false } = {}) {
     if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
     if (fresh) parts.push(`${fresh} new`);
     say([...parts, ...found.notes].join(" · "));
-    at("empty").replaceChildren(...(found.meant ? suggestion(found.meant) : ["No joined rows have all of these keywords."]));
+    at("empty").replaceChildren(...(found.meant ? suggestion(found.meant) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
     at("search-fault").textContent = "";
   } catch (error) {
     if (mine !== number) return;
@@ -368,7 +368,8 @@ async function begin() {
   try {
     const schema = await ask("GET", "schema");
     document.title = `${schema.name} · skws`;
-    at("source").textContent = `${schema.name} · ${shortened(schema.source)}`;
+    const source = shortened(schema.source);
+    at("source").textContent = source.split("/").pop() === schema.name ? source : `${schema.name} · ${source}`;
     at("source").title = schema.source;
     at("token-form").hidden = true;
     at("layout").hidden = false;

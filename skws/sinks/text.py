@@ -14,6 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from skws.results.model import LiveResult, Part, Result, Score
 from skws_schema.drawing import branches
+from skws_schema.errors import counted
 
 if TYPE_CHECKING:
     from skws.keywords.match import Span
@@ -198,13 +199,15 @@ def _fact(fact: dict[str, Any]) -> str:
             f" ({fact['containing']:,} of {fact['texts']:,} texts{_referring(fact)})"
         )
     if "join" in fact:
-        return visible(f"{fact['join']} {short(fact['value'])} ({fact['tuples']:,} tuples)")
+        return visible(f"{fact['join']} {short(fact['value'])} ({counted(fact['tuples'], 'row')})")
+    if fact.keys() == {"tuples"}:
+        return counted(fact["tuples"], "row")
     return ", ".join(f"{visible(name)} {_shown(value)}" for name, value in fact.items())
 
 
 def _referring(fact: dict[str, Any]) -> str:
     found = fact.get("referring")
-    return f", {short(found)} tuples refer to each" if found else ""
+    return f", {short(found)} rows refer to each" if found else ""
 
 
 def _shown(value: object) -> str:

@@ -220,7 +220,8 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
     described = schema.relations[relation]
     if described.table and "op" in table.column_names and "op" not in described.columns:
         raise UsageError(f"{described.name}: a column op needs times, since rows of a static table stay")
-    table = _fitted(table, described, time)
+    arrays = {each.path.partition(".")[0] for each in schema.relations if each.parent == described.name}
+    table = _fitted(table, described, arrays, time)
     reader = ArrowReader(described.name, relation, schema, table.schema)
     first = 0
     for batch in table.combine_chunks().to_batches(ROWS):
@@ -271,11 +272,14 @@ def _sampled(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _fitted(table: pa.Table, relation: Relation, time: int) -> pa.Table:
-    """The columns that are read. Whole numbers become integers: beside NULL, pandas has floats."""
+def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: int) -> pa.Table:
+    """The columns that are read. Whole numbers become integers: beside NULL, pandas has floats.
+
+    ``arrays``: columns with rows of other relations.
+    """
     own = [] if relation.table else [name for name in _OWN if name not in relation.columns]
     known = Origins(relation).known
-    kept = [name for name in table.column_names if name in known or name in own]
+    kept = [name for name in table.column_names if name in known or name in own or name in arrays]
     table = table.select(kept)
     for attribute in relation.attributes:
         if attribute.column not in kept:

@@ -129,18 +129,14 @@ def nested_rows(
     reader = NestedReader(schema, relation, source)
     for number, row in enumerate(rows):
         try:
-            yield from reader.records(_as_json(row), number, time)
+            yield from reader.records(as_json(row), number, time)
         except MalformedError as error:
             yield BadRecord(source, number + 1, 0, b"", str(error))
     yield from reader.notes(source)
 
 
-def _text(value: object) -> str:
-    return digits(value) if isinstance(value, Decimal) else str(value)
-
-
-def _as_json(row: Mapping[str, Any]) -> Any:
-    """Raises MalformedError."""
+def as_json(row: Mapping[str, Any]) -> Any:
+    """A row as JSON has it. Raises MalformedError."""
     try:
         return orjson.loads(orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS))
     except orjson.JSONEncodeError as error:  # an integer of more than 64 bits, or what is no JSON at all
@@ -149,6 +145,10 @@ def _as_json(row: Mapping[str, Any]) -> Any:
         return loads(json.dumps(row, default=_text))
     except (TypeError, ValueError, RecursionError):
         raise MalformedError(reason) from None
+
+
+def _text(value: object) -> str:
+    return digits(value) if isinstance(value, Decimal) else str(value)
 
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:

@@ -41,6 +41,7 @@ from skws.data.values import (
     timestamp,
 )
 from skws.formats.files import Advance, Split, ignore
+from skws.formats.nested import NestedReader, as_json, has_nested
 from skws.formats.rows import has_origins
 from skws.formats.tabular import ColumnReader
 from skws_schema.errors import SourceError
@@ -123,7 +124,9 @@ class ArrowReader:
         self._source = source
         self._number = relation or 0
         known = None if relation is None else schema.relations[relation]
-        plain = known is not None and not known.table and _has_plain_columns(arrow, known)
+        nested = relation is not None and has_nested(schema, relation)
+        self._nested = NestedReader(schema, self._number, Path(source).name) if nested else None
+        plain = known is not None and not (known.table or nested) and _has_plain_columns(arrow, known)
         self._relation = known if plain else None
         self._names = list(arrow.names)
         self._types = list(arrow.types)
@@ -138,6 +141,9 @@ class ArrowReader:
 
     def items(self, batch: pa.RecordBatch, first: int) -> Iterator[Record | BadRecord]:
         """The records of ``batch``, whose first row is the ``first`` of the file."""
+        if self._nested is not None:
+            yield from self._nested_items(self._nested, batch, first)
+            return
         values = [_python_values(column) for column in batch.columns]
         rows: Iterator[Sequence[Any]] = zip(*values, strict=True)
         record = self._flat.record
@@ -147,6 +153,20 @@ class ArrowReader:
             except MalformedError as error:
                 yield BadRecord(self._source, 0, number, self._raw(row), str(error))
         yield from self._flat.notes(self._source)
+
+    def _nested_items(
+        self, reader: NestedReader, batch: pa.RecordBatch, first: int
+    ) -> Iterator[Record | BadRecord]:
+        """The records of rows with others in their arrays, as of JSON lines."""
+        for number, row in enumerate(zip(*map(python_values, batch.columns), strict=True), start=first):
+            try:
+                named = dict(zip(self._names, row, strict=True))
+                odd = {name: value for name, value in named.items() if isinstance(value, bytes | Unreadable)}
+                item = as_json({name: value for name, value in named.items() if name not in odd})
+                yield from reader.records(item | odd, number)
+            except MalformedError as error:
+                yield BadRecord(self._source, 0, number, self._raw(row), str(error))
+        yield from reader.notes(self._source)
 
     def chunk(self, batch: pa.RecordBatch, first: int) -> Chunk:
         """As ``items``, as columns if all rows are plain."""
@@ -297,7 +317,8 @@ def plain(splits: Sequence[Split], schema: Schema) -> bool:
     """True if all files can be read as columns, whole, and each is in order of time."""
     files = {split.path: split.relation for split in splits}
     return all(
-        number is not None and _is_ordered(path, schema.relations[number]) for path, number in files.items()
+        number is not None and not has_nested(schema, number) and _is_ordered(path, schema.relations[number])
+        for path, number in files.items()
     )
 
 

@@ -1,0 +1,135 @@
+"""Rows in arrays of objects of Parquet files are those of the same objects as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import skws
+from skws.data.batch import BadRecord, Record
+from skws.formats import BadRecordLog, Replay, parquet
+from skws.spec.enums import OnError
+from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
+from tests.commands import Skws
+
+KEYED = [
+    {"id": 1, "name": "lamp", "items": [{"q": "big", "n": 1}, {"q": "tiny", "n": 2}]},
+    {"id": 2, "name": "desk", "items": [{"q": "small", "n": 3}]},
+    {"id": 3, "name": "lamp", "items": None},
+]
+WITHOUT_KEY = [
+    {"name": "lamp", "items": [{"q": "tiny"}, {"q": "big"}]},
+    {"name": "lamp", "items": [{"q": "small"}]},
+]
+IN_AN_OBJECT = [
+    {"r": {"name": "lamp", "items": [{"q": "tiny"}]}},
+    {"r": {"name": "lamp", "items": [{"q": "x"}]}},
+]
+SHOP = parse_schema("""\
+relations:
+  shop:
+    attributes: {id: integer, name: text, at: timestamp, worth: number}
+    key: [id]
+    time: at
+  shop_item:
+    from: shop.items
+    attributes:
+      shop: {type: integer, from: shop.id}
+      q: text
+joins: [shop_item.shop = shop.id]
+""")
+
+
+def both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
+    """The rows in two files."""
+    lines, table = folder / "shop.jsonl", folder / "shop.parquet"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), table)
+    return lines, table
+
+
+def values(row: dict[str, Any]) -> list[Any]:
+    """Without places of rows, which name the file."""
+    return [value for value in row.values() if not str(value).startswith("shop.")]
+
+
+def records(path: Path, schema: Schema) -> list[Record]:
+    bad = BadRecordLog(OnError.SKIP)
+    read = [record for batch in Replay.open(path, schema).batches(bad) for record in batch.records()]
+    assert not bad.count
+    return read
+
+
+@pytest.mark.parametrize("rows", [KEYED, WITHOUT_KEY, IN_AN_OBJECT])
+@pytest.mark.parametrize("asked", ["lamp", "lamp tiny"])
+def test_what_is_inferred_is_read(skws: Skws, tmp_path: Path, rows: list[dict[str, Any]], asked: str) -> None:
+    found = []
+    for path in both(tmp_path, rows):
+        done = skws("search", path, *asked.split(), "--format", "jsonl")
+        assert done.code == 0, done.err
+        assert "bad record" not in done.err
+        assert "passed over" not in done.err
+        results = [json.loads(line)["tuples"] for line in done.out.splitlines()]
+        found.append(sorted([values(one["row"]) for one in result] for result in results))
+    assert found[0] == found[1]
+    assert found[0]
+
+
+def test_values_of_all_types_are_those_of_the_columns(tmp_path: Path) -> None:
+    """Times, exact numbers, and what is missing."""
+    moment = datetime(2024, 5, 1, 10, tzinfo=UTC)
+    table = pa.table(
+        {
+            "id": [1, 2],
+            "name": ["lamp", None],
+            "at": pa.array([moment, moment], pa.timestamp("us", "UTC")),
+            "worth": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+            "items": pa.array([[{"q": "big"}, {"q": None}], []], pa.list_(pa.struct([("q", pa.string())]))),
+        }
+    )
+    pq.write_table(table, tmp_path / "shop.parquet")
+    time = int(moment.timestamp()) * 1_000_000
+    assert records(tmp_path / "shop.parquet", SHOP) == [
+        Record(0, time, (1, "lamp", time, 1.5)),
+        Record(1, time, (1, "big")),
+        Record(1, time, (1, None)),
+        Record(0, time, (2, None, time, None)),
+    ]
+
+
+def test_a_bad_row_is_told_by_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "shop.parquet"
+    columns = {"id": [1, 2], "name": pa.array([b"\xff", b"lamp"], pa.binary()).cast(pa.binary())}
+    times = pa.array([5, 6], pa.timestamp("s", "UTC"))
+    pq.write_table(pa.table({**columns, "at": times, "items": pa.array([[{"q": "a"}], [{"q": "b"}]])}), path)
+    (split,) = Replay.open(path, SHOP).splits
+    bad, *good = parquet.read(split, SHOP)
+    assert isinstance(bad, BadRecord)
+    assert bad.offset == 0
+    assert "name" in bad.reason
+    assert [record.row[:2] for record in good if isinstance(record, Record)] == [(2, "lamp"), (2, "b")]
+
+
+def test_frames_have_them_too() -> None:
+    moments = pa.array([5, 6], pa.timestamp("s", "UTC"))
+    frame = pa.table(
+        {
+            "id": [1, 2],
+            "name": ["lamp", "desk"],
+            "at": moments,
+            "worth": [1.5, 2.5],
+            "items": [[{"q": "tiny"}], []],
+        }
+    )
+    results = skws.search("lamp tiny", {"shop": frame}, schema=SHOP)
+    (result,) = results
+    assert len(result.tuples) == 2
+    assert not results.bad.passed_over

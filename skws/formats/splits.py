@@ -139,13 +139,23 @@ def _file(places: Sequence[Path], schema: Schema, given: int | None) -> _File:
     return _File(places[-1], kind, _bare(places[-1], kind, schema, relation))
 
 
+_WAYS: Final = {
+    ".log": "; if its lines are JSON, give it a name with .jsonl",
+    ".sql": "; load a dump into a database, and search that",
+    ".xls": "; save its sheets as .csv",
+    ".xlsx": "; save its sheets as .csv",
+}
+"""What to do about files of other formats that people have."""
+
+
 def format_of(path: Path) -> Format:
     """The format by the suffix of the name. Raises SourceError for an unknown one."""
     suffixes = [s.lower() for s in path.suffixes]
     packed = suffixes[-1:] != [] and suffixes[-1] in files.PACKED_SUFFIXES
     kind = SUFFIXES.get((suffixes[-2:-1] if packed else suffixes[-1:] or [""])[0] if suffixes else "")
     if kind is None or (packed and kind not in PACKED):
-        raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}")
+        way = _WAYS.get("".join(suffixes[-1:]), "")
+        raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}{way}")
     return kind
 
 

@@ -37,6 +37,23 @@ def test_a_search_without_results_says_what_to_try(shop: Path, skws: Skws, words
     assert skws("search", "shop", *words.split()).err.splitlines()[-1] == told
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("access.log", "a name with .jsonl"),
+        ("dump.sql", "into a database"),
+        ("people.xlsx", "sheets as .csv"),
+    ],
+)
+def test_files_of_other_formats_are_refused_with_a_way(
+    tmp_path: Path, skws: Skws, name: str, told: str
+) -> None:
+    (tmp_path / name).write_text("x")
+    told_of = skws("search", tmp_path / name, "x").err
+    assert "unknown format" in told_of
+    assert told in told_of
+
+
 def test_a_schema_in_the_working_directory_is_named_without_it(shop: Path, skws: Skws) -> None:
     assert "schema written to shop.schema.yaml; edit it" in skws("search", "shop", "byron").err
     assert "schema: shop.schema.yaml, from an earlier run" in skws("search", "shop", "byron").err

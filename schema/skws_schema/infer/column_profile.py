@@ -329,18 +329,26 @@ def _type(name: str, written: Sequence[str]) -> _Judged:
 def _number(name: str, written: Sequence[str], few: float) -> _Judged:
     if any(_LEADING_ZERO.match(w) for w in written):
         return _Judged(AttributeType.TEXT, 0.9 - few, "digits with leading zeros")
-    if not all(_INTEGER.fullmatch(w) for w in written):
-        if not any(map(is_finer, written)):
-            return _Judged(AttributeType.NUMBER, 0.95 - few, "numbers")
+    whole = all(_INTEGER.fullmatch(w) for w in written)
+    if not whole and any(map(is_finer, written)):
         return _Judged(AttributeType.TEXT, 0.8 - few, _TOO_FINE)
-    too_long = any(int(w).bit_length() > _INTEGER_BITS for w in written)
-    if too_long or _NUMERALS & set(tokens(name)):
+    too_long = whole and any(int(w).bit_length() > _INTEGER_BITS for w in written)
+    if too_long or (whole and _NUMERALS & set(tokens(name))):
         reason = "more digits than an integer can hold" if too_long else "identifiers, by the name"
         return _Judged(AttributeType.TEXT, 0.8 - few, reason)
-    others = sum(int(w) not in _EPOCH_SECONDS for w in written) if is_time_name(name) else len(written)
-    if others <= len(written) * FEW_ODD:
-        return _Judged(AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name")
-    return _Judged(AttributeType.INTEGER, 0.98 - few, "whole numbers")
+    if is_time_name(name):
+        others = sum(_whole_part(w) not in _EPOCH_SECONDS for w in written)
+        if others <= len(written) * FEW_ODD:
+            return _Judged(AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name")
+    if whole:
+        return _Judged(AttributeType.INTEGER, 0.98 - few, "whole numbers")
+    return _Judged(AttributeType.NUMBER, 0.95 - few, "numbers")
+
+
+def _whole_part(number: str) -> int:
+    """Of a number without its fraction; 0 for one that is larger than any double."""
+    found = float(number)
+    return int(found) if isfinite(found) else 0
 
 
 def _is_number(text: str) -> bool:

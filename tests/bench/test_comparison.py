@@ -1,0 +1,35 @@
+"""Saved searches side by side: SQLite by triggers and by polls, and skws, give the same."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from bench.comparison import changes, contenders, measure, searches, write
+from bench.load import WORDS
+
+
+def test_contenders_end_with_the_same_results(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    records = changes(300, rng)
+    some = [each["row"] for each in records if each["op"] == "+"]
+    items = [word for row in some if "item" in row for word in row["item"].split()]
+    bodies = [word for row in some if "body" in row for word in row["body"].split()]
+    pairs = list(dict.fromkeys((rng.choice(items), rng.choice(bodies)) for _ in range(300)))
+    write(tmp_path, pairs, records)
+    found = [
+        (measured.live, live)
+        for contender in contenders(sys.executable, 50)
+        if "DuckDB" not in contender.name
+        for measured, live in [measure(contender, tmp_path, 1)]
+    ]
+    assert len(found) == 3
+    assert found[0][0] == len(found[0][1]) > 0
+    assert all(live == found[0][1] for _, live in found)
+
+
+def test_searches_are_different_pairs_of_words() -> None:
+    pairs = searches(1_000, random.Random(1))
+    assert len(set(pairs)) == 1_000
+    assert {word for pair in pairs for word in pair} <= set(WORDS)

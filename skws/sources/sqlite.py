@@ -154,8 +154,12 @@ class SqliteDatabase:
                 )
         names = ", ".join(_quoted(attribute.column) for attribute in relation.attributes)
         with self._opened() as connection:
-            found = connection.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608 - names of the catalog
-            yield from typed_rows(self.name, reader, found)
+            query = f"SELECT {names} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+            try:
+                yield from typed_rows(self.name, reader, connection.execute(query))
+            except sqlite3.OperationalError:
+                _check_texts(self.name, relation, connection, query)
+                raise
 
     def _table(self, name: str) -> str:
         alike = {table.lower(): table for table in self._tables}
@@ -375,6 +379,26 @@ class SqliteDatabase:
                 yield connection
         except sqlite3.Error as error:
             raise SourceError(f"{self.name}: {error}") from None
+
+
+def _check_texts(name: str, relation: Relation, connection: sqlite3.Connection, query: str) -> None:
+    """Raises SourceError at the first text of a relation that is not UTF-8: SQLite takes any bytes."""
+    connection.text_factory = bytes
+    for number, row in enumerate(connection.execute(query), 1):
+        for attribute, value in zip(relation.attributes, row, strict=True):
+            if isinstance(value, bytes) and not _is_utf8(value):
+                raise SourceError(
+                    f"{name}: row {number:,}: {relation.name}.{attribute.column}: not UTF-8: {value[:40]!r}"
+                    " (convert it in the database, or leave the attribute out of the schema)"
+                )
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_usable(table: str) -> bool:

@@ -12,7 +12,9 @@ import pytest
 from skws.formats.rows import RowReader
 from skws.sources.drafts import draft_of
 from skws.sources.sqlite import SqliteDatabase
+from skws_schema.errors import SourceError
 from skws_schema.model import Schema
+from skws_schema.yaml.load import parse_schema
 
 REFERENCES: list[tuple[str, str, list[Any], list[Any], str]] = [
     ("integer primary key", "text references a(id)", [1, 2], ["1", "2"], "integer"),
@@ -126,3 +128,20 @@ def test_a_column_with_bytes_is_left_out(path: Path) -> None:
     inference = database.inferred()
     assert [left.name for left in inference.relations[0].left_out] == ["v"]
     assert rows(database, inference.schema(), "a") == [(1,), (2,)]
+
+
+def test_a_text_that_is_not_utf_8_is_named(path: Path) -> None:
+    """SQLite takes any bytes for a text; its own message names neither table nor row."""
+    database = filled(
+        path,
+        ("CREATE TABLE a(id integer primary key, t text)", [[1, "caf\u00e9"], [2, "lamp"]]),
+        ("CREATE TABLE b(id integer primary key, t text)", [[1, "lamp"]]),
+    )
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE a SET t = CAST(x'636166e9' AS TEXT) WHERE id = 2")
+    schema = parse_schema(
+        "relations: {a: {attributes: {id: integer, t: text}}, b: {attributes: {id: integer, t: text}}}"
+    )
+    assert rows(database, schema, "b") == [(1, "lamp")]
+    with pytest.raises(SourceError, match=r"row 2: a\.t: not UTF-8: b'caf\\xe9' \(convert it"):
+        rows(database, schema, "a")

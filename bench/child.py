@@ -84,7 +84,7 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
 def _with_queries(plan: Plan, number: int) -> ColumnarEngine:
     engine = ColumnarEngine(plan.schema, plan.window)
     for place, text in enumerate(query_texts(number)):
-        engine.add(replace(plan, query=parse_query(text, plan.schema)), str(place))
+        engine.add(replace(plan, query=parse_query(text, plan.schema), name=str(place)))
     return engine
 
 

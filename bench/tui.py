@@ -61,7 +61,16 @@ class LoadRun(LiveJob):
         of = self._results[number % len(self._results)]
         # As `dataclasses.replace`, which takes longer.
         return Result(
-            of.op, of.query, f"{number:x}", of.start, of.end, of.network, of.tuples, of.joins, of.snapshot
+            of.op,
+            of.name,
+            of.query,
+            f"{number:x}",
+            of.start,
+            of.end,
+            of.network,
+            of.tuples,
+            of.joins,
+            of.snapshot,
         )
 
 

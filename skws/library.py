@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 import numpy as np
 import yaml
-from msgspec import Struct, structs
 
 from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, together
 from skws.extras import installed
@@ -173,7 +172,7 @@ class Results(Sequence[LiveResult]):
         }
 
         def marks(result: LiveResult, relation: str, attribute: str, text: str) -> list[tuple[int, int]]:
-            query = parsed.get(result.query)
+            query = parsed.get(result.name)
             spans = [] if query is None else highlight(query, self.schema, relation, attribute, text)
             return [(start, end) for start, end, _ in spans]
 
@@ -230,11 +229,10 @@ def search(
     stream = stream_of(described, window, max_size)
     plans = plans_over(queries.values(), stream)
     results = Results(described, queries, OnError(on_error))
-    names = names_by_text(queries)
     found = _searched(results, given, stream, plans)
     if _asks_what_is_there(queries, stream) and (_timeless(described) or limit is not None):
         found = _best(results, given, plans[0], limit)
-    results._rest = (called(result, names) for result in islice(found, limit))  # noqa: SLF001 - its own
+    results._rest = islice(found, limit)  # noqa: SLF001 - its own
     return results
 
 
@@ -283,7 +281,7 @@ class Session:
         queries = {name: one.named(name, stream.max_size) for name, one in named_queries(query).items()}
         found = self._session.add_all(plans_over(queries.values(), stream))
         self._queries |= queries
-        return self._named(found)
+        return found
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
@@ -298,11 +296,7 @@ class Session:
         """
         time = self._session.latest or 0
         batches = list(_Given.of(data).chunks(self.schema, self.bad, time))
-        return self._named(self._session.take(together(batches) if batches else NO_RECORDS))
-
-    def _named(self, results: Sequence[LiveResult]) -> list[LiveResult]:
-        names = names_by_text(self._queries)
-        return [called(result, names) for result in results]
+        return self._session.take(together(batches) if batches else NO_RECORDS)
 
 
 def named_queries(query: object) -> dict[str, Query]:
@@ -324,19 +318,6 @@ def at_least(least: int, name: str, given: object) -> None:
     """Raises UsageError for what is no whole number from ``least``."""
     if not isinstance(given, int) or isinstance(given, bool) or given < least:
         raise UsageError(f"{name}: expected a whole number of {least} or more, found {given!r}")
-
-
-def called(result: LiveResult, names: Mapping[str, str]) -> LiveResult:
-    """A result by the name of its query; ``names`` by text, of queries whose name is not their text."""
-    name = names.get(result.query)
-    if name is None:
-        return result
-    return structs.replace(result, query=name) if isinstance(result, Struct) else replace(result, query=name)  # type: ignore[type-var]  # all others are dataclasses
-
-
-def names_by_text(queries: Mapping[str, Query]) -> dict[str, str]:
-    """For ``called``; of queries with one text, whose results are told once, the first."""
-    return {query.text: name for name, query in reversed(list(queries.items())) if name != query.text}
 
 
 def _query(query: object) -> Query:

@@ -45,7 +45,7 @@ def test_a_job_uses_all_three(
         outcome = skws(*words(step.commands[0])[1:])
     assert outcome.code == 0, outcome.err
     found = [orjson.loads(record.message) for record in caplog.records if record.name == "alerts"]
-    actors = [one["tuples"][0]["row"]["actor.name"] for one in found if one["query"] == "actors"]
+    actors = [one["tuples"][0]["row"]["actor.name"] for one in found if one["name"] == "actors"]
     assert len(actors) == len(set(actors)) > 10
     assert sum(one["query"] == "tarantino travolta" for one in found) == 2
 

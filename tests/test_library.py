@@ -128,7 +128,10 @@ def test_a_schema_is_inferred_if_none_is_given() -> None:
 
 def test_several_queries_by_name() -> None:
     results = skws.search({"who": "byron", "what": skws.Query("byron leaks")}, DATA, schema=SHOP)
-    assert sorted(result.query for result in results) == ["what", "who"]
+    assert sorted((result.name, result.query) for result in results) == [
+        ("what", "byron leaks"),
+        ("who", "byron"),
+    ]
     assert repr(results) == "<2 results of 'who', 'what'>"
 
 
@@ -408,7 +411,7 @@ def test_a_session_is_fed_batch_by_batch() -> None:
     assert session.add({"q": "byron leaks"}) == []
     assert session.process({"customer": CUSTOMERS, "purchase": PURCHASES}) == []
     (found,) = session.process({"complaint": COMPLAINTS[:1]})
-    assert (found.query, found.op) == ("q", "+")
+    assert (found.name, found.query, found.op) == ("q", "byron leaks", "+")
     (again,) = session.add({"other": "byron kettle"})
     assert again.snapshot
     session.remove("q")

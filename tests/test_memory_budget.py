@@ -87,7 +87,7 @@ def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
 def test_queries_that_hold_no_rows_are_counted() -> None:
     schema = parse_schema(SCHEMA, "s.yaml")
     engine = ColumnarEngine(schema, Unbounded())
-    engine.add_all({word: Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")})
+    engine.add_all([Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")])
     assert engine.held().text.startswith("2 queries hold")
 
 

@@ -148,12 +148,11 @@ def check(results: list[Record], arrived: list[Record], late: list[Record]) -> i
     A record that comes late changes what is told of a result now, not what was told of earlier instants.
     """
     there, partly = kept(arrived, late)
-    names = {"debit customer": "debits", "credit customer": "credits", "debit credit -account:": "transfers"}
     lifespans: dict[str, tuple[tuple[str, ...], float, float]] = {}
     for result in results:  # a later line of a result replaces an earlier one
-        rows = _shown(names[result["query"]], *(shown["row"] for shown in result["tuples"]))
+        rows = _shown(result["name"], *(shown["row"] for shown in result["tuples"]))
         end = result["end"] if result["op"] == "-" else inf
-        lifespans[result["query"] + result["id"]] = rows, result["start"], end
+        lifespans[result["name"] + result["id"]] = rows, result["start"], end
     instants = list(results_at_instants(there))
     time, expected = instants[-1]
     alive = Counter(rows for rows, start, end in lifespans.values() if start <= time < end)
@@ -185,10 +184,7 @@ def check_insertions(results: list[Record], arrived: list[Record], late: list[Re
             alone[record["time"]] += _signed(row)
     found: dict[float, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for result in results:
-        query = result["query"]
-        if "count" not in result:  # of a pattern, whose name is its text
-            query = "sides" if " AND " in query else "passed on"
-        rows = _shown(query, *(one["row"] for one in result["tuples"]))
+        rows = _shown(result["name"], *(one["row"] for one in result["tuples"]))
         found[result["start"]][rows] += result.get("count", 1)
     balance = instants = 0
     for time, expected in additions_at_instants(there):

@@ -243,7 +243,7 @@ def encoded_each(
 
 def unwritable(result: LiveResult, reason: str) -> BadRecord:
     """A result that cannot be written, as a bad record."""
-    return BadRecord("result", 0, 0, _named(result), reason, where=f"of {result.query!r}")
+    return BadRecord("result", 0, 0, _named(result), reason, where=f"of {result.name!r}")
 
 
 def unwritable_notice(bad: BadRecord) -> str:
@@ -253,5 +253,12 @@ def unwritable_notice(bad: BadRecord) -> str:
 
 def _named(result: LiveResult) -> bytes:
     """As JSON, what tells which result it is; of values in it, one cannot be written."""
-    line = {"op": result.op, "query": result.query, "id": result.id, "start": result.start, "end": result.end}
+    line = {
+        "op": result.op,
+        "name": result.name,
+        "query": result.query,
+        "id": result.id,
+        "start": result.start,
+        "end": result.end,
+    }
     return json.dumps(line).encode()

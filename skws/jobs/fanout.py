@@ -14,7 +14,6 @@ from skws.results.model import LiveResult
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
 from skws.sinks.files import BatchFile
-from skws.spec.query import SQL
 from skws_schema.errors import SkwsError
 
 _LIMITS: Final = "limits"
@@ -92,14 +91,13 @@ class _Route(NamedTuple):
 class Routing:
     """One sink that sends the results of each alert to its own sinks, within its limit.
 
-    Each address is opened once. Results name their query by its text; alerts with the same text share a
-    query, and each has its own limit and sinks.
+    Each address is opened once.
     """
 
     def __init__(self, job: Sequence[Sink], alerts: Mapping[str, Alert]) -> None:
         self._job = [WholeSink(sink) for sink in job]
         self._own = {address: WholeSink(parse_sink(address)) for address in _addresses(alerts.values())}
-        self._routes: dict[str, list[_Route]] = {}  # by the text of a query
+        self._routes: dict[str, _Route] = {}  # by the name of an alert
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
         self._run: Run | None = None
@@ -178,13 +176,11 @@ class Routing:
 
     def _route(self, alerts: Mapping[str, Alert]) -> None:
         limiters = {}
-        routes: dict[str, list[_Route]] = {}
+        routes = {}
         for name, alert in alerts.items():
             if alert.limit is not None:
                 limiters[name] = self._limiters[name] if self._goes_on(name, alert) else Limiter(alert.limit)
-            # Results of SQL have the name of their query, others its text.
-            given = name if alert.query.kind == SQL else alert.query.text
-            routes.setdefault(given, []).append(_Route(alert.sinks, limiters.get(name), alert.updates))
+            routes[name] = _Route(alert.sinks, limiters.get(name), alert.updates)
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _goes_on(self, name: str, alert: Alert | None) -> bool:
@@ -218,33 +214,25 @@ class Routing:
     def _sent(
         self, results: Sequence[LiveResult]
     ) -> tuple[list[list[LiveResult]], dict[str, list[LiveResult]]]:
-        """The results for each of the job's sinks, and those for each address; each gets a result once."""
+        """The results for each of the job's sinks, and those for each address."""
         rest: list[list[LiveResult]] = [[] for _ in self._job]
         own: dict[str, list[LiveResult]] = {address: [] for address in self._own}
-        latest: dict[tuple[str, str], bytes] = {}
         for result in results:
-            routes = self._routes.get(result.query, _DEFAULT)
-            if len(routes) > 1:  # queries evaluated one by one give the result once each
-                text = result.to_json()
-                if latest.get((result.query, result.id)) == text:
-                    continue
-                latest[result.query, result.id] = text
-            sent: set[int] = set()
-            for route in routes:
-                let = result if route.limiter is None else route.limiter.let(result)
-                named = [(self._own[address], own[address]) for address in route.sinks]
-                for sink, to in named or zip(self._job, rest, strict=True):
-                    silent = result.op == "~" and sink.posts and not route.updates
-                    if let is not None and not silent and id(to) not in sent:
-                        sent.add(id(to))
-                        to.append(let)
+            route = self._routes.get(result.name, _DEFAULT)
+            let = result if route.limiter is None else route.limiter.let(result)
+            if let is None:
+                continue
+            named = [(self._own[address], own[address]) for address in route.sinks]
+            for sink, to in named or zip(self._job, rest, strict=True):
+                if result.op != "~" or route.updates or not sink.posts:
+                    to.append(let)
         return rest, own
 
     def _all(self) -> list[WholeSink]:
         return [*self._job, *self._own.values()]
 
 
-_DEFAULT: Final = (_Route((), None),)
+_DEFAULT: Final = _Route((), None)
 
 
 def _addresses(alerts: Iterable[Alert]) -> dict[str, None]:

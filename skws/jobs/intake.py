@@ -12,7 +12,7 @@ from skws.data.batch import NOTHING, BadRecord, Item
 from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, malformed
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
-from skws.results.model import LiveResult
+from skws.results.model import EncodedResult, LiveResult
 from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source, redacted
 from skws.sources.retry import retry
@@ -86,8 +86,8 @@ class Intake:
         return self.letters(malformed(bad)) if self._letters_wanted else ()
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
-        """The results that have a JSON form; the others are counted, whatever the policy."""
-        good, bad = encoded_each(results, _with_json)
+        """The results that have a JSON form, each with it; the others are counted, whatever the policy."""
+        good, bad = encoded_each(results, _encoded)
         for one in bad:
             self.bad.note(one)
         return good, bad
@@ -97,9 +97,8 @@ class Intake:
         return tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
 
 
-def _with_json(result: LiveResult) -> LiveResult:
-    result.to_json()
-    return result
+def _encoded(result: LiveResult) -> LiveResult:
+    return EncodedResult(result.to_json(), lambda _: result)
 
 
 class Input:

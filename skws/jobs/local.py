@@ -461,8 +461,8 @@ class LocalWatch:
         bad = self.intake.bad
         return bad.summary().splitlines()[-1].strip() if bad.first else ""
 
-    def forget(self, text: str) -> None:
-        self.gauges.forget(text)
+    def forget(self, name: str) -> None:
+        self.gauges.forget(name)
 
     @property
     def _writing(self) -> SinkFanout:

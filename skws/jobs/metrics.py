@@ -219,9 +219,9 @@ class Gauges:
         self._taken(records, 1)
         self._taken(RecordBatch.of(late), -1)
         counters["late"] += len(late)
-        for (op, query), count in Counter((r.op, r.query) for r in results).items():
+        for (op, name), count in Counter((r.op, r.name) for r in results).items():
             counters[_COUNTERS[op]] += count
-            counters[op, query] += count
+            counters[op, name] += count
         self._found += len(results)
         if len(records):
             latest = int(records.time.max())
@@ -244,10 +244,10 @@ class Gauges:
     def spent(self, stage: str, seconds: float) -> None:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
-    def forget(self, query: str) -> None:
+    def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
         for op in "+-":
-            del self.counters[op, query]
+            del self.counters[op, name]
 
     def rate(self, key: object, now: int) -> float:
         """Growth a second, over the last ten seconds."""
@@ -314,9 +314,9 @@ class Gauges:
             QueryMetrics(
                 one.name,
                 one.text,
-                self.counters["+", one.text],
-                self.counters["-", one.text],
-                self.rate(("+", one.text), now),
+                self.counters["+", one.name],
+                self.counters["-", one.name],
+                self.rate(("+", one.name), now),
             )
             for one in standing
         )

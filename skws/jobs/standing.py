@@ -23,34 +23,6 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window, parse_window
 
 
-class _Named(dict[str, Query]):
-    """Queries by name; those of one text answer alike."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._texts: dict[str, dict[str, Query]] = {}  # by name, in the order they were added
-
-    def add(self, query: Query) -> None:
-        self[query.name] = query
-        self._texts.setdefault(query.text, {})[query.name] = query
-
-    def remove(self, name: str) -> None:
-        text = self.pop(name).text
-        del self._texts[text][name]
-        if not self._texts[text]:
-            del self._texts[text]
-
-    def of_text(self, text: str) -> Query | None:
-        """The first of the queries of a text."""
-        return next(iter(self._texts.get(text, {}).values()), None)
-
-    def copy(self) -> _Named:
-        found = _Named()
-        found.update(self)
-        found._texts = {text: dict(named) for text, named in self._texts.items()}
-        return found
-
-
 class StandingQueries:
     """Queries by name. ``live`` answers them; without it they are only recorded.
 
@@ -63,7 +35,7 @@ class StandingQueries:
     ) -> None:
         self._request = request
         self._live = live
-        self._standing = _Named()
+        self._standing: dict[str, Query] = {}
         self._plans = dict(plans or {})  # of queries that stand, or were checked and are to stand
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
@@ -83,7 +55,7 @@ class StandingQueries:
         if command.op == "remove":
             if self._live is not None:
                 self._live.remove(command.name)
-            self._standing.remove(command.name)
+            del self._standing[command.name]
             self._plans.pop(command.name, None)
             return []
         if command.op == "schema":
@@ -129,7 +101,7 @@ class StandingQueries:
         if self._live is not None:
             found = self._live.add_all([self._planned(one, self.stream) for one in standing])
         for one in standing:
-            self._standing.add(one)
+            self._standing[one.name] = one
         return found
 
     def checked(self, commands: Iterable[Command]) -> tuple[list[Command], list[Answer]]:
@@ -177,7 +149,7 @@ class StandingQueries:
     def _named(self, command: Command) -> Query:
         return self._request.standing(command.name, command.asked)
 
-    def _check(self, command: Command, known: _Named, stream: Stream) -> Stream:
+    def _check(self, command: Command, known: dict[str, Query], stream: Stream) -> Stream:
         """Apply a command to ``known``; returns the stream afterwards.
 
         Raises SkwsError if it cannot be done.
@@ -194,18 +166,13 @@ class StandingQueries:
         if command.op == "remove":
             if command.name not in known:
                 raise UsageError(f"no standing query {command.name!r}{nearest(command.name, known)}")
-            known.remove(command.name)
+            del known[command.name]
             return stream
         if command.name in known:
             raise UsageError(f"there is already a query {command.name!r}")
         standing = self._named(command)
-        planned = self._planned(standing, stream)
-        other = known.of_text(standing.text)
-        # Results name their query by its text.
-        if other is not None and not other.answers_like(standing):
-            raise UsageError(f"{other.name!r} is the same query {_difference(other, standing)}")
-        known.add(standing)
-        self._plans[command.name] = planned
+        self._plans[command.name] = self._planned(standing, stream)
+        known[command.name] = standing
         return stream
 
     def _planned(self, query: Query, stream: Stream) -> QueryPlan:
@@ -214,14 +181,6 @@ class StandingQueries:
         if known is None or known.query != query or known.stream != stream:
             known = plan_of(query, stream)
         return known
-
-
-def _difference(other: Query, standing: Query) -> str:
-    if other.kind != standing.kind:
-        return f"as {other.kind}"
-    if other.max_size != standing.max_size:
-        return f"with --max-size {other.max_size}"
-    return "with other options"
 
 
 class Inbox:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -35,7 +35,8 @@ class Plan:
     ``ranking``: how results are scored, None for not at all. ``evaluated_by``:
     what the columnar engine runs candidate networks by; where records may
     be late it is the mesh.
-    ``updates``: how updates of results are told.
+    ``updates``: how updates of results are told. ``name``: what results call the query, its text if it has
+    no name; plans of different names may be equal.
     Raises UsageError for a mesh or purge that is not there.
     """
 
@@ -51,6 +52,7 @@ class Plan:
     ranking: RankingChoice | None = None
     evaluated_by: str = EvaluatorName.AUTO
     updates: ToldUpdates = ToldUpdates.TELL
+    name: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         _check("evaluator", self.evaluated_by, _EVALUATORS)
@@ -58,6 +60,11 @@ class Plan:
             _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
         if self.purge is not None:
             _check("purge", self.purge, [str(kind) for kind in PurgeKind])
+
+    @property
+    def called(self) -> str:
+        """The name of the query, else its text."""
+        return self.name or self.query.text
 
     @cached_property
     def matcher(self) -> Matcher:

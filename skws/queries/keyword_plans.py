@@ -93,4 +93,5 @@ def keyword_plan(
         ranking=ranking,
         evaluated_by=evaluated_by,
         updates=stream.updates,
+        name=query.name,
     )

@@ -179,15 +179,15 @@ class BeginsOfSlices:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, float | None], Begin] = {}  # by query, id and version
+        self._known: dict[tuple[str, str, float | None], Begin] = {}  # by name of the query, id and version
 
     def take(self, updated: Updated) -> None:
         """A slice has ended."""
         new = {}
         for each in updated.begins:
-            earlier = self._known.get((each.query, each.id, each.begin))
+            earlier = self._known.get((each.name, each.id, each.begin))
             begin = each if earlier is None else each._replace(begin=earlier.begin)
-            new[each.query, each.id, each.version] = begin
+            new[each.name, each.id, each.version] = begin
         self._known = {
             name: each
             for name, each in (self._known | new).items()
@@ -199,7 +199,7 @@ class BeginsOfSlices:
         if not self._known or line.startswith(_FOUND):
             return line
         result = read_result(line)
-        earlier = self._known.get((result.query, result.id, result.start))
+        earlier = self._known.get((result.name, result.id, result.start))
         if earlier is None or not isinstance(result, Result):
             return line
         return written(replaced(result, start=earlier.begin))

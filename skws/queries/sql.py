@@ -145,6 +145,7 @@ def shown_row(union: Union, values: Output) -> JsonRow:
 class SqlResult:
     """A row added ``count`` times by the tuples of one time, ``start``, in seconds; it stands for a tuple."""
 
+    name: str
     query: str
     id: str
     start: float
@@ -156,17 +157,18 @@ class SqlResult:
     held_back: int = 0
 
     @classmethod
-    def of(cls, query: str, start: float, row: JsonRow, count: int) -> SqlResult:
+    def of(cls, query: Query, start: float, row: JsonRow, count: int) -> SqlResult:
         """Equal rows of one time are one result."""
-        text = orjson.dumps([query, start, row])
+        text = orjson.dumps([query.name, start, row])
         tuple_id = blake2b(text, digest_size=12).hexdigest()
-        return cls(query, tuple_id, start, count, _row(tuple_id, row))
+        return cls(query.name, query.text, tuple_id, start, count, _row(tuple_id, row))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
         (shown,) = self.tuples
         made = {
             "op": self.op,
+            "name": self.name,
             "query": self.query,
             "id": self.id,
             "start": self.start,
@@ -183,7 +185,7 @@ class SqlResult:
     def from_dict(cls, shown: dict[str, Any]) -> SqlResult:
         """Inverse of ``to_dict``."""
         tuples = _row(shown["id"], shown["tuples"][0]["row"])
-        return cls(shown["query"], shown["id"], shown["start"], shown["count"], tuples)
+        return cls(shown["name"], shown["query"], shown["id"], shown["start"], shown["count"], tuples)
 
 
 def _row(id: str, row: JsonRow) -> tuple[ResultTuple, ...]:  # noqa: A002 - of the result
@@ -220,7 +222,7 @@ class SqlEvaluator(Evaluator):
     """Answers one query from then on, by synopses; reads no log."""
 
     def __init__(self, query: Query, union: Union, stream: Stream) -> None:
-        self._name = query.name
+        self._query = query
         self._schema = stream.schema
         self._union = union
         self._used = _reads(union)
@@ -252,8 +254,8 @@ class SqlEvaluator(Evaluator):
                 continue
             if record.delete:
                 raise BadRecordsError(
-                    f"a record deletes a tuple of {name}; query {self._name!r} runs in constant memory, and "
-                    "takes insertions only"
+                    f"a record deletes a tuple of {name}; query {self._query.name!r} runs in constant memory,"
+                    " and takes insertions only"
                 )
             if record.time != self._now:
                 yield from self.end()
@@ -270,7 +272,7 @@ class SqlEvaluator(Evaluator):
         rows, self._rows = self._rows, {}
         for values, count in self._run.step(self._now, rows):
             row = shown_row(self._union, values)
-            yield SqlResult.of(self._name, self._now / MICROSECOND, row, count)
+            yield SqlResult.of(self._query, self._now / MICROSECOND, row, count)
         self._most = max(self._most, self._run.entries)
         self._now = None
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skws.keywords.query import KeywordQuery
+from skws.keywords.plan import Plan
 from skws.results.model import Joins, Made, Op, Result, ResultTuple
 from skws.results.names import Lanes, Named, id_of, ids, lanes, shown_ids
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, written
@@ -30,7 +30,7 @@ Seconds = Sequence[float | None]
 _MARKS: Final = tuple(map(chr, range(8)))  # in place of keywords, in which they cannot stand
 _MARK: Final = re.compile("[\\0-\\7]")
 _UNMET: Final = -1
-_text, _joins = map(attrgetter, ("text", "joins"))
+_text, _joins, _called, _asked = map(attrgetter, ("text", "joins", "called", "query.text"))
 
 
 class Outline(NamedTuple):
@@ -79,9 +79,9 @@ class Outlines:
 class Assembler:
     """Makes the results of one query, one by one."""
 
-    def __init__(self, query: KeywordQuery, schema: Schema) -> None:
-        self._query = query
-        self._outlines = Outlines(schema)
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._outlines = Outlines(plan.schema)
 
     def result(
         self,
@@ -93,11 +93,12 @@ class Assembler:
         snapshot: bool = False,
     ) -> Result:
         """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
-        outline, keywords = self._outlines.of(tree), self._query.keywords
+        outline, keywords = self._outlines.of(tree), self._plan.keywords
         named = [members[position] for position in outline.positions]
         return Result(
             op,
-            self._query.text,
+            self._plan.called,
+            self._plan.query.text,
             id_of([member.digest for member in named], outline.joins),
             *seconds(start, end),
             outline.text.format(*keywords),
@@ -166,10 +167,11 @@ class ShownQueries:
     ``described`` gives some, and the number of the mesh whose networks each shares.
     """
 
-    def __init__(self, described: Callable[[list[int]], tuple[list[KeywordQuery], list[int]]]) -> None:
+    def __init__(self, described: Callable[[list[int]], tuple[list[Plan], list[int]]]) -> None:
         self._described = described
         self._places: Ints = NOTHING  # by number; negative where it was not met
-        self._known: list[KeywordQuery] = []
+        self._known: list[Plan] = []
+        self._names: Objects = np.empty(0, dtype=object)
         self._texts: Objects = np.empty(0, dtype=object)
         self._meshes: Ints = NOTHING
 
@@ -196,6 +198,10 @@ class ShownQueries:
         """The numbers of the meshes that the queries share."""
         return self._meshes.take(places)
 
+    def names(self, places: Ints) -> list[str]:
+        found: list[str] = self._names.take(places).tolist()
+        return found
+
     def texts(self, places: Ints) -> list[str]:
         found: list[str] = self._texts.take(places).tolist()
         return found
@@ -209,7 +215,8 @@ class ShownQueries:
         known = len(self._known)
         self._places[queries] = np.arange(known, known + len(met))
         self._known += met
-        self._texts = written(self._texts, known, _objects(list(map(_text, met))))
+        self._names = written(self._names, known, _objects(list(map(_called, met))))
+        self._texts = written(self._texts, known, _objects(list(map(_asked, met))))
         self._meshes = written(self._meshes, known, np.array(numbers, dtype=np.int64))
 
 
@@ -226,7 +233,7 @@ class Unformed(NamedTuple):
     named: Sequence[Named]
 
 
-_UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-2]))
+_UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-1]))
 """What results have between ``snapshot`` and ``until`` when they are formed."""
 
 
@@ -252,19 +259,17 @@ class Forming:
         *,
         snapshot: bool = False,
         until: Iterable[float | None] = repeat(None),
-        asked: Iterable[int] = repeat(0),
     ) -> list[Result]:
-        """Some of them, with their lifespans; None where not known.
-
-        ``until`` and ``asked``: as in ``Result``.
-        """
+        """Some of them, with their lifespans; None where not known. ``until``: as in ``Result``."""
         if not len(starts) == len(ends) == len(rows):
             raise ValueError(f"{len(rows)} results, {len(starts)} starts, {len(ends)} ends")
+        queries = self._rows.queries.take(rows)
         # By map, since a loop of Python takes as long again.
         results = map(
             Result,
             repeat(op),
-            self._shown.texts(self._rows.queries.take(rows)),
+            self._shown.names(queries),
+            self._shown.texts(queries),
             shown_ids(self.ids.take(rows, axis=1)),
             starts,
             ends,
@@ -274,7 +279,6 @@ class Forming:
             repeat(snapshot),
             *_UNSAID,
             until,
-            asked,
         )
         return list(results)
 

@@ -26,6 +26,7 @@ TUPLE: Final = pa.struct(
 JOIN: Final = pa.struct([("left", pa.int32()), ("right", pa.int32()), ("name", pa.string())])
 COLUMNS: Final = pa.schema(
     [
+        ("name", pa.string()),
         ("query", pa.string()),
         ("op", pa.string()),
         ("start", _MOMENT),
@@ -48,6 +49,7 @@ def result_row(result: LiveResult) -> dict[str, Any]:
     """A result as a row of COLUMNS, with Python values."""
     score = getattr(result, "score", None)
     return {
+        "name": result.name,
         "query": result.query,
         "op": result.op,
         "start": _micros(result.start),
@@ -120,7 +122,7 @@ def _result(result: LiveResult, marks: Marks) -> str:
         *([] if score is None else [f"score {score.value:.3g}"]),
         *([_OPS[result.op], _lifespan(result)] if live else []),
     ]
-    head = f'<b>{escape(result.query)}</b> <span style="{_DIM}">{escape(" · ".join(parts))}</span>'
+    head = f'<b>{escape(result.name)}</b> <span style="{_DIM}">{escape(" · ".join(parts))}</span>'
     joins: Iterable[tuple[int, int, str]] = getattr(result, "joins", ())
     below: dict[int, list[tuple[int, str]]] = {}
     for left, right, name in joins:

@@ -150,6 +150,8 @@ class LiveResult(Protocol):
     @property
     def op(self) -> Op: ...
     @property
+    def name(self) -> str: ...
+    @property
     def query(self) -> str: ...
     @property
     def id(self) -> str: ...
@@ -272,16 +274,16 @@ class Parts(Protocol):
 
 
 _LATER: Final = ("_network", "_tuples", "_joins")
-_MADE: Final = 5  # fields before these
+_MADE: Final = 6  # fields before these
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):
     """A minimal total joining network of tuples (``+``), its update (``~``), or its retraction (``-``).
 
+    ``name`` is that of its query, ``query`` the text; queries of one text have results of their own each.
     ``start`` and ``end`` bound its lifespan in seconds since the epoch:
     ``start`` is None if all its tuples are static, ``end`` where it is not
-    known. A retraction's ``end`` is the time of the deletion; ``until`` is the end that was told before,
-    ``asked`` the number of the query in its engine.
+    known. A retraction's ``end`` is the time of the deletion; ``until`` is the end that was told before.
     An update was found ``at`` an instant: it has the ``start`` of the result as it was, its new rows and
     ``end``, and what has ``changed``. Each join is
     (tuple on the join's left side, tuple on its right side, the join's name).
@@ -295,6 +297,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     """
 
     op: Op
+    name: str
     query: str
     id: str
     start: float | None
@@ -310,9 +313,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     held_back: int = 0
     at: float | None = None
     changed: Changed = ()
-    # Neither of these two is part of what a result tells, so results may be equal without them.
-    until: float | None = None
-    asked: int = 0
+    until: float | None = None  # no part of what a result tells, so results may be equal without it
 
     @property
     def network(self) -> str:
@@ -341,7 +342,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     def _values(self) -> tuple[Any, ...]:
         names = self.__struct_fields__
         before, after = (
-            [getattr(self, name) for name in some] for some in (names[:_MADE], names[_MADE + 3 : -2])
+            [getattr(self, name) for name in some] for some in (names[:_MADE], names[_MADE + 3 : -1])
         )
         return (*before, *self._made(), *after)
 
@@ -349,7 +350,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
 
     def __hash__(self) -> int:
-        return hash((self.op, self.query, self.id, self.start, self.end))
+        return hash((self.op, self.name, self.id, self.start, self.end))
 
     def __repr__(self) -> str:
         pairs = zip(self.__struct_fields__, self._values(), strict=False)
@@ -365,7 +366,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         with installed():
             import networkx  # noqa: PLC0415 - loads when it is asked for
 
-        graph: networkx.Graph[int] = networkx.Graph(query=self.query, id=self.id)
+        graph: networkx.Graph[int] = networkx.Graph(name=self.name, query=self.query, id=self.id)
         for at, one in enumerate(self.tuples):
             graph.add_node(at, relation=one.relation, id=one.id, keywords=one.keywords, row=dict(one.row))
         graph.add_edges_from((left, right, {"name": name}) for left, right, name in self.joins)
@@ -375,6 +376,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         """The JSON form as plain objects."""
         shown: dict[str, Any] = {
             "op": self.op,
+            "name": self.name,
             "query": self.query,
             "id": self.id,
             "start": self.start,
@@ -407,6 +409,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         network, tuples, joins = self._made()
         plain = {
             "op": self.op,
+            "name": self.name,
             "query": self.query,
             "id": self.id,
             "start": self.start,
@@ -464,14 +467,18 @@ def instant_of(result: Result) -> float | None:
 
 _OPS: Final[dict[bytes, Op]] = {b"+": "+", b"-": "-", b"~": "~"}
 _OP: Final = slice(len(b'{"op":"'), len(b'{"op":"+'))
-_QUERY: Final = len(b'{"op":"+","query":')
-_AFTER_QUERY: Final = b',"id":'  # not in a query, whose quotes are escaped
+_NAME: Final = len(b'{"op":"+","name":')
+_QUERY: Final = b',"query":'  # neither in a name nor in a query, whose quotes are escaped
+_ID: Final = b',"id":'
 _UNSHOWN: Final = b'"unshown":'
 _COUNT: Final = b'"count":'
 
 
 class EncodedResult:
-    """A ``LiveResult``. ``line``: as ``skws.queries.kinds.written`` gives it; ``parse`` is its inverse."""
+    """A ``LiveResult`` and its JSON form, which is made once for all who write it.
+
+    ``line``: as ``skws.queries.kinds.written`` gives it, or ``to_json``; ``parse``: its inverse.
+    """
 
     __slots__ = ("_parse", "_parsed", "line")
 
@@ -485,8 +492,13 @@ class EncodedResult:
         return _OPS[self.line[_OP]]
 
     @property
+    def name(self) -> str:
+        return _text(self.line[_NAME : self.line.index(_QUERY, _NAME)])
+
+    @property
     def query(self) -> str:
-        return _text(self.line[_QUERY : self.line.index(_AFTER_QUERY, _QUERY)])
+        begin = self.line.index(_QUERY, _NAME) + len(_QUERY)
+        return _text(self.line[begin : self.line.index(_ID, begin)])
 
     @property
     def parsed(self) -> LiveResult:

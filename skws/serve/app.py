@@ -432,17 +432,17 @@ class _Shown:
         self._marks = marks
         self._of = lru_cache(64)(partial(marks_of, job))
 
-    def __call__(self, event: Event, names: Sequence[str]) -> bytes:
+    def __call__(self, event: Event) -> bytes:
         if event.kind not in {"result", "digest"}:
             return event.data
-        known = [self._job.hub.saved_at(name, event.at) for name in names]
-        data = self._marked(known[0], event.data) if event.kind == "result" else event.data
-        return enveloped([_envelope(*each) for each in zip(names, known, strict=True)], event.kind, data)
+        saved = self._job.hub.saved_at(event.name, event.at)
+        data = self._marked(saved, event.data) if event.kind == "result" else event.data
+        return enveloped(_envelope(event.name, saved), event.kind, data)
 
     def result(self, name: str, result: LiveResult) -> bytes:
         """Of a result in a snapshot."""
         saved = self._job.hub.saved.get(name)
-        return enveloped([_envelope(name, saved)], "result", self._marked(saved, result.to_json()))
+        return enveloped(_envelope(name, saved), "result", self._marked(saved, result.to_json()))
 
     def _marked(self, saved: SavedSearch | None, data: bytes) -> bytes:
         if not self._marks or saved is None or saved.query.kind not in (KEYWORDS, TOP, WINDOWED):

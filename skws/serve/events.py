@@ -50,11 +50,11 @@ class Position(NamedTuple):
 
 
 class Event(NamedTuple):
-    """``names``: the saved searches that it belongs to. ``data``: JSON."""
+    """``name``: the saved search that it belongs to. ``data``: JSON."""
 
     at: Position
     kind: Kind
-    names: tuple[str, ...]
+    name: str
     data: bytes
 
 
@@ -85,8 +85,7 @@ class EventLog:
         """Know which searches end with events that are to be appended."""
         for event in events:
             if event.kind in ENDING:
-                (name,) = event.names
-                self._endings[name] = (*self._endings.get(name, ()), event)
+                self._endings[event.name] = (*self._endings.get(event.name, ()), event)
 
     def append(self, events: Sequence[Event]) -> None:
         if not events:
@@ -95,8 +94,7 @@ class EventLog:
             for event in events:
                 self._events.append(event)
                 self.bytes += len(event.data)
-                for name in event.names:
-                    self._by_name[name].append(event)
+                self._by_name[event.name].append(event)
             self.count += len(events)
             self.last = events[-1].at
             while self.bytes > self._most and len(self._events) > 1:
@@ -121,15 +119,15 @@ class EventLog:
         gone = self._events.popleft()
         self.bytes -= len(gone.data)
         self.floor = gone.at
-        for name in gone.names:
-            of_name = self._by_name[name]
-            of_name.popleft()
-            if not of_name:
-                del self._by_name[name]
-            if gone.kind in ENDING:
-                self._endings[name] = self._endings[name][1:]
-                if not self._endings[name]:
-                    del self._endings[name]
+        name = gone.name
+        of_name = self._by_name[name]
+        of_name.popleft()
+        if not of_name:
+            del self._by_name[name]
+        if gone.kind in ENDING:
+            self._endings[name] = self._endings[name][1:]
+            if not self._endings[name]:
+                del self._endings[name]
 
 
 def _behind(events: Iterable[Event], at: Position) -> list[Event]:
@@ -149,7 +147,7 @@ _SUFFIX: Final = ".events"
 
 class _Kept(msgspec.Struct, array_like=True):
     kind: Kind
-    names: tuple[str, ...]
+    name: str
     data: msgspec.Raw
 
 
@@ -272,7 +270,7 @@ class EventFiles:
 def _text(events: Sequence[Event]) -> bytes:
     first = events[0].at
     parts = (
-        b"[" + orjson.dumps(event.kind) + b"," + orjson.dumps(event.names) + b"," + event.data + b"]"
+        b"[" + orjson.dumps(event.kind) + b"," + orjson.dumps(event.name) + b"," + event.data + b"]"
         for event in events
     )
     return b'{"batch":%d,"first":%d,"events":[%b]}' % (first.batch, first.place, b",".join(parts))
@@ -281,4 +279,4 @@ def _text(events: Sequence[Event]) -> bytes:
 def _events(text: bytes) -> Iterator[Event]:
     frame = _frame.decode(text)
     for place, kept in zip(count(frame.first), frame.events, strict=False):
-        yield Event(Position(frame.batch, place), kept.kind, kept.names, bytes(kept.data))
+        yield Event(Position(frame.batch, place), kept.kind, kept.name, bytes(kept.data))

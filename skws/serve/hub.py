@@ -7,7 +7,6 @@ start of the next.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,7 +123,7 @@ def _text(digest: Digest, following: int) -> bytes:
     return head[:-1] + b',"results":[' + b",".join(digest.items) + b"]}"
 
 
-Made: TypeAlias = tuple[Kind, tuple[str, ...], bytes]
+Made: TypeAlias = tuple[Kind, str, bytes]
 """An event without its position."""
 
 
@@ -171,7 +170,6 @@ class Hub:
         self._digests = Digests()
         self._begun = False
         self._resumed = 0  # the last batch whose events an earlier process has kept
-        self._names: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by text
 
     def open(self, run: Run) -> None:
         self.run = run.id
@@ -191,8 +189,7 @@ class Hub:
             return
         self._begun = True
         for query in standing:
-            saved = self.saved[query.name] = SavedSearch.of(query)
-            self._name(saved)
+            self.saved[query.name] = SavedSearch.of(query)
         for name, saved in self.saved.items():
             if saved.interval is not None and name not in self._digests:  # its events are gone
                 self._digests.begin(name, saved.interval, self._now(), updates=saved.updates)
@@ -208,10 +205,6 @@ class Hub:
         if not self._begun:
             self.begin(standing())
         gone, added = self._changes(commands)
-        for known in gone.values():
-            self._unname(known)
-        for saved in added.values():
-            self._name(saved)
 
         def settle() -> None:
             for name in gone:
@@ -219,7 +212,7 @@ class Hub:
             self.saved.update(added)
 
         if number > self._resumed and (gone or added or results):
-            made = [*self._told(gone, added), *self._found(results, set(added))]
+            made = [*self._told(gone, added), *self._found(results)]
             self._append(number, made, settle)
         else:
             settle()
@@ -234,7 +227,7 @@ class Hub:
         """Give the digests that are due."""
         due = self._digests.due(self._now())
         if due:
-            self._append(self.log.last.batch, [("digest", (name,), data) for name, data in due])
+            self._append(self.log.last.batch, [("digest", name, data) for name, data in due])
 
     def flush(self) -> None:
         if self._files is not None:
@@ -259,7 +252,7 @@ class Hub:
         self.log.end(events)
         settle()
         self.log.append(events)
-        self._wake({name for event in events for name in event.names})
+        self._wake({event.name for event in events})
 
     def _changes(self, commands: Iterable[Command]) -> tuple[dict[str, SavedSearch], dict[str, SavedSearch]]:
         """The searches that a batch removes or replaces, and those that it adds, by name."""
@@ -278,34 +271,21 @@ class Hub:
         for name, known in gone.items():
             by = added.get(name)
             told = known.shown() if by is None else {**known.shown(), "by": by.owner}
-            yield ("removed" if by is None else "replaced"), (name,), orjson.dumps(told)
+            yield ("removed" if by is None else "replaced"), name, orjson.dumps(told)
         for name, saved in added.items():
-            yield "added", (name,), orjson.dumps({**saved.shown(), "at": self._now()})
+            yield "added", name, orjson.dumps({**saved.shown(), "at": self._now()})
 
-    def _found(self, results: Iterable[LiveResult], new: set[str]) -> Iterator[Made]:
-        """The results of a batch; the snapshot of a query that is new is for that one alone."""
-        latest: dict[tuple[str, str], bytes] = {}
-        for result in results:
-            names = tuple(self._names.get(result.query, ()))
-            if result.snapshot and not new.isdisjoint(names):
-                names = tuple(name for name in names if name in new)
-            data = result.to_json() if names else b""
-            if len(names) > 1:  # queries that are evaluated one by one give the result once each
-                if latest.get((result.query, result.id)) == data:
-                    continue
-                latest[result.query, result.id] = data
-            if names:
-                yield "result", names, data
+    def _found(self, results: Iterable[LiveResult]) -> Iterator[Made]:
+        """The results of a batch."""
+        return (("result", result.name, result.to_json()) for result in results)
 
     def _follow(self, event: Event) -> None:
         """What an event means to digests."""
+        name = event.name
         if event.kind == "result":
-            asking = [name for name in event.names if name in self._digests]
-            if asking and not (told := _told.decode(event.data)).snapshot:
-                for name in asking:
-                    self._digests.collect(name, told.op, event.data)
+            if name in self._digests and not (told := _told.decode(event.data)).snapshot:
+                self._digests.collect(name, told.op, event.data)
             return
-        (name,) = event.names
         if event.kind == "digest":
             self._digests.given(name, _told.decode(event.data).next)
             return
@@ -315,12 +295,3 @@ class Hub:
             if told.every:
                 every = parse_duration(told.every, what="every")
                 self._digests.begin(name, every, int(told.at or 0), updates=told.updates)
-
-    def _name(self, saved: SavedSearch) -> None:
-        self._names[saved.query.text][saved.name] = None
-
-    def _unname(self, saved: SavedSearch) -> None:
-        names = self._names[saved.query.text]
-        names.pop(saved.name, None)
-        if not names:
-            del self._names[saved.query.text]

@@ -27,7 +27,6 @@ from starlette.types import Receive, Scope, Send
 
 from skws.serve.events import START, Event, Position
 from skws.serve.hub import Hub
-from skws.serve.saved import SavedSearch
 
 HEARTBEAT: Final = 15.0
 """Seconds without events until a sign of life, which also moves the id of the client on."""
@@ -135,7 +134,7 @@ class EventStream(Response):
         streams: Streams,
         subscription: Subscription,
         snapshot: Callable[[], AsyncIterator[bytes]],
-        show: Callable[[Event, Sequence[str]], bytes],
+        show: Callable[[Event], bytes],
     ) -> None:
         super().__init__()
         self._hub = hub
@@ -208,30 +207,20 @@ class EventStream(Response):
         return self._hub.log.all_after(one.at, self._wanted, most)
 
     def _wanted(self, event: Event) -> bool:
-        return bool(self._names(event))
-
-    def _names(self, event: Event) -> list[str]:
-        """The searches of this stream that an event belongs to, without those whose results are collected."""
+        """True if an event is for this stream, and no result of a search whose results are collected."""
         one = self._subscription
-        if event.kind == "replaced" and orjson.loads(event.data)["by"] == one.owner:
-            return []  # as those who follow a name, its owner hears of the new search alone
-        if event.kind == "replaced" and one.owner is None:
-            return []
-        names = event.names if one.name is None else [one.name]
-        return [name for name in names if self._wants(event, self._hub.saved_at(name, event.at))]
-
-    def _wants(self, event: Event, saved: SavedSearch | None) -> bool:
-        one = self._subscription
+        if event.kind == "replaced" and one.owner in {None, orjson.loads(event.data)["by"]}:
+            return False  # as those who follow a name, its owner hears of the new search alone
+        saved = self._hub.saved_at(event.name, event.at)
         if saved is None:
             return one.name is not None
         return one.owner in {None, saved.owner} and not (event.kind == "result" and saved.every)
 
     def _text(self, event: Event) -> bytes:
-        names = self._names(event)
-        if not names:
+        if not self._wanted(event):
             return b""
         kind = "removed" if event.kind == "replaced" else event.kind
-        return message(kind, self._show(event, names), event.at.text(self._hub.run))
+        return message(kind, self._show(event), event.at.text(self._hub.run))
 
 
 async def _gone(receive: Receive) -> None:
@@ -246,6 +235,6 @@ def message(event: str, data: bytes, identity: str = "") -> bytes:
     return head.encode() + b"data: " + data + b"\n\n"
 
 
-def enveloped(searches: Sequence[dict[str, Any]], key: str, data: bytes) -> bytes:
-    """JSON under a key behind the searches that it belongs to: name, owner, metadata."""
-    return b'{"searches":%b,"%b":%b}' % (orjson.dumps(searches), key.encode(), data)
+def enveloped(search: dict[str, Any], key: str, data: bytes) -> bytes:
+    """JSON under a key behind the search that it belongs to, in a list: name, owner, metadata."""
+    return b'{"searches":%b,"%b":%b}' % (orjson.dumps([search]), key.encode(), data)

@@ -383,7 +383,19 @@ def _opened(path: Path, output: Path) -> Iterator[Destination]:
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
-COLUMNS: Final = ("op", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "changed")
+COLUMNS: Final = (
+    "op",
+    "name",
+    "query",
+    "id",
+    "start",
+    "end",
+    "network",
+    "tuples",
+    "joins",
+    "snapshot",
+    "changed",
+)
 RANKED: Final = ("score", "explanation", "event", "rank", "at", "reason", "group", "folded")
 """Further columns of results that have a score."""
 

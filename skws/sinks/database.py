@@ -22,13 +22,26 @@ from skws.sinks.base import NONE, BatchSink, Run, SinkError, persistently
 from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 
 PROGRESS: Final = "skws_progress"
-COLUMNS: Final = ("query", "id", "start", "end", "network", "tuples", "joins", "snapshot", "retracted")
+COLUMNS: Final = (
+    "name",
+    "query",
+    "id",
+    "start",
+    "end",
+    "network",
+    "tuples",
+    "joins",
+    "snapshot",
+    "retracted",
+)
+KEY: Final = ("name", "id")
 SCORES: Final = ("score", "explanation")
 """Further columns of a table of ranked results, on request."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 # After an even number of backslashes: each pair is an escaped backslash.
 _ZERO: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _SQLITE_TYPES: Final = {
+    "name": "TEXT NOT NULL",
     "query": "TEXT NOT NULL",
     "id": "TEXT NOT NULL",
     "start": "REAL",
@@ -94,19 +107,17 @@ class Statements:
         names = ", ".join(f'"{name}"' for name in columns)
         described = ", ".join(f'"{name}" {types[name]}' for name in columns)
         marks = ", ".join([mark] * len(columns))
-        renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns[2:])
-        self.create_results = (
-            f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("query", "id"))'
-        )
+        renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in KEY)
+        self.create_results = f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("name", "id"))'
         self.create_progress = (
             f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})"
         )
         # Names are checked by table_name; values are parameters.
         self._put = (
             f"INSERT INTO {quoted} ({names}) VALUES ({marks})"  # noqa: S608
-            f' ON CONFLICT ("query", "id") DO UPDATE SET {renewed}'
+            f' ON CONFLICT ("name", "id") DO UPDATE SET {renewed}'
         )
-        where = f'WHERE "query" = {mark} AND "id" = {mark}'
+        where = f'WHERE "name" = {mark} AND "id" = {mark}'
         self._delete = f"DELETE FROM {quoted} {where}"  # noqa: S608
         self._retract = f'UPDATE {quoted} SET "retracted" = {mark} {where}'  # noqa: S608
         self.progress = f"SELECT batch FROM {PROGRESS} WHERE run = {mark}"  # noqa: S608
@@ -133,8 +144,8 @@ class Statements:
             row = _row(result)
             return self._put, (*row, *_score(result)) if self._table.scores else row
         if self._table.retractions is Retractions.DELETE:
-            return self._delete, (result.query, result.id)
-        return self._retract, (result.end, result.query, result.id)
+            return self._delete, (result.name, result.id)
+        return self._retract, (result.end, result.name, result.id)
 
 
 def _json(value: object) -> str:
@@ -146,7 +157,14 @@ def _json(value: object) -> str:
 def _row(result: LiveResult) -> tuple[Any, ...]:
     shown = result.to_dict()
     tuples, joins = (_json(shown.get(name, [])) for name in ("tuples", "joins"))
-    first = (result.query, result.id, result.start, result.end, shown.get("network", ""))
+    first = (
+        result.name,
+        result.query,
+        result.id,
+        result.start,
+        result.end,
+        shown.get("network", ""),
+    )
     return (*first, tuples, joins, result.snapshot, None)
 
 

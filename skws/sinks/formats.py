@@ -141,7 +141,7 @@ class StdoutSink(BatchSink):
         if people and isinstance(result, Result) and self._run.schema is not self._schema:
             self._networks, self._schema = {}, self._run.schema
         writers = self._matches if people and not isinstance(result, Result) else self._networks
-        key = result.query if people else ""
+        key = result.name if people else ""
         if key not in writers:
             writers[key] = Writer(self._encoder(result), self._stdout)
         if people:
@@ -157,8 +157,8 @@ class StdoutSink(BatchSink):
         plan = Plan(self._run.schema, query, Unbounded())
         return _encoder(self._format, plan, self._stdout.width, color=self._color)
 
-    def _name(self, query: str) -> None:
+    def _name(self, name: str) -> None:
         """Names the query of the results that follow, if there are several."""
-        if query != self._shown and len(self._networks) + len(self._matches) > 1:
-            self._stdout.write(f"\n{visible(query)}:\n".encode())
-        self._shown = query
+        if name != self._shown and len(self._networks) + len(self._matches) > 1:
+            self._stdout.write(f"\n{visible(name)}:\n".encode())
+        self._shown = name

@@ -30,6 +30,7 @@ _JOIN: Final = pa.struct([("left", pa.int32()), ("right", pa.int32()), ("name", 
 SCHEMA: Final = pa.schema(
     [
         ("op", pa.string()),
+        ("name", pa.string()),
         ("query", pa.string()),
         ("id", pa.string()),
         ("start", pa.float64()),

@@ -15,6 +15,7 @@ from skws.sources.postgres.address import Address
 from skws_schema.errors import NotYetError
 
 _TYPES: Final = {
+    "name": "text",
     "query": "text",
     "id": "text",
     "start": "double precision",

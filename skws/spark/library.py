@@ -38,9 +38,7 @@ from skws.library import (
     Queries,
     SchemaLike,
     at_least,
-    called,
     named_queries,
-    names_by_text,
     schema_of,
     stream_of,
     warn_of_missing,
@@ -62,7 +60,8 @@ from skws_schema.yaml.document import as_name
 from skws_windows.window import Window, parse_duration
 
 COLUMNS: Final = (
-    "query string, op string, start timestamp, end timestamp, id string, score double, network string, "
+    "name string, query string, op string, start timestamp, end timestamp, id string, score double, "
+    "network string, "
     "tuples array<struct<relation: string, label: string, id: string, keywords: array<string>, "
     "row: map<string, string>>>, joins array<struct<left: int, right: int, name: string>>"
 )
@@ -151,8 +150,7 @@ def search(
         return results if limit is None else results.limit(limit)
     pieces = _all_pieces(data, described, memory)
     run = BatchRun(pieces, queries, stream, windows.pop(), memory, _tasks(spark))
-    names = names_by_text({one.name: one for one in queries})
-    results = run.frame(lambda found: result_table(called(result, names) for result in found), COLUMNS)
+    results = run.frame(result_table, COLUMNS)
     results = results if limit is None else results.limit(limit)
     weakref.finalize(results, _release, run).atexit = False
     return results

@@ -86,7 +86,7 @@ def told(results: Sequence[LiveResult]) -> Told:
     for result in results:
         assert isinstance(result, SqlResult)
         row = tuple(result.tuples[0].row.values())
-        found[result.query, round(result.start * SECOND), row] += result.count
+        found[result.name, round(result.start * SECOND), row] += result.count
     return found
 
 
@@ -146,7 +146,7 @@ def test_the_command_of_sql_over_a_source(tmp_path: Path, skws: Skws) -> None:
     source = ("--source", f"replay:{replay}?speed=1e9", "--engine", "local")
     (told,) = skws(*query, *source).records
     row = {"due": "2026-01-01T00:00:00Z", "page": 3}
-    assert (told["query"], told["count"], told["tuples"][0]["row"]) == ("visits", 2, row)
+    assert (told["name"], told["count"], told["tuples"][0]["row"]) == ("visits", 2, row)
     assert skws(*query, "--replay", replay).records == [{"time": 9.0, "row": row, "count": 2}]
     for more in ((), (*source, "--replay", tmp_path), ("--replay", replay, "--sink", "jsonl:x")):
         assert skws(*query, *more).code == 2

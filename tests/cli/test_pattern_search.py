@@ -55,13 +55,13 @@ def found(skws: Skws, bank: tuple[object, ...], pattern: str, *more: object) -> 
 def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws, bank: tuple[object, ...]) -> None:
     former = URGENT.replace("t:", "t ~ ")
     shown = skws("search", *LOCAL, "--pattern", former, *bank, "--format", "jsonl")
-    assert [{**one, "query": URGENT} for one in shown.records] == found(skws, bank, URGENT)
+    assert [{**one, "name": URGENT, "query": URGENT} for one in shown.records] == found(skws, bank, URGENT)
     assert 't ~ "urgent payment*" is now written t:"urgent payment*"; a later version reads that' in shown.err
 
 
 def test_the_shape_of_a_result(skws: Skws, bank: tuple[object, ...]) -> None:
     first, second = found(skws, bank, URGENT)
-    assert list(first) == ["op", "query", "id", "start", "end", "tuples"]
+    assert list(first) == ["op", "name", "query", "id", "start", "end", "tuples"]
     assert (first["op"], first["query"], first["start"], first["end"]) == ("+", URGENT, 30.0, 3600.0)
     assert [t["position"] for t in first["tuples"]] in ([0, 2, 4], [1, 2, 4])
     login, transfer, refund = first["tuples"]

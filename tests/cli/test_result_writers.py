@@ -91,8 +91,8 @@ def static() -> tuple[Plan, list[Result]]:
     row: dict[str, str | int | float | bool | None] = {"x": 'Ünicöde, "q"\nline', "n": None, "b": True}
     tuples = (ResultTuple.given("t", "t:1", ("line",), row),)
     results = [
-        Result("+", "line", "1", None, None, "t{line}", tuples, (), snapshot=True),
-        Result("-", "line", "1", None, 5.5, "t{line}", tuples, ()),
+        Result("+", "line", "line", "1", None, None, "t{line}", tuples, (), snapshot=True),
+        Result("-", "line", "line", "1", None, 5.5, "t{line}", tuples, ()),
     ]
     return Plan(schema, parse_query("line", schema), Unbounded()), results
 
@@ -116,7 +116,7 @@ def test_formats_without_results(tmp_path: Path) -> None:
     with open_writer(OutputFormat.PARQUET, tmp_path / "none.parquet", plan, io.BytesIO()):
         pass
     table = pq.read_table(tmp_path / "none.parquet")
-    assert (table.num_rows, table.column_names[:3]) == (0, ["op", "query", "id"])
+    assert (table.num_rows, table.column_names[:4]) == (0, ["op", "name", "query", "id"])
 
 
 def test_row_groups_are_written_as_results_come(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_tree_branches_where_the_network_does(static: tuple[Plan, list[Result]])
         ResultTuple.given("t", f"t:{i}", (), {"x": f"w{i}", "n": None, "b": None}) for i in range(5)
     )
     joins = ((0, 1, "a"), (2, 1, "b"), (2, 3, "c"), (1, 4, "d"))
-    lines = written("tree", plan, [Result("+", "q", "1", 0.0, None, "t{}", tuples, joins)]).splitlines()
+    lines = written("tree", plan, [Result("+", "q", "q", "1", 0.0, None, "t{}", tuples, joins)]).splitlines()
     assert lines == [
         "+ 1970-01-01T00:00:00Z ..  t{}",
         "  t  x: w0",
@@ -226,7 +226,9 @@ def test_a_table_that_no_terminal_shows_cuts_nothing_short(
 def test_control_characters_of_the_data_do_not_reach_the_terminal(static: tuple[Plan, list[Result]]) -> None:
     plan, _ = static
     row: dict[str, str | int | float | bool | None] = {"x": "\x1b[2Jline\r\u202egnp", "n": None, "b": None}
-    evil = Result("+", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple.given("t", "t:1", (), row),), ())
+    evil = Result(
+        "+", "line", "line", "1", 0.0, 1.0, "t{line}", (ResultTuple.given("t", "t:1", (), row),), ()
+    )
     for kind in ("tree", "table"):
         text = written(kind, plan, [evil])
         assert not set(text) & set("\x1b\r\u202e")

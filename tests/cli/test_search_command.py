@@ -26,7 +26,7 @@ def test_json_lines_have_the_contracted_shape(skws: Skws) -> None:
     found = skws(*SEARCH, "--format", "jsonl")
     first = found.records[0]
     assert found.code == 0
-    assert list(first) == ["op", "query", "id", "start", "end", "network", "tuples", "joins"]
+    assert list(first) == ["op", "name", "query", "id", "start", "end", "network", "tuples", "joins"]
     assert first["network"] == "director{tarantino} - movie{} - plays{} - actor{travolta}"
     assert [r["id"] for r in found.records] == list(IDS)
 
@@ -93,8 +93,8 @@ def test_dropped_words_are_told(skws: Skws) -> None:
 @pytest.mark.parametrize(
     ("name", "begins"),
     [
-        ("o.csv", "op,query,id"),
-        ("o.CSV", "op,query,id"),
+        ("o.csv", "op,name,query,id"),
+        ("o.CSV", "op,name,query,id"),
         ("o.jsonl", '{"op":"+"'),
         ("o.ndjson", '{"op":"+"'),
         ("o.txt", "op  time"),

@@ -122,5 +122,5 @@ def test_results_reach_slack(tmp_path: Path, database: Database) -> None:
         hook.shutdown()
         hook.server_close()
     (message,) = _Hook.messages
-    assert message.startswith("*murray leaks* ")
+    assert message.startswith("*murray complains* ")
     assert {"Grace Murray", "toaster", "It smokes, and it leaks."} <= set(message.split(" · "))

@@ -118,7 +118,7 @@ def test_alerts_together_find_what_each_finds_alone(day: Path) -> None:
     together = skws.search(alerts, day / "replay.jsonl", schema=EXAMPLE / "schema.yaml", max_size=4)
     by_query: dict[str, list[bytes]] = {}
     for result in together:
-        by_query.setdefault(result.query, []).append(result.to_json())
+        by_query.setdefault(result.name, []).append(result.to_json())
     assert {"renamed", "mike at sibley"} <= set(by_query)
     assert len(by_query) > 10
     for name in list(by_query)[:2]:
@@ -150,8 +150,8 @@ def transfers() -> ModuleType:
     return module
 
 
-def _first(results: Results, query: str, op: str = "+") -> dict[str, Any]:
-    return next(one for one in results if query in one["query"] and one["op"] == op)
+def _first(results: Results, name: str, op: str = "+") -> dict[str, Any]:
+    return next(one for one in results if one["name"] == name and one["op"] == op)
 
 
 def _a_second_late(one: dict[str, Any]) -> None:
@@ -163,14 +163,14 @@ def _counted_twice(one: dict[str, Any]) -> None:
 
 
 FAULTS: dict[str, Callable[[Results], object]] = {
-    "a result less": lambda found: found.remove(_first(found, "credit customer")),
-    "a retraction less": lambda found: found.remove(_first(found, "debit credit -account:", "-")),
+    "a result less": lambda found: found.remove(_first(found, "credits")),
+    "a retraction less": lambda found: found.remove(_first(found, "transfers", "-")),
 }
 OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
     "half counted": lambda found: found.remove(_first(found, "ledger")),
     "counted twice": lambda found: _counted_twice(_first(found, "funded")),
-    "matched twice": lambda found: found.append(_first(found, " AND ")),
-    "a second late": lambda found: _a_second_late(_first(found, "got ; entry")),
+    "matched twice": lambda found: found.append(_first(found, "sides")),
+    "a second late": lambda found: _a_second_late(_first(found, "passed on")),
 }
 Searched = tuple[Results, Results]
 """Results, and the records that they are of."""

@@ -122,8 +122,10 @@ def compared(
                 if name in standing:
                     engine.remove(name)
                 else:
-                    plan = Plan(given_schema, parse_query(text, given_schema), window, most, **more)
-                    out.append(engine.add(plan, name))
+                    plan = Plan(
+                        given_schema, parse_query(text, given_schema), window, most, name=name, **more
+                    )
+                    out.append(engine.add(plan))
                 standing ^= {name}
             begin = step * (number - 1)
             told = engine.process(stream[begin : begin + step]) if number else engine.load_tables(rows)
@@ -275,7 +277,7 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(tmp_path: Path, te
     engine = ColumnarEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
     assert not list(engine.load_tables([]))
     for each in ("gamma delta", text):
-        assert not engine.add(Plan(schema, parse_query(each, schema), TimeWindow(9), most), each)
+        assert not engine.add(Plan(schema, parse_query(each, schema), TimeWindow(9), most))
     assert not list(engine.process([Record(0, 0, ("beta", 9, 0))]))  # wakes the query
     assert engine.live_tuples == 2
     engine.remove("gamma delta")

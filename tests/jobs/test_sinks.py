@@ -37,6 +37,7 @@ def result(number: int, op: Any = "+", name: str = "ada") -> Result:
     return Result(
         op,
         "ada",
+        "ada",
         f"id{number}",
         float(number),
         float(number + 10),
@@ -103,7 +104,7 @@ def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_
 
 
 @pytest.mark.parametrize(
-    "half", [b"", b'{"op":"+","query":"ada","id":"id6"', bytes(40), b'{"op":"' + bytes(9)]
+    "half", [b"", b'{"op":"+","name":"ada","query":"ada","id":"id6"', bytes(40), b'{"op":"' + bytes(9)]
 )
 def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, half: bytes) -> None:
     """Both are killed; the first one has half a line, or what a loss of power leaves of it, at the end."""
@@ -463,7 +464,7 @@ def test_people_see_of_which_query_a_result_is() -> None:
     sink = StdoutSink(OutputFormat.TREE, out)
     sink.open(run(None))
     sink.write(1, [result(1)])
-    sink.write(2, [changed(result(2), query="customer:ada"), result(3)])
+    sink.write(2, [changed(result(2), name="customer:ada", query="customer:ada"), result(3)])
     shown = out.getvalue().decode()
     assert shown.count("customer:ada:") == 1
     assert shown.count("\nada:\n") == 1

@@ -19,9 +19,9 @@ from skws_windows.window import Window
 class Counted(Evaluator):
     """What it holds cannot be made from the log: how many tuples there were, and the sum of their times."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._every = int(text)
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._every = int(query.text)
         self._seen = self._sum = 0
 
     def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
@@ -33,7 +33,8 @@ class Counted(Evaluator):
             self._sum += record.time
             if self._seen % self._every == 0:
                 identity = f"{self._seen}:{self._sum}:{position}"
-                yield PatternResult(self._text, identity, record.time / 1_000_000, None, ())
+                named = self._query.name, self._query.text
+                yield PatternResult(*named, identity, record.time / 1_000_000, None, ())
             position += 1
 
     def snapshot(self) -> bytes:
@@ -57,7 +58,7 @@ class CountedPlan(SeparatePlan):
         """It counts what there is."""
 
     def evaluator(self, state: StreamState) -> Counted:
-        return Counted(self.query.text)
+        return Counted(self.query)
 
 
 def installed(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> None:

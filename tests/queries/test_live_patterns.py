@@ -47,7 +47,7 @@ def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[Pa
     """What a search gives: all records at once, by time."""
     query = read_query(text, SCHEMA)
     whole = RecordBatch.of(sorted(records, key=lambda record: record.time))
-    return Counter(PatternStream(query, SCHEMA, query.window or window).process(whole))
+    return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(whole))
 
 
 def watched(live: Session, batches: Sequence[Sequence[Record]]) -> list[LiveResult]:

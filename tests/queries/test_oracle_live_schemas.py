@@ -127,7 +127,7 @@ def searched(text: str, stream: Stream, step: Step) -> Counter[LiveResult]:
     """What the whole of what counts leads to from this micro-batch on."""
     schema = nameable(stream.schema)
     query = read_query(text, schema)
-    pattern = PatternStream(query, schema, query.window or stream.window)
+    pattern = PatternStream(query, schema, query.window or stream.window, name="q")
     positions = np.array([position for position, _ in step.counting], dtype=np.int64)
     batch = RecordBatch.of([record for _, record in step.counting])
     if stream.by_count:

@@ -28,7 +28,7 @@ def found(number: int, tick: int, expires: int, worth: float, text: str) -> Resu
     score = Score((Part("keywords", worth),), tick / SECOND, 3.0)
     name = f"{number:03}"
     return Result(
-        "+", "k", name, tick / SECOND, None, "r{k}", held, (), score=score, tick=tick, expires=expires
+        "+", "k", "k", name, tick / SECOND, None, "r{k}", held, (), score=score, tick=tick, expires=expires
     )
 
 
@@ -43,7 +43,8 @@ def changes(draw: st.DrawFn, deletions: bool = True) -> list[Result]:
         gone = {r.id for r in told if r.op == "-"}
         if deletions and draw(st.integers(0, 4)) == 0 and (here := [r for r in live if r.id not in gone]):
             again = draw(st.sampled_from(here))
-            told.append(Result("-", "k", again.id, None, tick / SECOND, "r{k}", again.tuples, (), tick=tick))
+            gone_at = tick / SECOND
+            told.append(Result("-", "k", "k", again.id, None, gone_at, "r{k}", again.tuples, (), tick=tick))
             continue
         expires = draw(st.sampled_from([tick + SECOND, tick + 3 * SECOND, tick + 9 * SECOND, FOREVER]))
         told.append(

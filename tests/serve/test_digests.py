@@ -40,9 +40,9 @@ def opened(folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int 
     return hub
 
 
-def result(number: int, text: str = "ada lamp", op: str = "+", *, snapshot: bool = False) -> LiveResult:
+def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = False) -> LiveResult:
     shown = ResultTuple.given("order", f"o{number}", ("lamp",), {"item": f"lamp {number}"})
-    return Result(op, text, f"id{number}", 1.0, None, "network", (shown,), (), snapshot=snapshot)  # type: ignore[arg-type]
+    return Result(op, name, "ada lamp", f"id{number}", 1.0, None, "network", (shown,), (), snapshot=snapshot)  # type: ignore[arg-type]
 
 
 def adding(name: str, text: str = "ada lamp", **more: Any) -> Command:
@@ -96,10 +96,10 @@ def test_updates_are_in_digests_that_ask_for_them(tmp_path: Path) -> None:
     clock = Clock(NOON)
     hub = opened(tmp_path, clock)
     asked = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
-    take(hub, 1, asked, [result(1), result(1, op="~")])
+    take(hub, 1, asked, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
     again = opened(tmp_path, clock)
     stood = standing(*(replace(command.asked, name=command.name) for command in asked))
-    again.take(2, [], [result(1, op="~")], stood)
+    again.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], stood)
     clock.now += DAY
     again.tick()
     assert [ids(digests(again, name)[0]) for name in ("daily", "whole")] == [["id1"], ["id1"] * 3]
@@ -109,7 +109,7 @@ def test_a_clock_that_is_set_back_stops_no_digest() -> None:
     clock = Clock(NOON)
     hub = opened(None, clock)
     take(hub, 1, [adding("now", every="1 hour")])
-    take(hub, 2, results=[result(1)])
+    take(hub, 2, results=[result(1, "now")])
     clock.now -= 40 * DAY
     hub.tick()
     clock.now += 3_600_000_000
@@ -194,7 +194,7 @@ def test_old_events_go_and_the_floor_tells(tmp_path: Path) -> None:
     hub = opened(tmp_path, Clock(NOON), most=3_000)
     take(hub, 1, [adding("now")])
     for number in range(2, 60):
-        take(hub, number, results=[result(number)])
+        take(hub, number, results=[result(number, "now")])
     assert hub.log.bytes <= 3_000
     kept = hub.log.after(hub.log.floor, "now", 1000)
     assert kept[-1].at == (59, 1)
@@ -226,7 +226,7 @@ def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> N
     again = opened(tmp_path, clock)
     before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged)
     commands = [Command("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
-    again.take(2, commands, [result(1, "ada sofa")], before)
+    again.take(2, commands, [result(1, "moves")], before)
     told = again.log.after(Position(1, 9), "moves", 9)
     assert [event.kind for event in told] == ["replaced", "added", "result"]
     owners = [saved.owner for each in told if (saved := again.saved_at("moves", each.at)) is not None]
@@ -235,12 +235,16 @@ def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> N
 
 def test_snapshots_are_for_the_new_search_alone() -> None:
     hub = opened(None, Clock(NOON))
-    take(hub, 1, [adding("first")], [result(1, snapshot=True)])
+    take(hub, 1, [adding("first")], [result(1, "first", snapshot=True)])
     take(
         hub,
         2,
         [adding("second"), adding("third")],
-        [result(1, snapshot=True), result(1, snapshot=True), result(2)],
+        [
+            result(1, "second", snapshot=True),
+            result(1, "third", snapshot=True),
+            *(result(2, name) for name in ("first", "second", "third")),
+        ],
     )
     told = {
         name: [

@@ -123,7 +123,7 @@ class LocalSimulation:
         self.hook = None if options.hook == "no" else Hook(self.world, fatal=options.hook == "fail")
         self._rate = Rate.of(RATES[0])
         self.expected = Expected(
-            self.world, self.model, self.pipe, self.database, self.hook, "bob", self._rate
+            self.world, self.model, self.pipe, self.database, self.hook, "own", self._rate
         )
         self.watch: Any = None
         self._logging: Batch | None = None

@@ -241,15 +241,15 @@ class Model:
         keywords: list[Result] = []
         others: list[LiveResult] = []
         for result in results:
-            check(result.query in kinds, "a result of a query that does not stand", result.query)
+            check(result.name in kinds, "a result of a query that does not stand", result.name)
             read = parsed(result)
-            if kinds[result.query] not in self._judged:
+            if kinds[result.name] not in self._judged:
                 others.append(result)
-            elif kinds[result.query] == PATTERN:
-                found[result.op, result.query, match_shape(result)] += 1
+            elif kinds[result.name] == PATTERN:
+                found[result.op, result.name, match_shape(result)] += 1
             elif batch.alive is None:
                 assert isinstance(read, Result)
-                found[result.op, result.query, shape_of(read)] += 1
+                found[result.op, result.name, shape_of(read)] += 1
             else:
                 assert isinstance(read, Result)
                 keywords.append(read)
@@ -266,17 +266,17 @@ class Model:
             "but",
             batch.others - given,
         )
-        lines: list[Line] = [(r.op, r.query, r.id, r.to_json()) for r in results]
+        lines: list[Line] = [(r.op, r.name, r.id, r.to_json()) for r in results]
         if batch.lines is not None:
             check(lines == batch.lines, f"micro-batch {number} has other results than before")
         batch.lines = lines
 
     def _kinds(self, batch: Batch) -> dict[str, str]:
-        """The kinds of the queries that may have results in a micro-batch, by text."""
+        """The kinds of the queries that may have results in a micro-batch, by name."""
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
         standing = [*batch.state.standing.values(), *before.standing.values()]
         added = [self.job.standing(one.name, one.asked) for one in batch.entry.commands if one.op == "add"]
-        return {one.text: one.kind for one in (*standing, *added)}
+        return {one.name: one.kind for one in (*standing, *added)}
 
     def _check_alive(self, batch: Batch, results: Sequence[Result]) -> None:
         """With a lateness results are corrected: which hold behind each micro-batch is what counts."""
@@ -285,18 +285,18 @@ class Model:
         held = dict(before)
         for one in results:
             if one.op == "-":
-                held.pop((one.query, one.id), None)
+                held.pop((one.name, one.id), None)
             else:
                 end = float("inf") if one.end is None else round(one.end * 1_000_000)
-                held[one.query, one.id] = end, shape_of(one)
+                held[one.name, one.id] = end, shape_of(one)
         now = batch.state.now
         batch.held = {at: one for at, one in held.items() if at[0] in batch.alive and one[0] > now}
-        for text, expected in batch.alive.items():
-            found = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == text)
+        for name, expected in batch.alive.items():
+            found = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == name)
             more, less = dict(found - expected), dict(expected - found)
             check(
                 not more and not less,
-                f"{text} in micro-batch {batch.entry.number} holds",
+                f"{name} in micro-batch {batch.entry.number} holds",
                 more,
                 "lacks",
                 less,
@@ -307,7 +307,7 @@ class Model:
         base = state.base.fork()
         for tick, together in instants(state.waiting) if self._judged else ():
             _at(base, tick, together, self.length)
-        return {oracle.query.text: oracle.begin_with(base, state.now) for oracle in state.oracles.values()}
+        return {name: oracle.begin_with(base, state.now) for name, oracle in state.oracles.items()}
 
     def lines(self, first: int = 1) -> list[Line]:
         """All results from a micro-batch on, as far as written: operation, query, id, JSON."""
@@ -341,7 +341,7 @@ class Model:
                         state.oracles[command.name] = oracle
                         alive = oracle.begin_with(state.base, self._tick(state))
                         if not self._lateness:
-                            _add(expected, "+", query.text, alive)
+                            _add(expected, "+", query.name, alive)
                 case "remove":
                     check(command.name in state.standing, "a query was removed twice", command.name)
                     del state.standing[command.name]
@@ -435,13 +435,13 @@ class Model:
             return
         state.past.append(Inserted(position, state.settled[1], record.relation, record.row))
         del state.past[:-_PAST]
-        for oracle in state.matching.values():
-            _add(expected, "+", oracle.text, oracle.completed(state.past))
+        for name, oracle in state.matching.items():
+            _add(expected, "+", name, oracle.completed(state.past))
 
     def _add_match(self, state: State, query: Query, expected: Found) -> None:
         assert isinstance(self._window, CountWindow | TimeWindow)
         oracle = state.matching[query.name] = MatchOracle(self.job.schema, query, self._window)
-        _add(expected, "+", query.text, oracle.alive(state.past, *state.settled))
+        _add(expected, "+", query.name, oracle.alive(state.past, *state.settled))
 
     def _all(
         self,
@@ -449,20 +449,17 @@ class Model:
         expected: Found,
         change: Callable[[KeywordOracle], Difference],
     ) -> None:
-        """Change all oracles; queries of one text give a result once."""
+        """Change all oracles."""
         if self._judged:  # else nobody asks how it ends
             change(state.base)
         if self._lateness:
             return
-        texts: set[str] = set()
-        for oracle in state.oracles.values():
+        for name, oracle in state.oracles.items():
             retracted, appeared, updated = change(oracle)
-            if oracle.query.text not in texts:
-                _add(expected, "-", oracle.query.text, retracted)
-                _add(expected, "+", oracle.query.text, appeared)
-                for (shape, _), count in updated.items():
-                    expected["~", oracle.query.text, shape] += count
-            texts.add(oracle.query.text)
+            _add(expected, "-", name, retracted)
+            _add(expected, "+", name, appeared)
+            for (shape, _), count in updated.items():
+                expected["~", name, shape] += count
 
     def check_drained(self) -> None:
         """Everything that the source was given has been read."""
@@ -483,9 +480,9 @@ def _at(oracle: KeywordOracle, tick: int, records: Sequence[Record], length: flo
     return oracle.instant(tick, [one for one in records if one.relation != PASSED_OVER], length)
 
 
-def _add(expected: Found, op: str, text: str, shapes: Mapping[Shape, int]) -> None:
+def _add(expected: Found, op: str, name: str, shapes: Mapping[Shape, int]) -> None:
     for shape, count in shapes.items():
-        expected[op, text, shape] += count
+        expected[op, name, shape] += count
 
 
 def net(lines: Sequence[Line]) -> set[tuple[str, str]]:

@@ -114,7 +114,7 @@ class Database:
 
     def rows(self) -> set[tuple[str, str]]:
         try:
-            return set(self._kept.execute('SELECT "query", "id" FROM results').fetchall())
+            return set(self._kept.execute('SELECT "name", "id" FROM results').fetchall())
         except sqlite3.OperationalError:  # it has no table yet
             return set()
 

@@ -110,10 +110,10 @@ _REGRESSIONS: Final = {
     ),
     "snapshot-unsorted": Regression((1,), lambda _: (_work(),), source="postgres"),
     "slot-unmarked": Regression(
-        range(50, 60), lambda at: (_failing("power", at), _work(4)), source="postgres"
+        range(60, 70), lambda at: (_failing("power", at), _work(4)), source="postgres"
     ),
     "snapshot-not-synced": Regression(
-        range(94, 106, 2), lambda at: (_failing("power", at), _work(4)), source="postgres"
+        range(106, 118, 2), lambda at: (_failing("power", at), _work(4)), source="postgres"
     ),
     "new-file-not-synced": Regression((1,), lambda _: (_RECORDS, _work(4), _STOP)),
     "journal-trusted": Regression(

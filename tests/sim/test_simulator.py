@@ -77,7 +77,7 @@ def test_windows_of_an_expression_and_a_kind_of_another_package(
     made = simulation(options)
     made.run(drawn(seed, options))
     found = {line[1] for line in made.model.lines()}
-    assert "3" in found
+    assert "third" in found
     assert made.world.faults.total() > 10
 
 

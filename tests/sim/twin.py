@@ -23,7 +23,7 @@ Told = Counter[tuple[str, str, bytes]]
 
 
 def told(results: Sequence[LiveResult]) -> Told:
-    return Counter((one.op, one.query, one.to_json()) for one in results)
+    return Counter((one.op, one.name, one.to_json()) for one in results)
 
 
 class Twin:

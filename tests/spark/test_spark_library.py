@@ -148,7 +148,7 @@ def test_what_is_no_record_is_told(spark: SparkSession) -> None:
 def test_several_queries_over_static_data_frames(spark: SparkSession) -> None:
     data = {"customer": spark.createDataFrame(shop(1)["customer"])}
     found = skws.spark.search(spark, data, {"a": "ada", "b": "byron"}, schema=SHOP)
-    counts = {row.query: row["count"] for row in found.groupBy("query").count().collect()}
+    counts = {row["name"]: row["count"] for row in found.groupBy("name").count().collect()}
     assert counts == {"a": 12, "b": 88}
 
 

@@ -151,7 +151,7 @@ def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Pat
     assert len(late) == len(before) > 20
     assert {row["start"] for row in late} == {time.to_pydatetime() for time in before}
     assert {row["tuples"][0]["relation"] for row in late} == set(TYPES)
-    assert {row["query"] for row in told} == {None, "alert"}
+    assert {row["name"] for row in told} == {None, "alert"}
 
 
 def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_other_queries_take_over_and_another_window_is_refused(
     }
     counts: dict[str, int] = {}
     for row in stream.results():
-        counts[row["query"]] = counts.get(row["query"], 0) + 1
+        counts[row["name"]] = counts.get(row["name"], 0) + 1
     assert counts == expected
     stream.arrive(timed(frames, slice(119, 120)))
     data = {"customer": spark_one.createDataFrame(frames["customer"]), **stream.frames()}

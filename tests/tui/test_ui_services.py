@@ -59,7 +59,7 @@ WINDOWS: st.SearchStrategy[Window] = st.sampled_from([TimeWindow(5), CountWindow
 
 def result(number: int, *, op: str = "+", query: str = "q", end: float | None = None) -> Result:
     shown = ResultTuple.given("note", f"note:{number}", ("red",), {"n": number, "words": "red"})
-    return Result(op, query, f"{number}", 0.0, end, "note{red}", (shown,), ())  # type: ignore[arg-type]
+    return Result(op, query, query, f"{number}", 0.0, end, "note{red}", (shown,), ())  # type: ignore[arg-type]
 
 
 @given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS)
@@ -190,7 +190,7 @@ def test_a_day_of_results_takes_no_more_room_than_an_hour(moving: bool) -> None:
 def test_results_of_the_same_tuples_are_one_row() -> None:
     def joined(identity: str, name: str, op: str = "+") -> Result:
         ends = [ResultTuple.given("flight", "f1", ("x",), {}), ResultTuple.given("city", "c1", ("y",), {})]
-        return Result(op, "q", identity, 0.0, 9.0, "n", tuple(ends), ((0, 1, name),))  # type: ignore[arg-type]
+        return Result(op, "q", "q", identity, 0.0, 9.0, "n", tuple(ends), ((0, 1, name),))  # type: ignore[arg-type]
 
     buffer = ResultBuffer()
     buffer.folding = True
@@ -404,7 +404,7 @@ def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     shown_tuple = ResultTuple.given(
         "actor", "actor:1", ("travolta",), {"aid": 1, "name": "John\x1b[2J Travolta"}
     )
-    found = Result("+", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
+    found = Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
     view.results.take([found])
     (row,) = view.results.listed()
     drawer, columns = Drawer(view, palette(_theme("textual-dark"))), Columns(70, badge=7)
@@ -427,7 +427,7 @@ def test_an_update_changes_its_row_where_it_stands_and_marks_what_changed() -> N
 
     def told(op: str, number: str, name: str, age: int, **more: Any) -> Result:
         shown = ResultTuple.given("actor", f"actor:{number}", ("travolta",), {"name": name, "age": age})
-        return Result(op, "travolta", number, 0.0, 60.0, "actor{travolta}", (shown,), (), **more)  # type: ignore[arg-type]
+        return Result(op, "travolta", "travolta", number, 0.0, 60.0, "actor{travolta}", (shown,), (), **more)  # type: ignore[arg-type]
 
     found = [told("+", "1", "John Travolta", 69), told("+", "2", "Joey Travolta", 72)]
     assert view.results.take(found) == 2
@@ -448,7 +448,9 @@ def test_a_keyword_far_into_a_long_value_is_seen_in_a_narrow_tree() -> None:
     view.queries = ("travolta",)
     long = f"{'some words ' * 20}Travolta {'and more ' * 20}"
     shown_tuple = ResultTuple.given("actor", "actor:1", ("travolta",), {"aid": 1, "name": long})
-    view.results.take([Result("+", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())])
+    view.results.take(
+        [Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())]
+    )
     (row,) = view.results.listed()
     drawer = Drawer(view, palette(_theme("textual-dark")))
     for width in range(30, 100):

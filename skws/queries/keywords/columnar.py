@@ -8,7 +8,7 @@ a tuple that turns out to live longer than assumed is joined again.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, pairwise
@@ -105,45 +105,48 @@ class ColumnarEngine(MeshEngine):
             pass
         return engine
 
-    def add(self, plan: Plan, name: str | None = None) -> list[Result]:
-        """Answer a query from now on; gives its results that are alive. ``name``: its text by default.
+    def add(self, plan: Plan) -> list[Result]:
+        """Answer a query from now on; gives its results that are alive.
 
-        A query that is answered under another name costs nothing more: its
-        results are given once. Raises UsageError if the name is taken, or the
-        plan is for another stream.
+        A query that is answered under another name is found once, and told by each name. Raises UsageError
+        if the name is taken, or the plan is for another stream.
         """
-        return self.add_all({name or plan.query.text: plan})
+        return self.add_all([plan])
 
-    def add_all(self, plans: Mapping[str, Plan]) -> list[Result]:
-        """Answer queries by name, whose keywords are matched jointly; gives their results, query by query."""
-        for name, plan in plans.items():
+    def add_all(self, plans: Sequence[Plan]) -> list[Result]:
+        """Answer queries, whose keywords are matched jointly; gives their results, query by query."""
+        for plan in plans:
             if plan.schema != self.schema or plan.window != self.window:
                 raise UsageError(
-                    f"query {name!r}: standing queries of one stream share its schema and window"
+                    f"query {plan.called!r}: standing queries of one stream share its schema and window"
                 )
         if self._queries.next + len(plans) > self._sizes.numbers:
             self._renumber_queries(len(plans))
-        numbered = [(plan, *self._queries.add(name, plan)) for name, plan in plans.items()]
+        numbered = [(plan, *self._queries.add(plan)) for plan in plans]
         new = {number: plan for plan, number, is_new in numbered if is_new}
         shared = self._operator.shared_among(new)
         found = self._shared(shared) if shared else {}
         apart = self._operator.add_all({n: plan for n, plan in new.items() if n not in shared})
+        begun: defaultdict[str, list[Result]] = defaultdict(list)
+        for number in new:
+            for result in found.get(number, ()) if number in shared else self._begun(apart[number]):
+                begun[result.name].append(result)
         return [
             result
-            for plan, number, is_new in numbered
-            for result in (
-                found.get(number, ())
-                if is_new and number in shared
-                else self._begun(number, apart.get(number) if is_new else None)
-            )
+            for plan, number, _ in numbered
+            for result in (begun[plan.called] if number in new else self._followed(number, plan.called))
         ]
+
+    def _followed(self, number: int, name: str) -> Iterator[Result]:
+        """The results of a query that are alive, for another name."""
+        self._updates.follow(self._queries.first(number), name)
+        return self.alive(name)
 
     def _renumber_queries(self, more: int) -> None:
         """Give the numbers of removed queries to others. Raises UsageError if there are too many queries."""
-        queries, numbers = self._queries.compacted()
+        queries = self._queries.compacted()
         if queries.next + more > self._sizes.numbers:
             raise UsageError(f"{queries.next + more:,} queries: expected at most {self._sizes.numbers:,}")
-        self._updates.renumber(numbers)
         self._searching = None
         self._changed(SchemaChange.between(self.schema, self.schema), queries, self._order.now)
 
@@ -164,10 +167,8 @@ class ColumnarEngine(MeshEngine):
             for query, (begin, end) in zip(queries.tolist(), pairwise(cuts), strict=True)
         }
 
-    def _begun(self, number: int, found: list[Partials] | None) -> Iterable[Result]:
-        """The results of a query that are alive: some of those ``found`` if it is new."""
-        if found is None:
-            return self._alive(number)
+    def _begun(self, found: list[Partials]) -> list[Result]:
+        """The results of a new query that are alive, of those ``found``."""
         return self._snapshot([results.taken(results.end > self._order.now) for results in found])
 
     def _snapshot(self, alive: list[Partials]) -> list[Result]:
@@ -176,11 +177,10 @@ class ColumnarEngine(MeshEngine):
 
     def alive(self, name: str) -> Iterator[Result]:
         """The results of a query that are alive now, as a snapshot. Raises UsageError for an unknown name."""
-        return self._alive(self._queries.of(name))
-
-    def _alive(self, number: int) -> Iterator[Result]:
-        events = self._results.snapshot(number, self._order.now)
-        return (self._updates.as_told(event.result) for event in memory_checked(events))
+        events = self._results.snapshot(self._queries.of(name), self._order.now)
+        return (
+            self._updates.as_told(struct_replace(event.result, name=name)) for event in memory_checked(events)
+        )
 
     def begins(self) -> list[Begin]:
         """The begins of results that were updated since the last call, for a log."""
@@ -224,12 +224,13 @@ class ColumnarEngine(MeshEngine):
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
-        text = self._queries.text(name)
-        number = self._queries.remove(name)
-        if number is not None:
-            self._updates.remove(number, text)
-            self._results.remove(number)
-            self._operator.remove(number)
+        number, left = self._queries.remove(name)
+        self._updates.remove(name)
+        if left is not None:
+            self._operator.rename(number, left)
+            return
+        self._results.remove(number)
+        self._operator.remove(number)
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, before the stream; gives the results of static tuples alone."""
@@ -469,11 +470,12 @@ class ColumnarEngine(MeshEngine):
             if instants is not None and instant is None and retractions:
                 instant = instants()
             if instant is None:
-                told = self._updates.take(in_order(piece), retractions, before)
+                told = self._updates.take(self._queries.told(in_order(piece)), retractions, before)
             else:
-                events = events_in_order(piece)
-                results = [event.result for event in events]
-                told = self._updates.take(results, retractions, before, list(map(instant, events)))
+                several = [(event, self._queries.told([event.result])) for event in events_in_order(piece)]
+                instants_of = [instant(event) for event, mine in several for _ in mine]
+                results = [result for _, mine in several for result in mine]
+                told = self._updates.take(results, retractions, before, instants_of)
             yield self._count_results(told)
         rest = self._updates.rest()
         if rest:

@@ -52,7 +52,7 @@ class Engine:
         self.counts = Counts()
         self.mesh = paper_mesh(plan)
         self._lifespans = Lifespans(plan.schema, plan.lifespans, 0 if plan.by_count else plan.lateness)
-        self._assembler = Assembler(plan.query, plan.schema)
+        self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, ticks_per_position(plan.lifespans))
         self._updates = updates_of(plan.schema, plan.lifespans, plan.lateness, plan.updates)
         self._instant = 0  # the number of the last one, under a count window

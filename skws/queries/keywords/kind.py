@@ -66,9 +66,8 @@ class KeywordQueries(Operator):
         if self._engine is None:
             self._engine = self._begun()
         sample = self._state.stream.sample
-        searches = {plan.query.name: plan.search for plan in plans}
-        ordered = {name: ordered_by_sample(one, sample) for name, one in searches.items() if one is not None}
-        return list(self._engine.add_all(ordered))
+        searches = [plan.search for plan in plans if plan.search is not None]
+        return list(self._engine.add_all([ordered_by_sample(one, sample) for one in searches]))
 
     def remove(self, name: str) -> None:
         if self._engine is not None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace as struct_replace
 
 from skws.data.batch import Rows
 from skws.keywords.keyword_matching import FEW_WORDS, WordMatching, matcher_of, spread, words_of
@@ -17,6 +18,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
+from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
@@ -39,40 +41,64 @@ _MOST: Final = 100_000  # operators of a shape, times keyword bitmaps
 
 
 class AnsweredQueries:
-    """Queries by name. Those of one plan have one number, and are answered once."""
+    """Queries by name. Those of equal plans have one number: found once, and told by each name."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, Plan] = {}  # with the first name of each
+        self._others: dict[int, list[str]] = {}  # the names of a number after the first, if there are any
         self._numbers: dict[Plan, int] = {}
-        self._named: Counter[int] = Counter()
         self._next = 0
 
     def __iter__(self) -> Iterator[tuple[int, Plan]]:
         """The numbers and plans of different queries."""
         return iter(self._plans.items())
 
-    def add(self, name: str, plan: Plan) -> tuple[int, bool]:
+    def add(self, plan: Plan) -> tuple[int, bool]:
         """Add a query; gives its number, and whether it is new. Raises UsageError for a taken name."""
+        name = plan.called
         if name in self._names:
             raise UsageError(f"there is already a query {name!r}")
         number = self._numbers.setdefault(plan, self._next)  # once, as plans are long to hash
         is_new = number == self._next
         if is_new:
             self._plans[self.number()] = plan
+        else:
+            self._others.setdefault(number, []).append(name)
         self._names[name] = number
-        self._named[number] += 1
         return number, is_new
 
-    def remove(self, name: str) -> int | None:
-        """Remove a name; gives the query's number if it has no other. Raises UsageError if there is none."""
+    def remove(self, name: str) -> tuple[int, Plan | None]:
+        """Remove a name; gives the query's number, and its plan with the name that is the first now.
+
+        None if it has no other name. Raises UsageError if there is no query of that name.
+        """
         number = self.of(name)
         del self._names[name]
-        self._named[number] -= 1
-        if self._named[number]:
-            return None
-        del self._named[number], self._numbers[self._plans.pop(number)]
-        return number
+        others = self._others.get(number)
+        if others is None:
+            del self._numbers[self._plans.pop(number)]
+            return number, None
+        if self._plans[number].called == name:
+            self._plans[number] = replace(self._plans[number], name=others.pop(0))
+        else:
+            others.remove(name)
+        if not others:
+            del self._others[number]
+        return number, self._plans[number]
+
+    def told(self, results: list[Result]) -> list[Result]:
+        """Results, which have the first name of their query, by all of its names."""
+        if not self._others:  # as is usual
+            return results
+        return [
+            told
+            for result in results
+            for told in (
+                result,
+                *(struct_replace(result, name=name) for name in self._others.get(self.of(result.name), ())),
+            )
+        ]
 
     def of(self, name: str) -> int:
         """The number of a query. Raises UsageError if there is none of that name."""
@@ -80,9 +106,9 @@ class AnsweredQueries:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
         return self._names[name]
 
-    def text(self, name: str) -> str:
-        """The text of a query. Raises UsageError if there is none of that name."""
-        return self._plans[self.of(name)].query.text
+    def first(self, number: int) -> str:
+        """The name that results of a query are formed with."""
+        return self._plans[number].called
 
     def number(self) -> int:
         """A number that no query has or will have."""
@@ -94,11 +120,11 @@ class AnsweredQueries:
         """The next number."""
         return self._next
 
-    def compacted(self) -> tuple[AnsweredQueries, dict[int, int]]:
-        """The same queries in their order by numbers from 0 on; these by the former ones."""
+    def compacted(self) -> AnsweredQueries:
+        """The same queries in their order by numbers from 0 on."""
         numbers = {number: new for new, number in enumerate(self._plans)}
         plans = {new: self._plans[number] for number, new in numbers.items()}
-        return self._with(plans, numbers, len(numbers)), numbers
+        return self._with(plans, numbers, len(numbers))
 
     def over(self, schema: Schema) -> AnsweredQueries:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
@@ -113,7 +139,9 @@ class AnsweredQueries:
         changed._plans = dict(plans)
         changed._numbers = {plan: number for number, plan in plans.items()}
         changed._names = {name: numbers[number] for name, number in self._names.items()}
-        changed._named = Counter(changed._names.values())
+        for name, its in changed._names.items():
+            if changed.first(its) != name:
+                changed._others.setdefault(its, []).append(name)
         changed._next = number
         return changed
 

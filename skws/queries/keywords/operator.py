@@ -262,6 +262,14 @@ class KeywordOperator:
         if self._behind is not None:
             self._behind.end(query)
 
+    def rename(self, query: int, plan: Plan) -> None:
+        """Results of a query have another name from now on, that of an equal plan."""
+        standing = self.queries.get(query) or self._shared.queries[query]
+        standing.plan = plan
+        if query in self._sharable:
+            self._sharable[query] = plan
+        self.emitter.removed(query)
+
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples, or rows of tables, contain."""
         if query in self._shared.queries:

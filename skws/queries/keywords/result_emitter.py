@@ -14,7 +14,6 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
-from skws.keywords.query import KeywordQuery
 from skws.queries.keywords.lifespan_resolver import natural_ends
 from skws.ranking.scoring import Scoring
 from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
@@ -36,7 +35,7 @@ _EXACT: Final = 1 << 53
 MOST: Final = 32_768
 """Results formed at a time: about ten megabytes of Python objects."""
 
-_QUERY: Final = attrgetter("plan.query")
+_PLAN: Final = attrgetter("plan")
 _MESH: Final = attrgetter("mesh")
 
 Keys: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -194,8 +193,7 @@ class ResultEmitter:
             rows = np.arange(len(results)) if order is None else order
             natural, time = (each.take(rows) for each in self._natural(results.members))
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
-            asked = results.query.take(rows).tolist()
-            made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot, asked=asked)
+            made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot)
             if len(self._scoring):
                 made = self._judged(results.taken(rows), natural, made, snapshot=snapshot)
             ticks = results.start.take(rows).tolist()
@@ -246,14 +244,14 @@ class ResultEmitter:
         numbered[-1] = 0
         return slots, numbered.take(members)
 
-    def _described(self, queries: list[int]) -> tuple[list[KeywordQuery], list[int]]:
+    def _described(self, queries: list[int]) -> tuple[list[Plan], list[int]]:
         # By map, since a loop of Python takes several times as long, and queries may be very many.
         formed = list(map(self._queries, queries))
         meshes = list(map(_MESH, formed))
         for key, mesh in dict(zip(map(id, meshes), meshes, strict=True)).items():
             if self._numbers.setdefault(key, len(self._meshes)) == len(self._meshes):
                 self._meshes.append(mesh)
-        return list(map(_QUERY, formed)), list(map(self._numbers.__getitem__, map(id, meshes)))
+        return list(map(_PLAN, formed)), list(map(self._numbers.__getitem__, map(id, meshes)))
 
     def _outline(self, network: int) -> Outline:
         return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))
@@ -307,7 +305,6 @@ class ResultEmitter:
             np.arange(len(gone)),
             *_lifespans(starts, times),
             until=_lifespans(starts, until)[1],
-            asked=gone.query.tolist(),
         )
         if len(self._scoring):
             made = [

@@ -14,7 +14,7 @@ time, ``CountedUpdates`` tells when a result is over by its arrivals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from operator import itemgetter
@@ -27,8 +27,8 @@ from skws.spec.enums import ToldUpdates
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, ArrivalWindow, Window
 
-Id: TypeAlias = tuple[int, str]
-"""The number of a query in its engine, and the id of a result."""
+Id: TypeAlias = tuple[str, str]
+"""The name of a query, and the id of a result."""
 
 Instant: TypeAlias = float | None
 """What results of one instant have in common: their time, or the number of the instant in a batch."""
@@ -37,13 +37,13 @@ _LEAST: Final = 1024  # entries that may have expired
 
 
 class Begin(NamedTuple):
-    """When a live result began, if its rows were updated since. ``query`` is the text of its query.
+    """When a live result began, if its rows were updated since. ``name`` is that of its query.
 
     ``version`` is the begin of its present version, ``begin`` that of the result, ``end`` the end that its
     window gives it: in seconds since the epoch, None where not known.
     """
 
-    query: str
+    name: str
     id: str
     version: float | None
     begin: float | None
@@ -92,8 +92,8 @@ class Updates:
     def __init__(self, *, replaces: bool = False) -> None:
         self.replaces = replaces
         self._begins: dict[Id, Begin] = {}
-        self._expected: dict[tuple[str, str], Begin] = {}  # by query and id
-        self._new: dict[tuple[str, str], Begin] = {}  # the last of each, as not everybody keeps a log
+        self._expected: dict[Id, Begin] = {}
+        self._new: dict[Id, Begin] = {}  # the last of each, as not everybody keeps a log
         self._held: list[Result] = []  # of an instant that may go on
         self._instant_held: Instant = None
         self._limit = _LEAST
@@ -154,7 +154,7 @@ class Updates:
         """
         self._new.clear()
         self._begins.clear()
-        self._expected.update(((each.query, each.id), each) for each in begins)
+        self._expected.update(((each.name, each.id), each) for each in begins)
 
     def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once they are many.
@@ -172,22 +172,23 @@ class Updates:
         self._expected = {name: each for name, each in self._expected.items() if lives(each)}
         self._new = {name: each for name, each in self._new.items() if lives(each)}
 
-    def renumber(self, numbers: Mapping[int, int]) -> None:
-        """Queries have other numbers; ``numbers``: by the former ones."""
-        self._begins = {(numbers[query], name): each for (query, name), each in self._begins.items()}
+    def follow(self, first: str, name: str) -> None:
+        """Another query has the results of the ``first`` one, as these were told, from now on."""
+        begins = [each for each in self.all_begins() if each.name == first]
+        followed = {(name, each.id): each._replace(name=name) for each in begins}
+        self._begins |= followed
+        self._new |= followed
 
-    def remove(self, query: int, text: str) -> None:
-        """Forget the results of a query; one of the same text that comes later does not know their begins."""
-        gone = [each for name, each in self._begins.items() if name[0] == query]
-        gone += [each for name, each in self._expected.items() if name[0] == text]
-        self._forget_begins(gone)
-        self._begins = {name: each for name, each in self._begins.items() if name[0] != query}
-        self._expected = {name: each for name, each in self._expected.items() if name[0] != text}
+    def remove(self, name: str) -> None:
+        """Forget the results of a query; another one of the name does not know their begins."""
+        self._forget_begins([each for each in self.all_begins() if each.name == name])
+        self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
+        self._expected = {one: each for one, each in self._expected.items() if one[0] != name}
 
     def _begin_of(self, known: Begin | None, result: Result) -> Begin | None:
         """What is known of the begin of a version, if it is not the version's own."""
         if known is None and self._expected:
-            known = self._expected.get((result.query, result.id))
+            known = self._expected.get(_name(result))
         return known if known is not None and known.version == result.start else None
 
     def _instants(self, results: Iterable[Result], instants: Iterable[Instant]) -> Iterator[list[Result]]:
@@ -242,7 +243,7 @@ class Updates:
     def _forget_begins(self, ended: Iterable[Begin]) -> None:
         """Results have ended: with another schema the same version may come back, and begins then."""
         for each in ended:
-            name = each.query, each.id
+            name = each.name, each.id
             new = self._new.get(name)
             if new is not None and new.version == each.version:
                 del self._new[name]  # no log has it
@@ -253,14 +254,14 @@ class Updates:
         """An update, from a retraction with the begin that was told."""
         update = updated(before, after, before.start)
         if update is None or not self.replaces:
-            begin = Begin(after.query, after.id, after.start, before.start, after.end)
+            begin = Begin(after.name, after.id, after.start, before.start, after.end)
             self._begins[_name(after)] = begin
             self._note([begin])
         return update
 
     def _note(self, begins: Iterable[Begin]) -> None:
         """Have a log keep begins."""
-        self._new.update(((each.query, each.id), each) for each in begins)
+        self._new.update(((each.name, each.id), each) for each in begins)
 
 
 class CountedUpdates(Updates):
@@ -286,7 +287,7 @@ class CountedUpdates(Updates):
 
 
 def _name(result: Result) -> Id:
-    return result.asked, result.id
+    return result.name, result.id
 
 
 @dataclass(slots=True)
@@ -309,6 +310,11 @@ class _History:
     versions: list[_Version] = field(default_factory=list)
     begin: float | None = None
     told: Result | None = None
+
+    def called(self, name: str) -> _History:
+        """The same for another query."""
+        versions = [_Version(v.start, v.end, replace(v.result, name=name)) for v in self.versions]
+        return _History(versions, self.begin, self.told and replace(self.told, name=name))
 
     def apply(self, result: Result) -> None:
         """Take in a version, or the end of one."""
@@ -392,10 +398,9 @@ class CorrectedUpdates(Updates):
 
     def expect(self, begins: Iterable[Begin]) -> None:
         self._new.clear()
-        expected = {(each.query, each.id): each for each in begins}
-        for history in self._known.values() if expected else ():
-            last = history.versions[-1].result
-            begin = expected.get((last.query, last.id))
+        expected = {(each.name, each.id): each for each in begins}
+        for name, history in self._known.items() if expected else ():
+            begin = expected.get(name)
             if begin is not None and _at(begin.begin) < _at(history.versions[0].start):
                 history.begin = begin.begin
                 if history.told is not None:
@@ -406,18 +411,20 @@ class CorrectedUpdates(Updates):
         self._horizon = horizon / MICROSECOND
         if len(self._known) > self._limit:
             self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
-            left = {(each.versions[-1].result.query, name[1]) for name, each in self._known.items()}
-            self._new = {name: each for name, each in self._new.items() if name in left}
+            self._new = {name: each for name, each in self._new.items() if name in self._known}
             self._limit = 2 * len(self._known) + _LEAST
 
-    def renumber(self, numbers: Mapping[int, int]) -> None:
-        self._known = {(numbers[query], name): each for (query, name), each in self._known.items()}
+    def follow(self, first: str, name: str) -> None:
+        followed = {
+            (name, one): each.called(name) for (query, one), each in self._known.items() if query == first
+        }
+        self._known |= followed
+        self._note(begin for each in followed.values() if (begin := self._begin(each)))
 
-    def remove(self, query: int, text: str) -> None:
-        del text  # nothing is known but by its number
-        gone = [each for name, each in self._known.items() if name[0] == query]
+    def remove(self, name: str) -> None:
+        gone = [each for one, each in self._known.items() if one[0] == name]
         self._note(each._replace(begin=each.version) for one in gone if (each := self._begin(one)))
-        self._known = {name: each for name, each in self._known.items() if name[0] != query}
+        self._known = {one: each for one, each in self._known.items() if one[0] != name}
 
     def _told(self, results: list[Result]) -> list[Result]:
         told: list[Result] = []
@@ -488,7 +495,7 @@ class CorrectedUpdates(Updates):
         last, begin = history.versions[-1], history.begin_at(len(history.versions) - 1)
         if begin == last.start:
             return None
-        return Begin(last.result.query, last.result.id, last.start, begin, last.result.end)
+        return Begin(last.result.name, last.result.id, last.start, begin, last.result.end)
 
 
 def updates_of(schema: Schema, lifespans: Window, lateness: int, told: ToldUpdates) -> Updates:
@@ -510,7 +517,7 @@ class ShardUpdates:
 
     def __init__(self, *, replaces: bool) -> None:
         self._replaces = replaces
-        # By query, id, and the begin that its shard knows.
+        # By the name of the query, id, and the begin that its shard knows.
         self._begins: dict[tuple[str, str, float | None], float | None] = {}
 
     def take(self, results: Sequence[tuple[int, LiveResult]]) -> list[LiveResult]:
@@ -521,15 +528,15 @@ class ShardUpdates:
         if not (self._begins or any(result.op == "-" for _, result in results)):
             return [result for _, result in results]
         told: list[LiveResult | None] = []
-        ended: dict[tuple[str, str], tuple[int, int]] = {}  # places of retractions, and their shards
+        ended: dict[Id, tuple[int, int]] = {}  # places of retractions, and their shards
         for shard, given in results:
             result = parsed(given)
             if not isinstance(result, Result) or result.place is not None or result.snapshot:
                 if isinstance(result, Result):  # a query that begins knows present versions alone
-                    self._begins.pop((result.query, result.id, result.start), None)
+                    self._begins.pop((*_name(result), result.start), None)
                 told.append(given)
                 continue
-            name = result.query, result.id
+            name = _name(result)
             result = self._as_told(result)
             if result.op == "-":
                 ended[name] = len(told), shard
@@ -554,7 +561,7 @@ class ShardUpdates:
         """A later result of an id, with the begin that is known here."""
         if result.op == "+":
             return result
-        known = result.query, result.id, result.start
+        known = *_name(result), result.start
         if known not in self._begins:
             return result
         begin = self._begins[known]

@@ -48,9 +48,14 @@ class ReplayedPattern(Evaluator):
     """
 
     def __init__(
-        self, query: PatternQuery, schema: Schema, window: Window, most_results: int = MOST_RESULTS
+        self,
+        query: PatternQuery,
+        schema: Schema,
+        window: Window,
+        most_results: int = MOST_RESULTS,
+        name: str = "",
     ) -> None:
-        self._stream = PatternStream(query, schema, window)
+        self._stream = PatternStream(query, schema, window, name=name)
         self.keeps = window
         plan = column_plan(query.pcea)
         self._labels = [frozenset({label}) for label in plan.labels] if plan else []
@@ -159,9 +164,11 @@ class PatternPlan(SeparatePlan):
     def evaluator(self, state: StreamState) -> Evaluator:
         stream = self.stream
         if stream.finite:
-            return ReplayedPattern(self._pattern, stream.schema, self._window)
+            return ReplayedPattern(self._pattern, stream.schema, self._window, name=self.query.name)
         own = _own(self._pattern, state.share)
-        return PatternStream(self._pattern, nameable(stream.schema), self._window, own=own)
+        return PatternStream(
+            self._pattern, nameable(stream.schema), self._window, own=own, name=self.query.name
+        )
 
 
 def _own(query: PatternQuery, part: Part) -> Callable[[int, Row], bool] | None:

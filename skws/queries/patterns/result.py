@@ -52,6 +52,7 @@ class PatternResult:
     the result was there before the pattern. ``held_back``: as in ``Result``.
     """
 
+    name: str
     query: str
     id: str
     start: float
@@ -84,7 +85,7 @@ class PatternResult:
             )
             for one in shown["tuples"]
         )
-        made = cls(shown["query"], shown["id"], shown["start"], shown["end"], tuples)
+        made = cls(shown["name"], shown["query"], shown["id"], shown["start"], shown["end"], tuples)
         return replace(made, snapshot=shown.get("snapshot", False), held_back=shown.get("held_back", 0))
 
     def to_json(self) -> bytes:
@@ -93,6 +94,7 @@ class PatternResult:
     def _with(self, tuples: list[Any]) -> dict[str, Any]:
         shown = {
             "op": self.op,
+            "name": self.name,
             "query": self.query,
             "id": self.id,
             "start": self.start,

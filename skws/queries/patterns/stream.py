@@ -142,11 +142,18 @@ def marks_of(valuation: Valuation) -> Sequence[Mark]:
 
 
 def formed(
-    query: str, history: History, marks: Sequence[Mark], end: float | None, *, snapshot: bool = False
+    name: str,
+    query: str,
+    history: History,
+    marks: Sequence[Mark],
+    end: float | None,
+    *,
+    snapshot: bool = False,
 ) -> PatternResult:
     """The result of marks in order; ``end``: in seconds since the epoch."""
     tuples = tuple([history.shown(position, labels) for position, labels in marks])
     return PatternResult(
+        name,
         query,
         _result_id([member.identity for member in tuples]),
         history.at(marks[-1][0])[0] / MICROSECOND,
@@ -171,7 +178,7 @@ class PatternStream(Evaluator):
     """Evaluates a pattern over records in order of time; deletions are left out.
 
     ``own``: the tuples, by relation and row, that results may have; None for
-    all. Others are only counted, and remembered by their keys.
+    all. Others are only counted, and remembered by their keys. ``name``: that of the query, else its text.
 
     The state is rebuilt from the records of the last two windows: a result
     spans one, and the name of a tuple may depend on the window before it.
@@ -184,8 +191,10 @@ class PatternStream(Evaluator):
         schema: Schema,
         window: Window,
         own: Callable[[int, Row], bool] | None = None,
+        name: str = "",
     ) -> None:
         self.query = query
+        self._name = name or query.text
         self.window = self.keeps = window
         self.position = 0  # of the next insertion in the stream
         self._by_count = isinstance(window, CountWindow)
@@ -322,7 +331,7 @@ class PatternStream(Evaluator):
         """The result of a valuation whose tuples are remembered."""
         marks = marks_of(valuation)
         end = self._end(self._history.at(marks[0][0])[1])
-        return formed(self.query.text, self._history, marks, end, snapshot=snapshot)
+        return formed(self._name, self.query.text, self._history, marks, end, snapshot=snapshot)
 
     def _end(self, first: int) -> float | None:
         """When a result that began at a tick leaves the window; None under a count window or none."""

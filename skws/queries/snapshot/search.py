@@ -80,7 +80,7 @@ class SnapshotSearch:
         self._tables = tables
         self._keyword_rows = KeywordRows(plan, tables)
         self._bounds = Bounds(plan, self._keyword_rows, self._ranking)
-        self._assembler = Assembler(plan.query, plan.schema)
+        self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, per_position=None)
 
     def why_nothing(self) -> list[str]:

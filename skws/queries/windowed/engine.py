@@ -112,19 +112,21 @@ class WindowedEngine(MeshEngine):
         engine.add(plan)
         return engine
 
-    def add(self, plan: Plan, name: str | None = None) -> None:
+    def add(self, plan: Plan) -> None:
         """Answer a query from now on; its results are given when windows end."""
-        number, is_new = self._queries.add(name or plan.query.text, plan)
+        number, is_new = self._queries.add(plan)
         if is_new:
             for found in self._operator.add(number, plan):
                 self._waiting.add(found)
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
-        number = self._queries.remove(name)
-        if number is not None:
-            self._waiting.remove(number)
-            self._operator.remove(number)
+        number, left = self._queries.remove(name)
+        if left is not None:
+            self._operator.rename(number, left)
+            return
+        self._waiting.remove(number)
+        self._operator.remove(number)
 
     def load(self) -> Load:
         """With the results that wait for a window to end."""
@@ -218,6 +220,6 @@ class WindowedEngine(MeshEngine):
         self._waiting.compact(horizon, slots)
 
     def _counted(self, events: list[Event]) -> Iterator[Result]:
-        for result in in_order(events):
+        for result in self._queries.told(in_order(events)):
             self.counts.results += 1
             yield result

@@ -153,8 +153,8 @@ class WindowedQueries(Operator):
     def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
-            found[result.query].append(result)
-        return {name: found[self._plans[name].query.text] for name in names}
+            found[result.name].append(result)
+        return {name: found[name] for name in names}
 
     def _bytes(self) -> bytes:
         """The state of all queries, made once between two batches."""
@@ -166,7 +166,7 @@ class WindowedQueries(Operator):
 def _answer(engine: WindowedEngine, plans: Iterable[QueryPlan]) -> None:
     for plan in plans:
         if plan.search is not None:
-            engine.add(plan.search, plan.query.name)
+            engine.add(plan.search)
 
 
 def _window(query: Query) -> ExpressionWindow:

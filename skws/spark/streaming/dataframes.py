@@ -29,7 +29,6 @@ from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
-from skws.library import called, names_by_text
 from skws.queries.kinds import read_result
 from skws.queries.order import final_of
 from skws.results.frames import COLUMNS, result_table
@@ -60,7 +59,6 @@ def searched(
 
     ``division``: whose groups are the pieces' column ``shard``; ``tables``: the rows of static relations.
     """
-    names = names_by_text(job.named())
     name = uuid4().hex[:8]  # unlike that of other searches of the same streaming query
     processor = FrameProcessor(name, job, division, packed(tables))
     outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
@@ -68,15 +66,15 @@ def searched(
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for part, blob in zip(batch.column("part").to_pylist(), batch.column("output"), strict=True):
-                for table in _tables(part, blob.as_py(), names):
+                for table in _tables(part, blob.as_py()):
                     yield from table.to_batches()
 
     return outputs.mapInArrow(rows, columns)
 
 
-def _tables(part: int, blob: bytes, names: Mapping[str, str]) -> Iterator[pa.Table]:
+def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
     if part:
-        yield result_table(called(read_result(line), names) for line in expanded(blob).split(b"\n"))
+        yield result_table(map(read_result, expanded(blob).split(b"\n")))
     elif late := orjson.loads(blob)["late_letters"]:
         yield pa.Table.from_pylist(list(map(_late_row, late)), schema=COLUMNS)
 

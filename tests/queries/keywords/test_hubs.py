@@ -71,12 +71,12 @@ def test_updates_of_a_hub(batch: int, size: int) -> None:
     ]
     plans = {text: Plan(COURTS, parse_query(text, COURTS), Unbounded(), size) for text in texts}
     by_mesh, by_delta = (ColumnarEngine(COURTS, Unbounded()) for _ in range(2))
-    by_mesh.add_all(plans)
+    by_mesh.add_all(list(plans.values()))
     delta = {
         text: Plan(COURTS, plan.query, Unbounded(), size, evaluated_by=EvaluatorName.DELTA)
         for text, plan in plans.items()
     }
-    by_delta.add_all(delta)
+    by_delta.add_all(list(delta.values()))
     found = 0
     for begin in range(0, len(records), batch):
         some = records[begin : begin + batch]
@@ -126,7 +126,7 @@ def test_trees(window: Window, seed: int) -> None:
         if rng.random() < 0.5:  # new words are then looked for in the index of the first live tuples
             by_joins.prepare_searches(rng.choice([3, 1000]))
         added = [
-            lines(engine.add_all({text: plans[text] for text in come}))
+            lines(engine.add_all([plans[text] for text in come]))
             for engine, plans in ((by_mesh, meshed), (by_joins, joined))
         ]
         assert added[0] == added[1]
@@ -161,14 +161,14 @@ def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
     }
     together = ColumnarEngine(COURTS, window)
     list(together.process([*attorneys, hub]))
-    told = [lines(together.add_all(plans))]
+    told = [lines(together.add_all(list(plans.values())))]
     told += [lines(list(together.process(some))) for some in changes]
     assert together.shared == len(ALERTS)
     expected: list[list[bytes]] = [[] for _ in told]
-    for text, plan in plans.items():
+    for plan in plans.values():
         alone = ColumnarEngine(COURTS, window)
         list(alone.process([*attorneys, hub]))
-        expected[0] += lines(alone.add(replace(plan, evaluated_by=EvaluatorName.MESH), text))
+        expected[0] += lines(alone.add(replace(plan, evaluated_by=EvaluatorName.MESH)))
         for number, some in enumerate(changes, 1):
             expected[number] += lines(list(alone.process(some)))
     for found, each in zip(told, expected, strict=True):
@@ -185,9 +185,9 @@ def test_of_many_tuples_and_queries_none_is_left_out() -> None:
     parsed = [parse_query(f"one two three -nobody{number}", COURTS) for number in range(30)]
     plans = [Plan(COURTS, each, Unbounded(), 4, evaluated_by=EvaluatorName.DELTA) for each in parsed]
     engine = ColumnarEngine(COURTS, Unbounded())
-    engine.add_all({f"before {number}": plan for number, plan in enumerate(plans)})
+    engine.add_all([replace(plan, name=f"before {number}") for number, plan in enumerate(plans)])
     found = list(engine.process(records))
-    found += engine.add_all({f"after {n}": replace(plan, max_size=5) for n, plan in enumerate(plans)})
+    found += engine.add_all([replace(plan, max_size=5, name=f"after {n}") for n, plan in enumerate(plans)])
     alone = ColumnarEngine.of(replace(plans[0], evaluated_by=EvaluatorName.MESH))
     expected = [result.id for result in alone.process(records)]
     assert len(expected) == 600

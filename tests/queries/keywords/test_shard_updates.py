@@ -8,7 +8,7 @@ from skws.results.model import Result, ResultTuple
 
 def version(op: str, title: str, start: float, end: float | None) -> Result:
     shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": title})
-    return Result(op, "pulp", "a", start, end, "movie{pulp}", (shown,), ())  # type: ignore[arg-type]
+    return Result(op, "pulp", "pulp", "a", start, end, "movie{pulp}", (shown,), ())  # type: ignore[arg-type]
 
 
 RETRACTED = version("-", "Pulp", 3.0, 0.0)

@@ -84,24 +84,25 @@ def test_as_if_alone(
     for now in range(len(stream) + 1):
         for number, (since, _, _, until) in enumerate(asked):
             if since == now:
-                snapshot = shared.add(replace(plans[number], evaluated_by=evaluator), str(number))
-                assert all(r.snapshot and r.op == "+" for r in snapshot)
-                again = alone[number].add(plans[number], "again")  # what it told, and is still alive
+                snapshot = shared.add(replace(plans[number], evaluated_by=evaluator, name=str(number)))
+                assert all((r.snapshot, r.op, r.name) == (True, "+", str(number)) for r in snapshot)
+                again = alone[number].add(
+                    replace(plans[number], name="again")
+                )  # what it told, and is still alive
                 assert shown(snapshot) == shown(again)
             if until == now:
                 shared.remove(str(number))
         if now == len(stream):
             break
         together = list(shared.process(stream[now]))
-        told: dict[tuple[str, int], list[Result]] = {}
+        expected: list[tuple[str, Result]] = []
         for number, engine in enumerate(alone):
-            results = list(engine.process(stream[now]))
-            since, text, size, until = asked[number]
+            results = [r for r in engine.process(stream[now]) if r.name != "again"]
+            since, _, _, until = asked[number]
             if since <= now < until:
-                told[text, size] = results
-        expected = [r for results in told.values() for r in results]
-        assert sorted((r.query, *s) for r in together for s in shown([r])) == sorted(
-            (r.query, *s) for r in expected for s in shown([r])
+                expected += [(str(number), r) for r in results]
+        assert sorted((r.name, r.query, *s) for r in together for s in shown([r])) == sorted(
+            (name, r.query, *s) for name, r in expected for s in shown([r])
         )
     # All are removed by now: nothing of them is left.
     assert shared.held().entries == shared.live_tuples
@@ -109,7 +110,7 @@ def test_as_if_alone(
 
 def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
     engine = ColumnarEngine(CHAIN, TimeWindow(10))
-    engine.add_all({"one": plan("gone soon"), "other": plan("soon")})
+    engine.add_all([replace(plan("gone soon"), name="one"), replace(plan("soon"), name="other")])
     assert told(engine, 0, 1, "gone soon") == 2
     assert {"gone soon", "soon"} <= _texts_read()
     engine.remove("one")
@@ -124,13 +125,13 @@ def _texts_read() -> set[str]:
 
 def test_names_are_taken_once_and_known() -> None:
     engine = ColumnarEngine(CHAIN, TimeWindow(10))
-    engine.add(plan("alpha"), "one")
+    engine.add(replace(plan("alpha"), name="one"))
     with pytest.raises(UsageError, match="already a query 'one'"):
-        engine.add(plan("alpha"), "one")
+        engine.add(replace(plan("alpha"), name="one"))
     with pytest.raises(UsageError, match="did you mean 'one'"):
         engine.remove("ones")
     with pytest.raises(UsageError, match="share its schema and window"):
-        engine.add(replace(plan("alpha"), window=TimeWindow(1)), "other")
+        engine.add(replace(plan("alpha"), window=TimeWindow(1), name="other"))
 
 
 KINDS = (Attribute("t", AttributeType.TEXT), Attribute("x", AttributeType.INTEGER))
@@ -205,3 +206,40 @@ def test_begins_of_updated_results_go_with_the_results(window: Window, lateness:
         assert not logged or len(engine.begins()) <= 2
     assert len(engine.all_begins()) < 1_100
     assert len(engine.begins()) < 1_100
+
+
+@pytest.mark.parametrize(
+    ("window", "lateness"), [(TimeWindow(90), 0), (TimeWindow(90), 3), (CountWindow(9), 0), (Unbounded(), 0)]
+)
+def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> None:
+    """Each by its name and as one result from its beginning on, whoever comes, goes, or is rebuilt."""
+    asked = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
+    keyed = STREAMS.index["keyed"]
+
+    def standing(*names: str) -> ColumnarEngine:
+        engine = ColumnarEngine(STREAMS, window, lateness=lateness)
+        engine.add_all([replace(asked, name=name) for name in names])
+        return engine
+
+    def changed(engine: ColumnarEngine, time: int) -> list[tuple[str, str, str, float | None]]:
+        told = engine.process([Record(keyed, time, (f"alpha {time}", 1, 0))])
+        return [(each.op, each.name, each.query, each.start) for each in told]
+
+    began, engine = 1 / 1_000_000, standing("first", "second")
+    assert changed(engine, 1) == [("+", name, "alpha", began) for name in ("first", "second")]
+    assert changed(engine, 2) == [("~", name, "alpha", began) for name in ("first", "second")]
+    engine.remove("first")
+    assert changed(engine, 3) == [("~", "second", "alpha", began)]
+    (snapshot,) = engine.add(replace(asked, name="third"))
+    assert (snapshot.name, snapshot.start, snapshot.snapshot) == ("third", began, True)
+    assert changed(engine, 4) == [("~", name, "alpha", began) for name in ("second", "third")]
+    assert [each.start for name in ("second", "third") for each in engine.alive(name)] == [began] * 2
+    again = standing("third", "second")
+    changed(again, 4)
+    again.expect_begins(engine.all_begins())
+    assert sorted(changed(again, 5)) == [("~", name, "alpha", began) for name in ("second", "third")]
+    again.remove("second")
+    (gone,) = again.process([Record(keyed, 6, ("alpha 5", 1, 0), delete=True)])
+    assert (gone.op, gone.name, gone.start) == ("-", "third", began)
+    again.remove("third")
+    assert not again.all_begins()

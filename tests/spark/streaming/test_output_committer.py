@@ -101,7 +101,9 @@ def test_a_batch_that_the_job_repeats_is_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("many", [0, 1, 6_000])
 def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     shown = ResultTuple.given("movie", "movie:1", ("pulp",), {"mid": 1, "title": "Pulp Fiction"})
-    results = [Result("+", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)]
+    results = [
+        Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (shown,), ()) for n in range(many)
+    ]
     blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], [], 0, 0))
     assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
     told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
@@ -112,7 +114,8 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path
     rows: list[JsonRow] = [{"title": "Pulp Fiction"}, {"title": "half of \ud800"}]
     tuples = [ResultTuple.given("movie", f"movie:{n}", ("pulp",), row) for n, row in enumerate(rows)]
     results = [
-        Result("+", "pulp", f"{n}", 1.0, None, "movie{pulp}", (one,), ()) for n, one in enumerate(tuples)
+        Result("+", "pulp", "pulp", f"{n}", 1.0, None, "movie{pulp}", (one,), ())
+        for n, one in enumerate(tuples)
     ]
     blobs = blobs_of(Worked(list(results), {"operators": 0, "waiting": 0}, None, [], [], [], 0, 0))
     told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])

@@ -175,7 +175,7 @@ class SearchScreen(FilteredScreen):
         self._show_list()
         self.pane.draw_detail()
         self.query_one(WindowLines).show(view, self.bar.selected, self.palette)
-        self.time_line.query_text = self._selected().query
+        self.time_line.query_name = self._selected().query
         self.time_line.position = self.skws.position
         self.time_line.display = not self.time_line.timeless
         self.time_line.refresh()
@@ -275,9 +275,8 @@ class SearchScreen(FilteredScreen):
 
     def _selected(self) -> Selection:
         """What is listed: ``selection`` with the query, the words and the order."""
-        query = None if self.bar.selected is None else text_of(self.bar.selected)
         sort = self._sort or (Sort.BEST if self._scored else Sort.NEWEST)
-        return replace(self.selection, query=query, words=self.filter_box.words, sort=sort)
+        return replace(self.selection, query=self.bar.selected, words=self.filter_box.words, sort=sort)
 
     @property
     def _scored(self) -> bool:
@@ -417,9 +416,7 @@ class SearchScreen(FilteredScreen):
         """Choose a query from the list of all."""
         counts = self.bar.counts
         choices = [(_ALL, counted(sum(counts.values()), "result"))]
-        choices += [
-            (name, counted(counts.get(text_of(name), 0), "result")) for name in self.skws.view.queries
-        ]
+        choices += [(name, counted(counts.get(name, 0), "result")) for name in self.skws.view.queries]
         self.app.push_screen(PickScreen("Queries", choices), self._query_picked)
 
     def _query_picked(self, name: str | None) -> None:
@@ -463,8 +460,8 @@ class SearchScreen(FilteredScreen):
 
     def _of_result(self) -> str | None:
         """The query of the selected result."""
-        row, queries = self.results.selected, self.skws.view.queries
-        return None if row is None else next((name for name in queries if text_of(name) == row.query), None)
+        row = self.results.selected
+        return None if row is None else row.query
 
     def action_undo_remove(self) -> None:
         """Add the query again that was removed last."""

@@ -66,7 +66,7 @@ class Analyzer:
         self._check = lru_cache(_CHECKS_KEPT)(partial(check_query, job, schema=schema))
 
     def plan(self, name: str) -> Plan:
-        """By a query's name, or by the text that results name. Raises QueryError, UsageError."""
+        """By a query's name. Raises QueryError, UsageError."""
         if name not in self._plans:
             self._plans[name] = plan_of(self._job, name, self._schema)
         return self._plans[name]
@@ -75,9 +75,9 @@ class Analyzer:
         """As ``check_query``."""
         self._check(name)
 
-    def spans(self, text: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
+    def spans(self, name: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
         """Where the keywords of a query stand in a value."""
-        return highlight(self.plan(text).query, self._schema, relation, attribute, value)
+        return highlight(self.plan(name).query, self._schema, relation, attribute, value)
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
         """A half-typed text as it would be searched; ``rows`` None counts no tuples."""

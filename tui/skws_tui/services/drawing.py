@@ -244,7 +244,7 @@ class Drawer:
     def _spans(self, result: LiveResult, relation: str, attribute: str, text: str) -> list[Span]:
         if not isinstance(result, Result):
             return []
-        return self._view.analyzer.spans(result.query, relation, attribute, text)
+        return self._view.analyzer.spans(result.name, relation, attribute, text)
 
     def _mark(self, text: Text, spans: Sequence[Span], shift: int = 0) -> None:
         for start, end, slot in spans:

@@ -79,7 +79,7 @@ class LiveJob:
         self.networks: Counter[tuple[str, str]] = Counter()
         """Results so far by query and network."""
         self.found: dict[str, TimeBuckets] = {}
-        """When results began, by the texts of their queries."""
+        """When results began, by the names of their queries."""
         # Since the last move, and before it: in part they are the same results.
         self._found_again: dict[str, TimeBuckets] = {}
         self._found_before: dict[str, TimeBuckets] = {}
@@ -282,14 +282,11 @@ class LiveJob:
         if answer.error:
             return
         self.queries.pop(name, None)
-        text = text_of(name)
-        if text in map(text_of, self.queries):
-            return  # it was added again with another prefix
-        for key in [key for key in self.networks if key[0] == text]:
+        for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
         for known in (self.found, self._found_again, self._found_before):
-            known.pop(text, None)
-        self._running.forget(text)
+            known.pop(name, None)
+        self._running.forget(name)
 
     def _schema_applied(self, answer: Answer) -> None:
         if answer.error:
@@ -304,7 +301,7 @@ class LiveJob:
         self.events.put(queries=tuple(self.queries))
 
     def _report_results(self, results: Sequence[LiveResult]) -> None:
-        self.networks.update((r.query, r.network) for r in results if isinstance(r, Result) and r.op == "+")
+        self.networks.update((r.name, r.network) for r in results if isinstance(r, Result) and r.op == "+")
         self._note_times(results)
         self.events.put(results=results)
 
@@ -313,12 +310,12 @@ class LiveJob:
         times: dict[str, list[int]] = {}
         for result in results:
             if result.op == "+" and result.start is not None:
-                times.setdefault(result.query, []).append(round(result.start * MICROSECOND))
-        for text, some in times.items():
-            again = self._found_again.setdefault(text, TimeBuckets())
+                times.setdefault(result.name, []).append(round(result.start * MICROSECOND))
+        for name, some in times.items():
+            again = self._found_again.setdefault(name, TimeBuckets())
             again.add(some)
-            before = self._found_before.get(text)
-            self.found[text] = again if before is None else again.larger(before)
+            before = self._found_before.get(name)
+            self.found[name] = again if before is None else again.larger(before)
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
         """The windows of queries over an expression, by their names."""
@@ -345,8 +342,7 @@ class LiveJob:
             plan = plan_of(self.request.job, name, host.schema)
         except SkwsError:
             return  # the schema has changed since
-        text = text_of(name)
-        results = {network: n for (query, network), n in self.networks.items() if query == text}
+        results = {network: n for (query, network), n in self.networks.items() if query == name}
         metrics, rows = host.metrics(), self._live_rows
         # Queries of other kinds have operators of their own, which cannot be observed.
         of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
@@ -385,8 +381,8 @@ class LiveJob:
     def _search(self, name: str, host: LocalWatch) -> None:
         from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads behind the first picture
 
-        text = text_of(name)
-        query = Query.of_keywords(text, RankingChoice(explain=True)).named("", self.request.job.max_size)
+        asked = Query.of_keywords(text_of(name), RankingChoice(explain=True))
+        query = asked.named(name, self.request.job.max_size)
         try:
             with within(_BEST_SECONDS):
                 live = host.worker.live
@@ -397,9 +393,9 @@ class LiveJob:
             self.queries.pop(name, None)
             self._report_queries()
             return
-        for key in [key for key in self.networks if key[0] == text]:
+        for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
-        self.networks.update((text, result.network) for result in found.results)
+        self.networks.update((name, result.network) for result in found.results)
         known = found.complete and found.size >= self.request.job.max_size
         self.unanswered.discard(name)
         self.events.put(best={name: BestResults(found.results, found.found, known, found.notes)})

@@ -50,7 +50,8 @@ class ListedResult:
 
     @property
     def query(self) -> str:
-        return self.alike[0].query
+        """The name of its query."""
+        return self.alike[0].name
 
     @property
     def text(self) -> str:
@@ -69,7 +70,7 @@ class ListedResult:
 class Selection:
     """Which rows are listed, and in which order.
 
-    ``query``: the text of one, None for all. ``words``: all of them must occur. ``network``: the name of one.
+    ``query``: the name of one, None for all. ``words``: all of them must occur. ``network``: the name of one.
     ``relation``: one in which keywords were found. ``live``: without ended results, but for those that have
     ended since the reader moved.
     """
@@ -149,14 +150,14 @@ class ResultBuffer:
         return len(self._ends)
 
     def counts(self, *, live: bool) -> Mapping[str, int]:
-        """Rows by the text of their query, as ``listed`` gives them without a filter."""
+        """Rows by the name of their query, as ``listed`` gives them without a filter."""
         return self._counts - self._settled if live else self._counts
 
     def take(self, results: Iterable[LiveResult]) -> int:
         """Take in results and retractions in their order; returns the number of new rows."""
         new = 0
         for result in results:
-            known = self._rows.get((result.query, result.id))
+            known = self._rows.get((result.name, result.id))
             if result.op == "-":
                 if known is not None and len(known.alike) > 1:
                     self._take_out(known, result)
@@ -230,18 +231,18 @@ class ResultBuffer:
         """Add a result; False if it joins a row that is there."""
         fold = _fold(result) if self.folding and isinstance(result, Result) else None
         row = self._folded.get(fold) if fold is not None else None
-        self._counts[result.query] += row is None
+        self._counts[result.name] += row is None
         if row is not None:
             row.alike.append(result)
-            self._rows[result.query, result.id] = row
+            self._rows[result.name, result.id] = row
             self.version += 1
             return False
         row = ListedResult(next(self._number), [result])
-        self._rows[result.query, result.id] = row
+        self._rows[result.name, result.id] = row
         if fold is not None:
             self._folded[fold] = row
         self._order[row.number] = row
-        if result.end is not None and result.query not in self.lasting:
+        if result.end is not None and result.name not in self.lasting:
             heapq.heappush(self._ends, (result.end, row.number))
         return True
 
@@ -251,14 +252,14 @@ class ResultBuffer:
             self._drop(row)
             return
         row.alike = [one for one in row.alike if one.id != result.id]
-        del self._rows[result.query, result.id]
+        del self._rows[result.name, result.id]
         self.version += 1
 
     def _update(self, row: ListedResult, result: LiveResult) -> None:
         """Change a result where it is shown."""
         self._unfold(row)
         row.update(result)
-        if result.end is not None and result.query not in self.lasting:
+        if result.end is not None and result.name not in self.lasting:
             heapq.heappush(self._ends, (result.end, row.number))
         self.version += 1
 
@@ -280,7 +281,7 @@ class ResultBuffer:
         self._counts[row.query] -= 1
         self._settled[row.query] -= row.settled
         for result in row.alike:
-            del self._rows[result.query, result.id]
+            del self._rows[result.name, result.id]
         if row.ending is None:
             self._unfold(row)
         self.version += 1
@@ -305,7 +306,7 @@ def _fold(result: Result) -> object:
     """Equal for results of the same tuples, joined in the same pairs."""
     names = [(shown.relation, shown.id) for shown in result.tuples]
     pairs = {frozenset((names[left], names[right])) for left, right, _ in result.joins}
-    return result.query, frozenset(names), frozenset(pairs)
+    return result.name, frozenset(names), frozenset(pairs)
 
 
 def _why(retraction: LiveResult) -> Ending:

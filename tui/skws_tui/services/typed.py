@@ -76,7 +76,7 @@ def parse_typed(name: str) -> TypedQuery:
 
 
 def text_of(name: str) -> str:
-    """The text by which results name a query."""
+    """A text of the query box without its prefix."""
     return parse_typed(name).text
 
 

@@ -16,7 +16,7 @@ from skws_schema.evolution import nameable
 from skws_schema.model import Schema
 from skws_tui.services.request import UiRequest
 from skws_tui.services.results import BestResults, ResultBuffer
-from skws_tui.services.typed import parse_typed, text_of
+from skws_tui.services.typed import parse_typed
 from skws_windows.window import ExpressionWindow, parse_window
 
 if TYPE_CHECKING:
@@ -164,13 +164,12 @@ class View:
             self.skipped = 0
         if events.queries is not None:
             self._change_queries(events.queries)
-        texts = {text_of(name) for name in self.queries}
-        self.results.lasting = frozenset(text_of(name) for name in self.queries if self.windowed(name))
-        self.results.take(r for r in events.results if r.query in texts)
+        self.results.lasting = frozenset(filter(self.windowed, self.queries))
+        self.results.take(r for r in events.results if r.name in self.queries)
         for name, best in events.best.items():
             if name in self.queries:
                 self.best[name] = best
-                self.results.become(text_of(name), best.results)
+                self.results.become(name, best.results)
         self.skipped += events.dropped
         self.failure = events.failure or self.failure
         for line in events.lines:
@@ -227,12 +226,10 @@ class View:
         return self._own_windows[pattern]
 
     def _change_queries(self, queries: tuple[str, ...]) -> None:
-        kept = {text_of(name) for name in self.queries if name in queries}
         for gone in set(self.queries) - set(queries):
             self.observed.pop(gone, None)
             self.best.pop(gone, None)
-            if text_of(gone) not in kept:
-                self.results.forget(text_of(gone))
+            self.results.forget(gone)
         self.queries = queries
 
     def _measure(self, metrics: Metrics) -> None:

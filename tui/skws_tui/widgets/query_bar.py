@@ -17,7 +17,6 @@ from skws.sinks.text import fitted, instant, shortened, visible
 from skws_schema.errors import counted
 from skws_tui.services.drawing import Palette
 from skws_tui.services.results import Sort
-from skws_tui.services.typed import text_of
 from skws_tui.services.view import View
 from skws_windows.window import MICROSECOND, ExpressionWindow
 
@@ -82,7 +81,7 @@ class QueryBar(Widget):
         cards: list[tuple[str | None, str]] = [(None, f"all {sum(self.counts.values()):,}")]
         for name in self._view.queries:
             short = shortened(visible(name), (), _WIDTH)[0]
-            cards.append((name, f"{short} {self.counts.get(text_of(name), 0):,}"))
+            cards.append((name, f"{short} {self.counts.get(name, 0):,}"))
         room = max(self.size.width - len(self._order) - 2, 10)
         line = self._tabs(cards, room)
         line.truncate(room, overflow="ellipsis")

@@ -29,7 +29,7 @@ from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import counted
 from skws_tui.services.drawing import Columns, Drawer
 from skws_tui.services.results import ListedResult, Selection
-from skws_tui.services.typed import parse_typed, text_of
+from skws_tui.services.typed import parse_typed
 from skws_tui.services.view import View
 from skws_tui.widgets.start_menu import StartMenu
 
@@ -470,7 +470,7 @@ def _nothing_of(
     only = view.queries[0] if len(view.queries) == 1 else query
     name = "these queries" if only is None else repr(only)
     counts = view.results.counts(live=False)
-    ended = sum(counts.values()) if query is None else counts.get(text_of(query), 0)
+    ended = sum(counts.values()) if query is None else counts.get(query, 0)
     if ended:
         return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
     rows = metrics.tuples or metrics.live_tuples  # a database file has static tables alone

@@ -25,7 +25,7 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 class TimeLine(Widget):
     """Two rows of bars, each on a scale of its own; over a replay a click moves to its time.
 
-    ``query_text``: of the query whose results are shown, None for all. ``position``: where the job stands,
+    ``query_name``: of the query whose results are shown, None for all. ``position``: where the job stands,
     in microseconds.
     """
 
@@ -41,7 +41,7 @@ class TimeLine(Widget):
     def __init__(self, job: LiveJob | None, palette: Palette) -> None:
         super().__init__()
         self.palette = palette
-        self.query_text: str | None = None
+        self.query_name: str | None = None
         self.position: int | None = None
         self._job = job
 
@@ -89,8 +89,8 @@ class TimeLine(Widget):
         return Text("\n").join(lines)
 
     def _results(self, job: LiveJob, first: int, last: int) -> str:
-        texts = list(job.found) if self.query_text is None else [self.query_text]
-        counts = [job.found[text].columns(self._columns, first, last) for text in texts if text in job.found]
+        names = list(job.found) if self.query_name is None else [self.query_name]
+        counts = [job.found[name].columns(self._columns, first, last) for name in names if name in job.found]
         return bars([sum(each) for each in zip(*counts, strict=True)] or [0] * self._columns)
 
     def _cursor(self, first: int, last: int) -> int:

@@ -259,7 +259,6 @@ class Session:
         late = 0 if lateness is None else parse_duration(lateness, what="lateness")
         stream = stream_of(self.schema, window, max_size, finite=False)
         stream = replace(stream, lateness=late)
-        self._queries: dict[str, Query] = {}
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)
         self.bad.take(passed_over_in_sources(self.schema))
@@ -278,15 +277,12 @@ class Session:
         Raises QueryError, PatternError, UsageError, also for a name that is taken.
         """
         stream = self._session.stream
-        queries = {name: one.named(name, stream.max_size) for name, one in named_queries(query).items()}
-        found = self._session.add_all(plans_over(queries.values(), stream))
-        self._queries |= queries
-        return found
+        queries = [one.named(name, stream.max_size) for name, one in named_queries(query).items()]
+        return self._session.add_all(plans_over(queries, stream))
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
         self._session.remove(name)
-        del self._queries[name]
 
     def process(self, data: Mapping[str, Any]) -> list[LiveResult]:
         """Take in rows by relation; gives the results and retractions, in order of time.

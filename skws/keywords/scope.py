@@ -54,10 +54,10 @@ def is_near_name(name: str, schema: Schema) -> bool:
     name = name.removeprefix("!")
     head, _, _ = name.rpartition(".")
     known = [*schema.index, *(a.name for r in schema.relations for a in r.attributes)]
-    exact = any(
-        meant(each, known) for each in (name, head)
-    )  # first, since others take a hundred times as long
-    return exact or any(len(each) > _SHORT and nearest(each, known) for each in (name, head))
+    # Exact names first: to compare spelling takes a hundred times as long.
+    if meant(name, known) or meant(head, known):
+        return True
+    return any(len(each) > _SHORT and nearest(each, known) for each in (name, head))
 
 
 def compared(name: str, schema: Schema) -> Compared:

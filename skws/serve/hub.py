@@ -212,7 +212,8 @@ class Hub:
             self.saved.update(added)
 
         if number > self._resumed and (gone or added or results):
-            made = [*self._told(gone, added), *self._found(results)]
+            made = list(self._told(gone, added))
+            made += [("result", result.name, result.to_json()) for result in results]
             self._append(number, made, settle)
         else:
             settle()
@@ -274,10 +275,6 @@ class Hub:
             yield ("removed" if by is None else "replaced"), name, orjson.dumps(told)
         for name, saved in added.items():
             yield "added", name, orjson.dumps({**saved.shown(), "at": self._now()})
-
-    def _found(self, results: Iterable[LiveResult]) -> Iterator[Made]:
-        """The results of a batch."""
-        return (("result", result.name, result.to_json()) for result in results)
 
     def _follow(self, event: Event) -> None:
         """What an event means to digests."""

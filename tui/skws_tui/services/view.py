@@ -165,7 +165,8 @@ class View:
         if events.queries is not None:
             self._change_queries(events.queries)
         self.results.lasting = frozenset(filter(self.windowed, self.queries))
-        self.results.take(r for r in events.results if r.name in self.queries)
+        standing = set(self.queries)
+        self.results.take(result for result in events.results if result.name in standing)
         for name, best in events.best.items():
             if name in self.queries:
                 self.best[name] = best

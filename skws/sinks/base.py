@@ -383,19 +383,9 @@ def _opened(path: Path, output: Path) -> Iterator[Destination]:
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
-COLUMNS: Final = (
-    "op",
-    "name",
-    "query",
-    "id",
-    "start",
-    "end",
-    "network",
-    "tuples",
-    "joins",
-    "snapshot",
-    "changed",
-)
+DESCRIBED: Final = ("name", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot")
+"""The columns that files and tables of databases have alike."""
+COLUMNS: Final = ("op", *DESCRIBED, "changed")
 RANKED: Final = ("score", "explanation", "event", "rank", "at", "reason", "group", "folded")
 """Further columns of results that have a score."""
 

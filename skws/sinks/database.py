@@ -18,23 +18,13 @@ from typing import Any, Final, Generic, TypeVar
 import orjson
 
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, BatchSink, Run, SinkError, persistently
+from skws.sinks.base import DESCRIBED, NONE, BatchSink, Run, SinkError, persistently
 from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 
 PROGRESS: Final = "skws_progress"
-COLUMNS: Final = (
-    "name",
-    "query",
-    "id",
-    "start",
-    "end",
-    "network",
-    "tuples",
-    "joins",
-    "snapshot",
-    "retracted",
-)
+COLUMNS: Final = (*DESCRIBED, "retracted")
 KEY: Final = ("name", "id")
+"""An update replaces the row of its result; two queries may have results of one id."""
 SCORES: Final = ("score", "explanation")
 """Further columns of a table of ranked results, on request."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
@@ -106,18 +96,19 @@ class Statements:
         text = types["query"]
         names = ", ".join(f'"{name}"' for name in columns)
         described = ", ".join(f'"{name}" {types[name]}' for name in columns)
+        key = ", ".join(f'"{name}"' for name in KEY)
         marks = ", ".join([mark] * len(columns))
         renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in KEY)
-        self.create_results = f'CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ("name", "id"))'
+        self.create_results = f"CREATE TABLE IF NOT EXISTS {quoted} ({described}, PRIMARY KEY ({key}))"
         self.create_progress = (
             f"CREATE TABLE IF NOT EXISTS {PROGRESS} (run {text} PRIMARY KEY, batch {types['batch']})"
         )
         # Names are checked by table_name; values are parameters.
         self._put = (
             f"INSERT INTO {quoted} ({names}) VALUES ({marks})"  # noqa: S608
-            f' ON CONFLICT ("name", "id") DO UPDATE SET {renewed}'
+            f" ON CONFLICT ({key}) DO UPDATE SET {renewed}"
         )
-        where = f'WHERE "name" = {mark} AND "id" = {mark}'
+        where = "WHERE " + " AND ".join(f'"{name}" = {mark}' for name in KEY)
         self._delete = f"DELETE FROM {quoted} {where}"  # noqa: S608
         self._retract = f'UPDATE {quoted} SET "retracted" = {mark} {where}'  # noqa: S608
         self.progress = f"SELECT batch FROM {PROGRESS} WHERE run = {mark}"  # noqa: S608
@@ -157,15 +148,9 @@ def _json(value: object) -> str:
 def _row(result: LiveResult) -> tuple[Any, ...]:
     shown = result.to_dict()
     tuples, joins = (_json(shown.get(name, [])) for name in ("tuples", "joins"))
-    first = (
-        result.name,
-        result.query,
-        result.id,
-        result.start,
-        result.end,
-        shown.get("network", ""),
-    )
-    return (*first, tuples, joins, result.snapshot, None)
+    named = result.name, result.query, result.id
+    network = shown.get("network", "")
+    return (*named, result.start, result.end, network, tuples, joins, result.snapshot, None)
 
 
 def _score(result: LiveResult) -> tuple[Any, ...]:

@@ -239,11 +239,10 @@ class Checkpoint:
             raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
     def _clean(self) -> None:
-        """Remove temporary files of a killed process."""
-        for folder in (self.folder, self.sinks):
-            for path in folder.glob(".*.partial"):
-                with suppress(OSError):
-                    path.unlink()
+        """Remove temporary files of a killed process, of whatever keeps something here."""
+        for path in self.folder.rglob(".*.partial"):
+            with suppress(OSError):
+                path.unlink()
 
     def _manifest(self) -> dict[str, Any] | None:
         path = self.folder / _MANIFEST

@@ -274,6 +274,18 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+@pytest.mark.usefixtures("small")
+def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
+    kept, state, _, _ = made(tmp_path / "run", tmp_path / "away", killed=True)
+    kept.put_back(state)
+    folders = [kept.checkpoint, *(path for path in kept.checkpoint.rglob("*") if path.is_dir())]
+    for folder in folders:
+        (folder / ".000000000008.log.9.partial").write_bytes(b"half")
+    assert {"journal", "sinks"} <= {folder.name for folder in folders}
+    kept.opened(GIVEN[0]).close()
+    assert not list(kept.checkpoint.rglob("*.partial"))
+
+
 def limited(kilobytes: int | None) -> list[str]:
     """What starts a command that cannot let a file grow beyond so much."""
     limit = "unlimited" if kilobytes is None else str(kilobytes)

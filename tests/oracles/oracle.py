@@ -135,24 +135,30 @@ class Oracle:
         """Records of one instant under a count window: a tuple lives until more than ``size`` others came.
 
         A deletion is no arrival: it meets what the last arrival saw alive. What is both found and retracted
-        in the instant is not told.
+        in the instant is not told; what is found, expires, and is found again in it is told twice.
         """
         self.timed = False
         begins = self.begins
         ended: ByName = {}
-        found: ByName = {}
+        found: dict[object, list[Network]] = {}
         for record in records:
             tick = self.position - record.delete
             self.position += not record.delete
             together = [] if record.relation == PASSED_OVER else [record]
             before, after = self._changes(tick, together, size + 1)
             for name, network in before.items():
-                if found.pop(name, None) is None:
+                if found.get(name):
+                    found[name].pop()
+                else:
                     ended[name] = network
-            found |= after
-        stayed = {name: begins.get(name) for name in ended if name in found}
-        self.begins |= {name: begin for name, begin in stayed.items() if name in self.begins}
-        return self._difference(ended, found, stayed)
+            for name, network in after.items():
+                found.setdefault(name, []).append(network)
+        first = {name: each[0] for name, each in found.items() if each}
+        stayed = {name: begins.get(name) for name in ended if name in first}
+        self.begins |= {n: begin for n, begin in stayed.items() if n in self.begins and len(found[n]) == 1}
+        told = self._difference(ended, first, stayed)
+        told.appeared.update(self.shape(network) for each in found.values() for network in each[1:])
+        return told
 
     def _excluded(self, number: int) -> bool:
         return self.tuples[number].keywords == -1

@@ -146,6 +146,14 @@ def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window
     check(planned(schema, text, window, most=most), static, stream)
 
 
+def test_what_expires_and_is_found_again_in_one_instant_is_told_twice() -> None:
+    """Only a count window ends a result in mid-instant, and its ends are not told."""
+    schema = parse_schema("relations: {item: {attributes: {id: integer, name: text}, key: [id]}}")
+    rows = [(1, "alpha"), (2, "beta"), (3, "beta"), (1, "alpha beta")]
+    plan = planned(schema, "alpha", CountWindow(1))
+    assert check(plan, [], [Record(0, 5, row) for row in rows]) == 2
+
+
 @combinations(
     "text, window",
     [

@@ -51,8 +51,9 @@ class Batch:
 class Backlog:
     """How much of a source is not read yet.
 
-    ``text``: in its own words; empty if unknown. ``behind_bytes``: of a database's log.
-    ``kept_bytes``: of the log that the server keeps since this run may read it again. None of other sources.
+    ``text``: a line for the user in the source's own words; empty if unknown. ``behind_bytes``: of a
+    database's log. ``kept_bytes``: of the log that the server keeps since this run may read it again. None
+    of other sources.
     """
 
     text: str = ""
@@ -90,13 +91,9 @@ class Feed(Protocol):
         """Let the source forget everything before ``end``: it will not be read again."""
         return
 
-    def lag(self, offset: Offset) -> str:  # noqa: ARG002 - most sources cannot tell
-        """How much of the source comes after ``offset``, as a line for the user; empty if unknown."""
-        return ""
-
-    def backlog(self, offset: Offset) -> Backlog:
-        """As ``lag``, with what a monitor compares."""
-        return Backlog(self.lag(offset))
+    def backlog(self, offset: Offset) -> Backlog:  # noqa: ARG002 - most sources cannot tell
+        """How much of the source comes after ``offset``."""
+        return Backlog()
 
     def change_schema(self, schema: Schema) -> None:
         """Read records by a later schema of the same search, from the next poll on.

@@ -15,7 +15,7 @@ from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split
 from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, begun
-from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
+from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
 from skws.sources.folder import (
     Listing,
     Lookout,
@@ -279,13 +279,13 @@ class FilesFeed(Feed):
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
             yield self._between(found, position, first).read.without(self._static)
 
-    def lag(self, offset: Offset) -> str:
+    def backlog(self, offset: Offset) -> Backlog:
         positions, _ = self._matcher.match(Positions.of(offset), self._lookout.look().files)
         files = [found for found in self._lookout.look().files if found.name in positions.files]
         streams = [found for found in files if not (self._is_table(found) or self._is_foreign(found))]
         waiting = sum(found.size - positions.files[found.name].at for found in streams if not found.whole)
         whole = sum(found.whole and not positions.files[found.name].done for found in streams)
-        return f"{waiting:,} bytes behind" + (f" and {whole:,} whole files" if whole else "")
+        return Backlog(f"{waiting:,} bytes behind" + (f" and {whole:,} whole files" if whole else ""))
 
     def close(self) -> None:
         self._whole.close()

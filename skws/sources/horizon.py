@@ -98,9 +98,6 @@ class BoundedFeed(Feed):
     def commit(self, end: Offset) -> None:
         self._feed.commit(self._own(end))
 
-    def lag(self, offset: Offset) -> str:
-        return self._feed.lag(self._own(offset))
-
     def backlog(self, offset: Offset) -> Backlog:
         return self._feed.backlog(self._own(offset))
 

@@ -155,9 +155,6 @@ class RetryingFeed(Feed):
         if self._feed is not None:
             self._feed.commit(end)
 
-    def lag(self, offset: Offset) -> str:
-        return "" if self._feed is None else self._feed.lag(offset)
-
     def backlog(self, offset: Offset) -> Backlog:
         return Backlog() if self._feed is None else self._feed.backlog(offset)
 

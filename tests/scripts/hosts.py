@@ -88,9 +88,6 @@ class ScriptFeed(Feed):
     def commit(self, end: Offset) -> None:
         """Everything can be read again."""
 
-    def lag(self, offset: Offset) -> str:
-        return ""
-
     def change_schema(self, schema: Schema) -> None:
         """Records are there already."""
 

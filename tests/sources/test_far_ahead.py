@@ -71,7 +71,7 @@ def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> No
     assert list(again.replay(start, batch.end)) == list(batch.read)
     assert list(again.replay(batch.end, after.end)) == list(after.read)
     assert list(again.poll(batch.end, 100).read) == list(after.read)
-    assert again.lag(after.end) == "0 bytes behind"
+    assert again.backlog(after.end).text == "0 bytes behind"
 
 
 @pytest.mark.parametrize("ahead", [DAY, None])

@@ -38,7 +38,7 @@ def test_a_growing_file(tmp_path: Path) -> None:
     assert follower.poll() == []
     append(path, line(3) + line(4)[:-12])
     assert follower.poll() == [3]
-    assert follower.feed.lag(follower.offset) == f"{len(line(4)) - 12} bytes behind"
+    assert follower.feed.backlog(follower.offset).text == f"{len(line(4)) - 12} bytes behind"
     follower.restart()
     append(path, line(4)[-12:] + b"nonsense\n" + line(5))
     reason, four = follower.poll(2)

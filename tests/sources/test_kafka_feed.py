@@ -154,8 +154,8 @@ def test_one_poll_waits_not_and_tells_what_waits(kafka: MockBroker, topic: str) 
     items, offset, _ = follow(feed, feed.start(), 10)
     assert len(items) == 10
     feed.poll(offset, 10)
-    assert feed.lag(offset) == "0 messages behind"
-    assert feed.lag({**offset, "next": {topic: {"0": 0, "1": 3, "2": 0}}}) == (
+    assert feed.backlog(offset).text == "0 messages behind"
+    assert feed.backlog({**offset, "next": {topic: {"0": 0, "1": 3, "2": 0}}}).text == (
         f"7 messages behind, 7 of them in {topic}[1]"
     )
     feed.close()

@@ -34,7 +34,7 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
         _, offset, _ = follow(feed, database, offset)
         assert confirmed(database) < lsn_of(offset["lsn"])
         backlog = feed.backlog(offset)
-        assert "the server keeps" in backlog.text == feed.lag(offset)
+        assert "the server keeps" in backlog.text
         assert (backlog.kept_bytes or 0) > 2000 * len("film") > (backlog.behind_bytes or 0) >= 0
         begun = feed.backlog({**offset, "lsn": lsn_text(confirmed(database))})
         assert (begun.behind_bytes or 0) > 2000 * len("film")

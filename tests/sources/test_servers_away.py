@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from skws.data.batch import NOTHING, Chunk, Item
-from skws.sources.feed import Batch, Feed, Offset, Source
+from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
 from skws.sources.postgres.address import Address
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
 from skws_schema.errors import NotYetError, SourceError
@@ -176,8 +176,8 @@ class Late(Source, Feed):
     def commit(self, end: Offset) -> None:
         self.calls.append("commit")
 
-    def lag(self, offset: Offset) -> str:
-        return "behind"
+    def backlog(self, offset: Offset) -> Backlog:
+        return Backlog("behind")
 
     def change_schema(self, schema: Schema) -> None:
         self.calls.append(f"change {schema.name}")
@@ -192,7 +192,7 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
         first = feed.poll({"at": 5}, 7)
         assert first == Batch(NOTHING, {"at": 5}, ("late: it is away; trying again in 0.1 s",))
         assert feed.poll({"at": 5}, 7) == Batch(NOTHING, {"at": 5})
-        assert feed.lag({"at": 5}) == ""
+        assert feed.backlog({"at": 5}) == Backlog()
         feed.commit({"at": 5})
         feed.change_schema(Schema("other", SCHEMA.relations, SCHEMA.joins))
         clock.sleep(100_000)
@@ -202,7 +202,7 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
             NOTHING, {"at": 12}, ("late: connected again, continuing", "polled")
         )
         assert feed.poll({"at": 12}, 7).notices == ("polled",)
-        assert feed.lag({"at": 5}) == "behind"
+        assert feed.backlog({"at": 5}) == Backlog("behind")
     assert late.calls == ["open other", "close"]
 
 

@@ -9,7 +9,17 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from skws.data.batch import Chunk, Item
-from skws.sources.feed import Batch, Clock, Feed, Offset, Source, SystemClock, parse_offset, static_relations
+from skws.sources.feed import (
+    Backlog,
+    Batch,
+    Clock,
+    Feed,
+    Offset,
+    Source,
+    SystemClock,
+    parse_offset,
+    static_relations,
+)
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition, gone
@@ -138,16 +148,16 @@ class KafkaFeed(Feed):
             if not isinstance(failure, NotYetError):
                 raise failure from None
 
-    def lag(self, offset: Offset) -> str:
+    def backlog(self, offset: Offset) -> Backlog:
         """How many messages wait, as of the latest fetch."""
         given = self._checked(offset).next
         waiting = {one: self._client.known_end(one) - at for one, at in given.items()}
         busy = {one: count for one, count in waiting.items() if count > 0}
         if not busy:
-            return "0 messages behind"
+            return Backlog("0 messages behind")
         (topic, number), most = max(busy.items(), key=lambda entry: entry[1])
         line = f"{sum(busy.values()):,} messages behind"
-        return line if len(given) == 1 else f"{line}, {most:,} of them in {topic}[{number}]"
+        return Backlog(line if len(given) == 1 else f"{line}, {most:,} of them in {topic}[{number}]")
 
     def close(self) -> None:
         self._client.close()

@@ -133,9 +133,6 @@ class PostgresFeed(Feed):
             self._stream.confirm(position.lsn)
             self._spool.forget_rows()
 
-    def lag(self, offset: Offset) -> str:
-        return self.backlog(offset).text
-
     def backlog(self, offset: Offset) -> Backlog:
         """How much of the log comes after ``offset``, and how much the server keeps for the slot."""
         with self._address.sql() as connected, connected.cursor() as cursor:

@@ -15,6 +15,7 @@ import msgspec
 
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part
+from skws.sources.feed import Backlog
 
 if TYPE_CHECKING:
     from skws.results.model import LiveResult
@@ -31,7 +32,7 @@ class BatchHeader:
     seconds. ``letters``: bad
     records as lines of the dead letter file; ``bad``: their number.
     ``reasons``: the first few, for the user. ``notices`` are lines for the
-    user, ``behind`` what waits in the source (None: not asked). ``ended``:
+    user, ``backlog`` what waits in the source (None: not asked). ``ended``:
     nothing will come after this. ``number``: micro-batches are counted.
     ``watched``: an onlooker of the driver wants to see what goes on inside. ``reached``: the latest time of
     all records, where a shard does not see all of them. ``final``: up to which time all partitions have come
@@ -44,7 +45,7 @@ class BatchHeader:
     bad: int = 0
     reasons: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
-    behind: str | None = None
+    backlog: Backlog | None = None
     ended: bool = False
     number: int = 0
     watched: bool = False

@@ -29,6 +29,7 @@ from skws.jobs.metrics import Gauges
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import encoded, moment
 from skws.results.model import LiveResult
+from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import RECORDS, BatchHeader
 from skws.spark.streaming.run_directory import Output, RunDirectory
 from skws.spark.streaming.shard_server import ShardStats
@@ -68,7 +69,7 @@ class OutputMerger:
         self._late_reported = False  # that some came too late
         self._unwritable_reported = False
         self.reasons: list[str] = []
-        self.behind = ""
+        self.backlog = Backlog()
         self.live = self.operators = self.waiting = self.log_bytes = 0
         self.insight = ShardStats()
 
@@ -137,7 +138,7 @@ class OutputMerger:
         if head.commands:
             self._done(head.commands)
         self.ended = self.ended or (head.ended and not again)
-        self.behind = self.behind if head.behind is None else head.behind
+        self.backlog = head.backlog or self.backlog
         self.bad += head.bad
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
 

@@ -29,7 +29,7 @@ from skws.jobs.control import Command
 from skws.jobs.intake import BatchSizer, Intake
 from skws.queries.operator import changed
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Batch, Feed, Offset, SystemClock
+from skws.sources.feed import Backlog, Batch, Feed, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
@@ -217,9 +217,9 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
-        behind = self._behind(polled.end)
+        backlog = self._backlog(polled.end)
         feed.read_on()
-        rows = self._rows(start, end, taken, commands, behind)
+        rows = self._rows(start, end, taken, commands, backlog)
         self._given = len(polled.read), time.monotonic()
         return rows, end
 
@@ -266,12 +266,12 @@ class FeedReader(SimpleDataSourceStreamReader):
             self._feed = Prefetch(RetryingFeed(source, self._schema, SystemClock()), self._packed)
         return self._feed
 
-    def _behind(self, feed: Offset) -> str | None:
+    def _backlog(self, feed: Offset) -> Backlog | None:
         """Now and then: a database is asked for it."""
         if time.monotonic() < self._asked + _ASKED_EVERY:
             return None
         self._asked = time.monotonic()
-        return self._polled().settled().lag(feed)
+        return self._polled().settled().backlog(feed)
 
     def _most(self) -> int:
         """So many records at once, by how long Spark took for the last ones."""
@@ -294,7 +294,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         end: Offset,
         polled: Polled,
         commands: tuple[Command, ...],
-        behind: str | None,
+        backlog: Backlog | None,
     ) -> Rows:
         """A row for each shard and micro-batch; what is not about records comes with the first one."""
         self._moved, self._beyond = time.monotonic(), None
@@ -312,7 +312,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             len(malformed(taken.bad)),
             tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:]),
             (*polled.batch.notices, *self._intake.bad.news()),
-            behind,
+            backlog,
             watched=self._reading.watched,
             reading=polled.seconds + time.perf_counter() - began,
         )
@@ -334,7 +334,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             yield from ((group, head.number, blob) for group in layout.groups)
             return
         head = replace(head, reached=int(records.time.max()) if len(records) else None)
-        others = replace(head, letters=(), bad=0, reasons=(), notices=(), behind=None)
+        others = replace(head, letters=(), bad=0, reasons=(), notices=(), backlog=None)
         for group, own, part in zip(
             layout.groups, [head, *[others] * (layout.shards - 1)], packed, strict=True
         ):

@@ -27,7 +27,6 @@ from skws.queries.operator import QueryPlan
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Backlog
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
 from skws.spark.session import Ahead, interrupts_deferred, live_master, start_session, stopped
@@ -139,7 +138,7 @@ class SparkWatch:
             self.clock.now(),
             state=state,
             source=self.source_name,
-            backlog=Backlog(shards.behind),
+            backlog=shards.backlog,
             bad=shards.bad,
             load=Load(shards.live, shards.operators, shards.waiting),
             standing=self.standing,

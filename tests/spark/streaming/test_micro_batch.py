@@ -10,6 +10,7 @@ from skws.data.blocks import ColumnBlock
 from skws.data.packing import packed, rejoined, unpacked
 from skws.data.texts import Texts
 from skws.jobs.control import Command
+from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 
 RECORDS = [
@@ -45,7 +46,14 @@ def test_many_records_are_packed_small() -> None:
 
 def test_a_parcel_comes_back() -> None:
     head = BatchHeader(
-        1.5, (Command("add", "n", "q", 3, "id"),), ("letter",), 2, ("why",), ("cut",), "3 files", ended=True
+        1.5,
+        (Command("add", "n", "q", 3, "id"),),
+        ("letter",),
+        2,
+        ("why",),
+        ("cut",),
+        Backlog("3 files"),
+        ended=True,
     )
     micro_batch = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch

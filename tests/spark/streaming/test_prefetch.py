@@ -11,7 +11,7 @@ import pytest
 
 from skws.data.batch import BadRecord, Chunk, Item, Record, RecordBatch
 from skws.data.packing import packed, unpacked
-from skws.sources.feed import Batch, Feed, Offset
+from skws.sources.feed import Backlog, Batch, Feed, Offset
 from skws.spark.streaming.reader import Prefetch
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
@@ -71,8 +71,8 @@ class Counting(Feed):
         if end["at"] == self.refused:
             raise SourceError("cannot forget")
 
-    def lag(self, offset: Offset) -> str:
-        return str(self.most - offset["at"])
+    def backlog(self, offset: Offset) -> Backlog:
+        return Backlog(str(self.most - offset["at"]))
 
     def close(self) -> None:
         pass

@@ -10,6 +10,7 @@ import pytest
 from skws.data.packing import unpacked
 from skws.queries.partitioning import Partitioning
 from skws.sources.addresses import parse_source
+from skws.sources.feed import Backlog
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
@@ -44,6 +45,16 @@ def test_paused_it_gives_nothing_and_then_all_of_it(tmp_path: Path) -> None:
     rows, behind = reading.read(at)
     assert records(rows) == 2
     assert records(reading.readBetweenOffsets(at, behind)) == 2
+
+
+def test_what_a_monitor_compares_reaches_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1), order(2, 1))
+    known = Backlog("3 bytes of log behind", 3, 40)
+    monkeypatch.setattr("skws.sources.files.FilesFeed.backlog", lambda *_: known)
+    reading = reader(tmp_path, str(source))
+    rows, _ = reading.read(reading.initialOffset())
+    assert MicroBatch.from_bytes(next(iter(rows))[2]).head.backlog == known
 
 
 @pytest.mark.parametrize("paused", [False, True])

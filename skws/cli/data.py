@@ -16,7 +16,7 @@ from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, i
 from skws.sources.drafts import draft_of
 from skws.sources.feed import redacted
 from skws.spec.enums import EngineChoice, EngineName, OnError
-from skws.spec.job import Job
+from skws.spec.job import AHEAD, Job
 from skws_schema.errors import UsageError, nearest_file
 from skws_schema.model import Schema
 from skws_windows.window import Unbounded, parse_window
@@ -28,7 +28,6 @@ _FILE: Final = "file://"
 VERY_LARGE: Final = 64 << 30
 """Bytes of a replay beyond which one process, or one machine, takes hours."""
 _YAML: Final = (".yaml", ".yml")
-_AHEAD: Final = "1 day"
 _NEVER_LATE: Final = "3660000 days"
 """More than there are between two times."""
 
@@ -156,7 +155,7 @@ def with_schema(
         given["lateness"] = _NEVER_LATE if late else "0 s"
     if data.address and "ahead" in given:
         # A record that is no further ahead than the lateness makes none late.
-        given["ahead"] = given["ahead"] or max(_AHEAD, given["lateness"], key=read_lateness)
+        given["ahead"] = given["ahead"] or max(AHEAD, given["lateness"], key=read_lateness)
     return lasting
 
 

@@ -13,7 +13,7 @@ from skws.cli.terminal import tell
 from skws.keywords.scope import with_left_out
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import OutputFormat
-from skws.spec.job import Job
+from skws.spec.job import Job, read_ahead
 from skws.spec.query import DEFAULT, Query, RankingChoice, TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
@@ -72,11 +72,6 @@ def read_lateness(text: str) -> int:
     if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
         return 0
     return parse_duration(text, what="lateness")
-
-
-def read_ahead(text: str) -> int | None:
-    """How far records may be ahead of the clock, in microseconds; None for any time."""
-    return None if text.strip().lower() == "none" else parse_duration(text, what="ahead")
 
 
 def _expression_fault(schema: Schema) -> str | None:

@@ -19,7 +19,7 @@ from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text
 
-_HORIZON: Final = "horizon"
+HORIZON: Final = "horizon"
 
 
 def _now() -> int:
@@ -39,6 +39,11 @@ class Horizon:
     def latest(self) -> int:
         return LATEST if self.ahead is None else min(LATEST, self.now() + self.ahead)
 
+    def fixed(self, latest: int) -> Horizon:
+        """The horizon as it was when ``latest`` was its latest time."""
+        ahead = self.ahead or 0
+        return Horizon(ahead, lambda: latest - ahead)
+
     def reason(self, time: int, latest: int) -> str:
         """Why a record of ``time`` is bad: it is after ``latest``."""
         ahead = self.ahead or 0
@@ -49,6 +54,13 @@ class Horizon:
 
 
 ANY_TIME: Final = Horizon()
+
+
+def latest_between(start: Offset, end: Offset) -> int:
+    """The latest time that a record between two offsets could have: an offset after a refused one has it."""
+    latest = end.get(HORIZON)
+    # As long as it is the same, none was refused.
+    return LATEST if latest is None or latest == start.get(HORIZON) else int(latest)
 
 
 class BoundedFeed(Feed):
@@ -83,17 +95,14 @@ class BoundedFeed(Feed):
         latest = self._horizon.latest()
         read = self._bounded(batch.read, latest)
         if read is batch.read:
-            end = start if batch.end is own else self._marked(batch.end, start.get(_HORIZON))
+            end = start if batch.end is own else self._marked(batch.end, start.get(HORIZON))
             return batch if end is batch.end else replace(batch, end=end)
         notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, read))
         self._told = True
         return replace(batch, read=read, end=self._marked(batch.end, latest), notices=notices)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        read = self._feed.replay(self._own(start), self._own(end))
-        latest = end.get(_HORIZON)
-        # As long as it is the same, none was refused.
-        return read if latest is None or latest == start.get(_HORIZON) else self._bounded(read, int(latest))
+        return self._bounded(self._feed.replay(self._own(start), self._own(end)), latest_between(start, end))
 
     def commit(self, end: Offset) -> None:
         self._feed.commit(self._own(end))
@@ -110,16 +119,16 @@ class BoundedFeed(Feed):
 
     def _own(self, offset: Offset) -> Offset:
         """The offset of the feed within."""
-        if _HORIZON not in offset:
+        if HORIZON not in offset:
             return offset
         if offset is not self._known[0]:
-            self._known = offset, {name: value for name, value in offset.items() if name != _HORIZON}
+            self._known = offset, {name: value for name, value in offset.items() if name != HORIZON}
         return self._known[1]
 
     def _marked(self, own: Offset, latest: int | None) -> Offset:
         if latest is None:
             return own
-        self._known = {**own, _HORIZON: latest}, own
+        self._known = {**own, HORIZON: latest}, own
         return self._known[0]
 
     def _bounded(self, read: Chunk, latest: int) -> Chunk:

@@ -21,7 +21,9 @@ class SkwsSource(DataSource):
 
     Options: ``source``, an address as ``skws watch --source`` takes it (``postgresql://...``, ``kafka://...``,
     files, ``replay:...``); ``schema``, a path of YAML or its text; ``records``, about how many a micro-batch
-    has at most, 50,000 if not given. Rows of static tables are left out.
+    has at most, 50,000 if not given; ``ahead``, how far a record may be ahead of the clock, ``1 day`` if not
+    given, ``none`` for any time; ``on_error``, ``fail`` (if not given) or ``skip`` for bad records. Rows of
+    static tables are left out.
     """
 
     @classmethod

@@ -29,9 +29,16 @@ from skws.spec.query import (
 from skws_mesh.kinds import MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
-from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_window
+from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_duration, parse_window
 
 STDOUT: Final = "stdout:table"
+AHEAD: Final = "1 day"
+"""How far records of a source that goes on may be ahead of the clock, unless told."""
+
+
+def read_ahead(text: str) -> int | None:
+    """How far that is, in microseconds; None for any time. Raises UsageError for other than a duration."""
+    return None if text.strip().lower() == "none" else parse_duration(text, what="ahead")
 
 
 @dataclass(frozen=True, slots=True)

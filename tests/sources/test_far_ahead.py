@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from skws.cli.main import run
-from skws.data.batch import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.jobs.local import LocalWatch
 from skws.sources.addresses import parse_source
+from skws.sources.feed import Batch, Offset
 from skws.sources.files import FilesFeed
 from skws.sources.horizon import BoundedFeed, BoundedSource, Horizon
+from skws.sources.kafka.address import Address
+from skws.sources.kafka.feed import KafkaSource
 from skws.sources.postgres.catalog import MatchedTables, Table
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.pgoutput import Begin, Column, Commit, Identity, Insert
@@ -26,6 +31,8 @@ from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import parse_duration
 from tests.jobs.watching import QUERY, SCHEMA, YAML, Collected, Notes, append, customer, opened, order, steps
 from tests.jobs.watching import request as job
+from tests.kafka import MockBroker
+from tests.waiting import PATIENCE
 
 DAY = parse_duration("1 day")
 FAR = 5_000_000_000.0  # seconds: the year 2128
@@ -72,6 +79,42 @@ def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> No
     assert list(again.replay(batch.end, after.end)) == list(after.read)
     assert list(again.poll(batch.end, 100).read) == list(after.read)
     assert again.backlog(after.end).text == "0 bytes behind"
+
+
+def test_messages_after_a_failure_are_refused_as_before() -> None:
+    """Of two partitions, though the clock has gone on since."""
+    second = 1_000_000
+    calendar = HandCalendar()
+    with closing(MockBroker()) as kafka:
+        kafka.create("shop.order", 2)
+        source = KafkaSource(Address.of(kafka.uri("shop.order")), horizon=Horizon(10 * second, calendar))
+        feed = source.open(SCHEMA)
+        polls: list[tuple[Offset, Batch]] = []
+
+        def sent(*messages: tuple[int, int]) -> Chunk:
+            """What polls give of messages at those seconds of those partitions."""
+            for partition, seconds in messages:
+                kafka.send("shop.order", [{"cid": 7}], partition=partition, millis=seconds * 1000)
+            found: list[Chunk] = []
+            deadline = monotonic() + PATIENCE
+            while sum(map(len, found)) < len(messages):
+                assert monotonic() < deadline
+                start = polls[-1][1].end if polls else feed.start()
+                polls.append((start, feed.poll(start, 100)))
+                found.append(polls[-1][1].read)
+            return Chunk.together(found)
+
+        first = sent((0, 1), (0, 11), (0, 10), (1, 2), (1, 12), (1, 3))
+        assert sorted(times(list(first))) == [1, 2, 3, 10]
+        assert sorted(one.reason.partition(" is ")[0] for one in first.bad) == [
+            f"the time 1970-01-01T00:00:{seconds}Z" for seconds in (11, 12)
+        ]
+        calendar.micros = 60 * second
+        assert times(list(sent((0, 13), (1, 71)))) == [13]
+        for again in (feed, source.open(SCHEMA)):
+            for start, batch in polls:
+                assert list(again.replay(start, batch.end)) == list(batch.read)
+            again.close()
 
 
 @pytest.mark.parametrize("ahead", [DAY, None])
@@ -151,11 +194,18 @@ def test_commit_times_far_ahead_raise_no_others() -> None:
     schema = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
     table = Table(7, "public", "movie", "r", Identity.FULL, (), (), frozenset(), ())
     decoder = ChangeDecoder(schema, MatchedTables({0: table}, {}, ()))
-    reader = LogReader(decoder, Position(100), Horizon(10, lambda: 50))
-    reader.take(Described(7, "public", "movie", Identity.FULL, (Column("mid", False),)))
-    found: list[Item] = []
-    for lsn, time in ((110, 55), (120, 61), (130, 52)):
-        for message in (Begin(lsn, time), Insert(7, (b"1",)), Commit(lsn, lsn + 5, time)):
-            found += reader.take(message)
+    decoder.relation(Described(7, "public", "movie", Identity.FULL, (Column("mid", False),)))
+
+    def read(horizon: Horizon) -> tuple[list[Item], Position]:
+        reader = LogReader(decoder, Position(100), horizon)
+        found: list[Item] = []
+        for lsn, time in ((110, 55), (120, 61), (130, 52)):
+            for message in (Begin(lsn, time), Insert(7, (b"1",)), Commit(lsn, lsn + 5, time)):
+                found += reader.take(message)
+        return found, reader.position
+
+    found, end = read(Horizon(10, lambda: 50))
     assert not any(isinstance(item, BadRecord) for item in found)
     assert [item.time for item in found if isinstance(item, Record)] == [55, 61, 55]
+    # Read again when the clock has gone on.
+    assert read(Horizon(10, lambda: 99).fixed(end.time)) == (found, end)

@@ -83,15 +83,15 @@ def test_a_time_far_ahead_of_the_clock_is_refused() -> None:
     """Else all later records would be late."""
     now = NOW
     reader = TopicReader("movie", SCHEMA, Form.AUTO, horizon=Horizon(10, lambda: now))
-    (good,) = reader.items(0, 0, None, orjson.dumps(FILM), NOW + 10)
-    (bad,) = reader.items(0, 1, None, orjson.dumps(FILM), NOW + 11)
-    assert isinstance(good, Record)
-    assert good.time == NOW + 10
-    assert reason([bad]).startswith(f"the time {iso(NOW + 11)} is more than ")
+    value = orjson.dumps(FILM)
+    good, far = (reader.items(0, 0, None, value, NOW + ahead) for ahead in (10, 11))
+    assert reader.refusal(good, 0, 0, None, value) is None
+    bad = reader.refusal(far, 0, 1, None, value)
+    assert bad is not None
+    assert (bad.source, bad.offset, bad.raw) == ("movie[0]", 1, value)
+    assert bad.reason.startswith(f"the time {iso(NOW + 11)} is more than ")
     now += 1
-    (later,) = reader.items(0, 2, None, orjson.dumps(FILM), NOW + 11)
-    assert isinstance(later, Record)
-    assert later.time == NOW + 11
+    assert reader.refusal(far, 0, 2, None, value) is None
 
 
 @pytest.mark.parametrize("value", [None, b"null"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +77,35 @@ def test_the_snapshot_and_the_changes_of_a_database(
     ]
 
 
+def test_a_record_far_ahead_of_the_clock_can_be_left_out(spark_one: SparkSession, tmp_path: Path) -> None:
+    """With values that the schema lacks, which end nothing."""
+    spark, source = spark_one, tmp_path / "in.jsonl"
+    far = 5_000_000_000.0
+    with_more = customer(1, 1)
+    with_more["row"]["else"] = 1
+    append(source, with_more, order(far, 1), order(2, 1))
+    for ahead, expected in (("1 hour", ["1970"] * 2), ("none", ["1970", "1970", "2128"])):
+        folder = tmp_path / ahead.replace(" ", "")
+        frame = records(spark, source=source, schema=YAML, ahead=ahead, on_error="skip").load()
+        run(spark, folder, frame)
+        rows = spark.read.parquet(str(folder / "out")).collect()
+        assert sorted(json.loads(row.value)["time"][:4] for row in rows) == expected
+
+
 def test_bad_options_and_records_are_told(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     append(source, {"relation": "order", "time": 1, "row": {"cid": "x", "item": "lamp"}})
+    far = tmp_path / "far.jsonl"
+    append(far, order(5_000_000_000.0, 1))
     for options, told in (
         ({"source": source, "schema": YAML, "sourse": "x"}, "no option 'sourse'"),
         ({"source": source}, "the option schema is missing"),
         ({"source": source, "schema": YAML, "records": "few"}, "records few: expected a number above 0"),
         ({"source": source, "schema": YAML}, "in.jsonl:1: order.cid expected an integer"),
         ({"source": "ftp://x", "schema": YAML}, "no source is called ftp://"),
+        ({"source": source, "schema": YAML, "on_error": "dead-letter"}, "expected fail or skip"),
+        ({"source": source, "schema": YAML, "ahead": "soon"}, "ahead"),
+        ({"source": far, "schema": YAML}, r"more than 1 day ahead of the clock.*on_error=skip"),
     ):
         with pytest.raises((StreamingQueryException, PySparkException), match=told):
             run(spark, tmp_path / told.replace("/", ""), records(spark, **options).load())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
 
 from confluent_kafka import KafkaException
 
 from skws.data.batch import Chunk, Item
+from skws.data.values import EARLIEST
 from skws.sources.feed import (
     Backlog,
     Batch,
@@ -20,7 +22,7 @@ from skws.sources.feed import (
     parse_offset,
     static_relations,
 )
-from skws.sources.horizon import ANY_TIME, Horizon
+from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, latest_between
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition, gone
 from skws.sources.kafka.reader import (
@@ -61,6 +63,7 @@ class KafkaFeed(Feed):
         self._static = static_relations(schema)
         self._static_rows = False
         self._reading: PartitionReader | None = None
+        self._latest = EARLIEST
         try:
             self._cluster = self._client.connected()
             self._topics: Topics = find_topics(address, schema, self._client)
@@ -115,11 +118,15 @@ class KafkaFeed(Feed):
         """Messages that have arrived. While the brokers are away, empty."""
         position = self._checked(start)
         taken: list[Message] = []
+        # Never back, should the clock be set back: what was good when it was fetched stays good.
+        self._latest = max(self._latest, self._horizon.latest(), *(r.latest for r in self._readers.values()))
         try:
             if self._answering():
                 reader, position = self._at(position)
                 taken = self._take(reader, limit)
-                position = replace(position, next=reader.offsets())
+                refused = any(message.refused for message in taken)
+                horizon = self._latest if refused else position.horizon
+                position = replace(position, next=reader.offsets(), horizon=horizon)
         except KafkaException as error:
             self._failed(error)
         return Batch(self._streamed(taken), position.offset(), self._take_notices())
@@ -135,7 +142,8 @@ class KafkaFeed(Feed):
         }
         ends = {one: at for one, at in last.next.items() if begins[one] != at}
         self._reading = None
-        return self._streamed(self._between({one: begins[one] for one in ends}, ends))
+        latest = latest_between(start, end)
+        return self._streamed(self._between({one: begins[one] for one in ends}, ends, latest))
 
     def commit(self, end: Offset) -> None:
         """Commits to the consumer group, if one was named; the run keeps offsets itself."""
@@ -238,7 +246,7 @@ class KafkaFeed(Feed):
         taken: list[Message] = []
         count = 0
         while count < limit:
-            some = reader.take(limit - count)
+            some = reader.take(limit - count, self._latest)
             taken += some
             count += sum(len(message.items) for message in some)
             try:
@@ -289,10 +297,18 @@ class KafkaFeed(Feed):
             raise failure
         self._retry.failed(failure)
 
-    def _between(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int]) -> list[Message]:
+    def _between(
+        self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], latest: int
+    ) -> list[Message]:
         if not ends:
             return []
-        reader = PartitionReader(self._client, self._topic_reader, begins, ends)
+        horizon = self._horizon.fixed(latest)
+
+        @cache
+        def read_by(topic: str) -> TopicReader:
+            return TopicReader(topic, self._schema, self._address.form, horizon=horizon)
+
+        reader = PartitionReader(self._client, read_by, begins, ends)
         while not reader.complete():
             try:
                 reader.fill(_WAIT_SECONDS)
@@ -304,7 +320,7 @@ class KafkaFeed(Feed):
             except KafkaException as error:
                 self._failed(error)
                 self._retry.wait()
-        return reader.all()
+        return [message.bounded(latest) for message in reader.all()]
 
     def _skip_gap(self, gap: GapError, reader: PartitionReader) -> None:
         """Skip offsets that are gone, if the address allows it. Raises SourceError, KafkaException."""
@@ -364,12 +380,16 @@ _Nested = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """``first``: where partitions began that were found later, unless at 0. ``ids``: those of topics."""
+    """``first``: where partitions began that were found later, unless at 0. ``ids``: those of topics.
+
+    ``horizon``: the latest time that was good when a message was last refused; see ``latest_between``.
+    """
 
     cluster: str
     next: dict[Partition, int]
     first: dict[Partition, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
+    horizon: int | None = None
 
     @classmethod
     def of(cls, offset: Offset) -> Position:
@@ -382,12 +402,14 @@ class Position:
                 _flat(offset["next"]),
                 _flat(offset.get("first", {})),
                 {topic: str(name) for topic, name in offset.get("ids", {}).items()},
+                None if offset.get(HORIZON) is None else int(offset[HORIZON]),
             ),
         )
 
     def offset(self) -> Offset:
         found: Offset = {"cluster": self.cluster, "next": _nested(self.next)}
         found |= {"first": _nested(self.first)} if self.first else {}
+        found |= {} if self.horizon is None else {HORIZON: self.horizon}
         return found | ({"ids": dict(sorted(self.ids.items()))} if self.ids else {})
 
     def without(self, topic: str) -> Position:
@@ -396,6 +418,7 @@ class Position:
             {one: at for one, at in self.next.items() if one[0] != topic},
             {one: at for one, at in self.first.items() if one[0] != topic},
             {name: given for name, given in self.ids.items() if name != topic},
+            self.horizon,
         )
 
 

@@ -53,8 +53,8 @@ def relation_of(topic: str, schema: Schema) -> int | None:
 class TopicReader:
     """Reads the messages of one topic. Raises SourceError if the topic cannot have this form.
 
-    ``timeless``: the times of messages do not matter, as in topics of static tables. ``latest``: the last
-    time that a record may have now: later ones would make all others late.
+    ``timeless``: the times of messages do not matter, as in topics of static tables. ``horizon``: records
+    beyond it would make all others late.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TopicReader:
         self._topic = topic
         self._timeless = timeless
         self._horizon = horizon
-        self._last = EARLIEST  # the latest time that was good before
+        self.latest = EARLIEST  # the horizon when a record last came near it
         self._form = form
         self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
         self._row = RowReader(schema, relation) if bare and relation is not None else None
@@ -109,22 +109,26 @@ class TopicReader:
             )
             if not in_calendar:
                 _refuse_time(read)
-            if not self._timeless:
-                self._refuse_ahead(read)
             return [*read, *self._notes()]
         except MalformedError as error:
-            raw = key if value is None and key is not None else value or b""
-            source = f"{self._topic}[{partition}]"
-            return [BadRecord(source, 0, offset, raw, str(error), f"at offset {offset}")]
+            return [self._bad(partition, offset, key, value, str(error))]
 
-    def _refuse_ahead(self, items: list[Item]) -> None:
-        """Raises MalformedError if an item is further ahead of the clock than may be."""
-        for item in items:
-            if isinstance(item, Record) and item.time > self._last:
-                latest = self._horizon.latest()
-                if item.time > latest:
-                    raise MalformedError(self._horizon.reason(item.time, latest))
-                self._last = item.time
+    def refusal(
+        self, items: Sequence[Item], partition: int, offset: int, key: bytes | None, value: bytes | None
+    ) -> BadRecord | None:
+        """What stands for a message whose ``items`` are beyond the horizon by now; None if they are not."""
+        time = max((item.time for item in items if isinstance(item, Record)), default=EARLIEST)
+        if time > self.latest:
+            self.latest = max(self.latest, self._horizon.latest())
+        if time <= self.latest:
+            return None
+        return self._bad(partition, offset, key, value, self._horizon.reason(time, self.latest))
+
+    def _bad(
+        self, partition: int, offset: int, key: bytes | None, value: bytes | None, reason: str
+    ) -> BadRecord:
+        raw = key if value is None and key is not None else value or b""
+        return BadRecord(f"{self._topic}[{partition}]", 0, offset, raw, reason, f"at offset {offset}")
 
     def _notes(self) -> Iterator[BadRecord]:
         """What was passed over in the last messages."""
@@ -275,11 +279,25 @@ def _is_table(topic: str, schema: Schema) -> bool:
 
 
 class Message(NamedTuple):
-    """The records of a message, or its bad record; ``next``: the offset after it."""
+    """The records of a message, or its bad record; ``next``: the offset after it.
+
+    ``refusal`` stands for them if their times are beyond the horizon; None if they were not when it came.
+    """
 
     partition: Partition
     next: int
     items: list[Item]
+    refusal: BadRecord | None = None
+
+    @property
+    def refused(self) -> bool:
+        return self.refusal is not None and self.items[0] is self.refusal
+
+    def bounded(self, latest: int) -> Message:
+        """The message where no time may be after ``latest``."""
+        if self.refusal is None or all(one.time <= latest for one in self.items if isinstance(one, Record)):
+            return self
+        return self._replace(items=[self.refusal])
 
     @property
     def time(self) -> int:
@@ -309,6 +327,11 @@ class Queue:
         """True if the next message has not been fetched yet."""
         return not self.waiting and self.given != self.spent and (self.end < 0 or self.given < self.end)
 
+    def head(self, latest: int) -> Message:
+        """The next message, where no time may be after ``latest``."""
+        self.waiting[0] = self.waiting[0].bounded(latest)
+        return self.waiting[0]
+
     @property
     def fetched(self) -> int:
         """The offset after the fetched messages."""
@@ -322,12 +345,15 @@ class Queue:
             self.waiting.append(Message(self.partition, offset, []))
 
 
-def take_merged(queues: Sequence[Queue], limit: int) -> list[Message]:
-    """Messages of about ``limit`` items by time; none while the next message of a partition is unknown."""
+def take_merged(queues: Sequence[Queue], limit: int, latest: int = LATEST) -> list[Message]:
+    """Messages of about ``limit`` items by time; none while the next message of a partition is unknown.
+
+    Those with times after ``latest`` are refused.
+    """
     taken: list[Message] = []
     if any(queue.dry for queue in queues):
         return taken
-    heads = [(queue.waiting[0].time, n) for n, queue in enumerate(queues) if queue.waiting]
+    heads = [(queue.head(latest).time, n) for n, queue in enumerate(queues) if queue.waiting]
     heapify(heads)
     count = 0
     while heads and count < limit:
@@ -338,7 +364,7 @@ def take_merged(queues: Sequence[Queue], limit: int) -> list[Message]:
         taken.append(message)
         count += len(message.items)
         if queue.waiting:
-            heappush(heads, (queue.waiting[0].time, n))
+            heappush(heads, (queue.head(latest).time, n))
         elif queue.dry:
             break
     return taken
@@ -410,9 +436,9 @@ class PartitionReader:
         """The partitions that the others wait for."""
         return [partition for partition, queue in self._queues.items() if queue.dry]
 
-    def take(self, limit: int) -> list[Message]:
-        """Messages of about ``limit`` items, in order."""
-        taken = take_merged(list(self._queues.values()), limit)
+    def take(self, limit: int, latest: int = LATEST) -> list[Message]:
+        """Messages of about ``limit`` items, in order; those with times after ``latest`` are refused."""
+        taken = take_merged(list(self._queues.values()), limit, latest)
         for partition in [p for p in self._paused if len(self._queues[p].waiting) < self._share // 2]:
             self._paused.remove(partition)
             self._client.resume(partition)
@@ -463,10 +489,11 @@ class PartitionReader:
         kind, millis = message.timestamp()
         # Producers that know no time write -1, whatever the kind.
         arrived = millis * 1000 if kind and millis >= 0 else None
-        items = self._reader(queue.partition[0]).items(
-            queue.partition[1], offset, message.key(), message.value(), arrived
-        )
-        queue.waiting.append(Message(queue.partition, offset + 1, items))
+        (topic, number), key, value = queue.partition, message.key(), message.value()
+        reader = self._reader(topic)
+        items = reader.items(number, offset, key, value, arrived)
+        refusal = reader.refusal(items, number, offset, key, value)
+        queue.waiting.append(Message(queue.partition, offset + 1, items, refusal))
 
     def _pause_full(self) -> None:
         for queue in self._queues.values():

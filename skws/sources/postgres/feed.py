@@ -169,7 +169,7 @@ class PostgresFeed(Feed):
             self._spool_checked = True
 
     def _from_log(self, position: Position, limit: int) -> tuple[list[Item], Position]:
-        reader = self._at(position)
+        reader = self._at(position, self._horizon)
         if reader is None:
             return [], position
         items: list[Item] = []
@@ -198,8 +198,9 @@ class PostgresFeed(Feed):
     def _replay_log(self, first: Position, last: Position) -> list[Item]:
         """All items between two positions of the log; starts again if the connection breaks."""
         self._drop()
+        horizon = self._horizon.fixed(last.time)  # a commit time that was beyond it raised no others
         while True:
-            reader = self._at(first)
+            reader = self._at(first, horizon)
             try:
                 if reader is not None:
                     return self._until(reader, last)
@@ -222,14 +223,14 @@ class PostgresFeed(Feed):
         self._drop()
         return items
 
-    def _at(self, position: Position) -> LogReader | None:
+    def _at(self, position: Position, horizon: Horizon) -> LogReader | None:
         """A reader of the log from ``position``; None while the server is away."""
         if self._reader is None or self._reader.position != position:
             self._drop()
             if not self._stream.open(position):
                 return None
             here = replace(position, server=self._stream.server)
-            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), here, self._horizon)
+            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), here, horizon)
         return self._reader
 
     def _check_published(self) -> None:

@@ -68,7 +68,8 @@ class Prefetch:
         self._raise_late()
         polled = taken or Polled(self._feed.poll(start, limit))
         batch = polled.batch
-        if len(batch.read) < limit and not batch.ended:
+        # The offset after bad records tells which ones were ahead of the clock, for one poll.
+        if len(batch.read) < limit and not batch.ended and not batch.read.bad:
             batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.read)))
             polled = polled if batch is polled.batch else Polled(batch)
         self._next = (batch.end, limit) if len(batch.read) >= limit and not batch.ended else None

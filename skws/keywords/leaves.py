@@ -188,6 +188,7 @@ LEAST: Final = {1: 3, 2: 5}
 """The fewest letters of a word with so many typing errors: shorter ones are like too many others."""
 _LEAST_LITERAL: Final = 2  # letters of a word with wildcards
 _PARTS: Final = re.compile(r"([*?])")
+_VERSION: Final = re.compile(r"\d+\.\d+")
 
 
 class Place(NamedTuple):
@@ -284,7 +285,14 @@ def _words(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
 
 def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """A typed word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so.
+    """A typed word: as it is, and a version such as ``2.31.0`` also with the letter before it, ``v2.31.0``."""
+    if analyzer is Analyzer.NONE or not _VERSION.match(text):
+        return _as_typed(text, analyzer)
+    return [*_as_typed(text, analyzer), *_as_typed(f"v{text}", analyzer)]
+
+
+def _as_typed(text: str, analyzer: Analyzer) -> list[_Meaning]:
+    """A word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so.
 
     A compound in which it matters what joins the pieces (AT&T is not "at t") may be part of a longer one.
     """

@@ -33,9 +33,8 @@ from skws.index import passed_over_in_sources
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.keywords.suggest import Vocabulary
 from skws.queries import session
-from skws.queries.diagnosis import SAMPLE_RECORDS, Sample, insertions, note_words
+from skws.queries.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.kinds import plans_over
@@ -551,20 +550,16 @@ def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) ->
     engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
     found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
-    results.notes = found.notes if found.results else _why_nothing(given, asked)
+    results.notes = found.notes if found.results else _why_nothing(given, asked).lines()
     yield from found.results
 
 
-def _why_nothing(given: _Given, plan: Plan) -> tuple[str, ...]:
-    """Why a search of frames or files found nothing, by the first of their rows."""
-    sample, words = Sample(plan), Vocabulary()
+def _why_nothing(given: _Given, plan: Plan) -> EmptyResult:
+    """By the first rows of frames or files."""
+    sample = RecordSample(plan)
     tables, batches = _records(given, plan.schema, BadRecordLog(OnError.SKIP))
-    records = insertions(chain(tables, chain.from_iterable(batch.records() for batch in batches)))
-    for record in islice(records, SAMPLE_RECORDS):
-        sample.add(record.relation, record.row)
-        note_words(words, plan.schema, record)
-    whole = next(records, None) is None
-    return tuple(sample.why_nothing(words, "" if whole else f" of the {sample.tuples:,} looked at"))
+    sample.add(chain(tables, chain.from_iterable(batch.records() for batch in batches)), SAMPLE_RECORDS)
+    return sample.why_nothing()
 
 
 def _best_of_database(
@@ -583,7 +578,7 @@ def _best_of_database(
         results.counts.results += 1
         first += [result] if len(first) < SHOWN else []
         yield result
-    results.notes = search.notes(first) if first else tuple(search.why_nothing())
+    results.notes = search.notes(first) if first else search.why_nothing().lines()
 
 
 def _records(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from skws.cli import options
 from skws.cli.given import read_lateness, read_schema
@@ -19,7 +20,11 @@ from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import AHEAD, Job
 from skws_schema.errors import UsageError, nearest_file
 from skws_schema.model import Schema
+from skws_schema.paths import from_here
 from skws_windows.window import Unbounded, parse_window
+
+if TYPE_CHECKING:
+    from skws.queries.diagnosis import Command
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
@@ -157,6 +162,19 @@ def with_schema(
         # A record that is no further ahead than the lateness makes none late.
         given["ahead"] = given["ahead"] or max(AHEAD, given["lateness"], key=read_lateness)
     return lasting
+
+
+def command_of(data: Data, schema: Path, *, drafted: bool) -> Command:
+    """How a search of ``data`` is asked again. ``drafted``: its schema need not be named."""
+    from skws.queries.diagnosis import Command  # noqa: PLC0415 - loads what explains empty results
+
+    file = shlex.quote(from_here(schema))
+    words = [redacted(data.address)] if data.address else []
+    if len(data.replay) == 1 and drafted:
+        words = [str(data.replay[0])]
+    else:
+        words += [word for path in data.replay for word in ("--replay", str(path))]
+    return Command(shlex.join(words) if drafted else f"--schema {file} {shlex.join(words)}", file)
 
 
 def schema_file(given: str, *, quiet: bool = False) -> Path:

@@ -12,7 +12,7 @@ from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, 
 from skws.formats import BadRecordLog
 from skws.index.cache import database_tables, passed_over
 from skws.progress import Progress
-from skws.queries.diagnosis import to_try
+from skws.queries.diagnosis import Command
 from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.referred_rows import SHOWN
 from skws.queries.snapshot.search import SnapshotSearch
@@ -33,6 +33,7 @@ def search_database(
     output_format: OutputFormat,
     output: Path | None,
     *,
+    command: Command,
     page: bool = False,
     quiet: bool,
 ) -> None:
@@ -80,7 +81,7 @@ def search_database(
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
     tell_bad(bad)
     tell(summary(found, search, job.max_size, perf_counter() - ready, left_out=left_out))
-    for line in search.notes(first) if found else to_try(plan, search.why_nothing()):
+    for line in search.notes(first) if found else search.why_nothing().lines(command):
         tell(line)
 
 

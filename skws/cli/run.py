@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
-from skws.queries.diagnosis import to_try, why_nothing
+from skws.queries.diagnosis import Command, why_nothing
 from skws.replay_search import Search
 from skws.results.model import LiveResult, Result
 from skws.sinks.base import destination
@@ -34,13 +34,15 @@ def run_search(
     output_format: str,
     output: Path | None,
     *,
+    command: Command | None = None,
     quiet: bool,
     by_score: bool = False,
     best: int | None = None,
 ) -> None:
     """Search, write the results and print a summary. Raises SkwsError.
 
-    ``by_score``: at the end, in order of score, at most ``best``; the job then has a ranking, and no limit.
+    ``command``: how it was asked, for what to try. ``by_score``: at the end, in order of score, at most
+    ``best``; the job then has a ranking, and no limit.
     """
     started = perf_counter()
     order = _by_score(best) if by_score else iter
@@ -59,7 +61,7 @@ def run_search(
     if not quiet:
         tell(summary(search, perf_counter() - started))
     if not (search.plan is None or search.found or search.retracted or quiet):
-        for line in to_try(search.plan, why_nothing(search.plan, search.replay)):
+        for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
         if search.counts.late:
             tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness takes more")
@@ -69,7 +71,9 @@ ALL: Final = sys.maxsize
 """As a number of results: no limit."""
 
 
-def run_best(job: Job, output_format: OutputFormat, output: Path | None, most: int, *, quiet: bool) -> None:
+def run_best(
+    job: Job, output_format: OutputFormat, output: Path | None, most: int, *, command: Command, quiet: bool
+) -> None:
     """Write the ``most`` best results over what is there at the end of the replay. Raises SkwsError.
 
     The job's query has a ranking, and there is no window.
@@ -97,7 +101,7 @@ def run_best(job: Job, output_format: OutputFormat, output: Path | None, most: i
             "rows that were deleted or replaced are not searched; --sort time finds all results as they came"
         )
     if not found.results and search.plan is not None:
-        for line in to_try(search.plan, why_nothing(search.plan, search.replay)):
+        for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.data import Data, engine_of, finite_data, python_ahead, with_schema
+from skws.cli.data import Data, command_of, engine_of, finite_data, python_ahead, with_schema
 from skws.sources.addresses import SQLITE, is_postgres, is_sqlite
 from skws.spec.enums import (
     DEFAULT_MAX_SIZE,
@@ -147,11 +147,12 @@ def search(
         page = limit is None and top is None and written in _FOR_PEOPLE
         given["limit"] = PAGE if page else most
         kept = (index, OutputFormat(written.value), output)
-        _search_database(data.address, asked, given, *kept, page=page, quiet=quiet)
+        _search_database(data, asked, given, *kept, page=page, quiet=quiet)
         return
     if index is not None:
         raise UsageError("--index needs a database: a replay has no index")
     with_schema(data, given, quiet=quiet)
+    command = command_of(data, given["schema_path"], drafted=schema is None)
     given["engine"] = engine_of(engine, master, replay=data.replay, quiet=quiet)
     if asked.kind == KEYWORDS and _asks_what_is_there(context, given, written, limit is not None):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
@@ -161,9 +162,8 @@ def search(
         ranking = read.ranking_choice(rank or DEFAULT, half_life, explain=explain_score, top=None)
         asked = Query.of_keywords(text, ranking)
         job = Job({asked.text: asked}, **read.job_fields(given))
-        run_best(
-            job, OutputFormat(written.value), output, most or (PAGE if limit is None else ALL), quiet=quiet
-        )
+        best_of = most or (PAGE if limit is None else ALL)
+        run_best(job, OutputFormat(written.value), output, best_of, command=command, quiet=quiet)
         return
     by_score = sort is Sort.SCORE
     if by_score:
@@ -172,7 +172,7 @@ def search(
     with python_ahead(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
-        run_search(job, written.value, output, quiet=quiet, best=most, by_score=by_score)
+        run_search(job, written.value, output, command=command, quiet=quiet, best=most, by_score=by_score)
 
 
 def _asks_what_is_there(
@@ -206,7 +206,7 @@ def _data(words: list[str], source: str | None, replay: list[Path] | None, datab
 
 
 def _search_database(
-    url: str,
+    data: Data,
     asked: Query,
     given: dict[str, Any],
     index: Path | None,
@@ -218,9 +218,14 @@ def _search_database(
 ) -> None:
     from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
-    with_schema(Data(url, (), ()), given, quiet=quiet, followed=False)
+    drafted = given["schema"] is None
+    with_schema(Data(data.address, (), ()), given, quiet=quiet, followed=False)
     del given["engine"]
-    search_database(url, asked, read.job_fields(given), index, written, output, page=page, quiet=quiet)
+    command = command_of(data, given["schema_path"], drafted=drafted)
+    fields = read.job_fields(given)
+    search_database(
+        data.address, asked, fields, index, written, output, command=command, page=page, quiet=quiet
+    )
 
 
 def _keywords(data: Data, without: list[str] | None, written: SearchFormat) -> str:

@@ -24,7 +24,7 @@ from skws.jobs.fanout import Routing
 from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
 from skws.keywords.suggest import Vocabulary
-from skws.queries.diagnosis import Sample, insertions, note_words
+from skws.queries.diagnosis import KeywordCounts, insertions, note_words
 from skws.queries.kinds import plan_of, plans_of
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import OutputClosedError, Sink
@@ -316,7 +316,8 @@ class Unanswered:
         plan = plan_of(one, replace(self._job.stream, schema=self._schema)).search
         if plan is None:
             return []
-        sample = Sample(plan)
+        counts = KeywordCounts(plan)
         for record in records:
-            sample.add(record.relation, record.row)
-        return sample.why_nothing(words, "" if self._whole else f" of the latest {len(records):,}")
+            counts.add(record.relation, record.row)
+        where = "" if self._whole else f" of the latest {len(records):,}"
+        return list(counts.why_nothing(lambda: words, where).reasons)

@@ -19,6 +19,9 @@ _SHORT: Final = 4
 _PREFIX: Final = 4
 """Letters from which on a word is taken for the beginning of others, rather than for a mistyped one."""
 
+_ERRORS: Final = 2
+"""Letters that a mistyped word may have wrong."""
+
 _NAMED: Final = 2
 """Letters from which on names of relations and attributes are offered."""
 
@@ -54,31 +57,40 @@ def completions(
         yield from ((name, 0) for name in names if fold(name).startswith(start))
 
 
-def similar(slot: Slot, words: Mapping[str, int]) -> str:
-    """The slot's text with a similar word of the data, if it is a single word; else empty.
+def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
+    """The slot's text with similar words of the data, the likeliest first; none if it is no single word.
 
-    Of a word that others begin with, it is their prefix: ``braz*``. A word that may have typing errors found
-    none that is similar.
+    If words begin with it, these: the most frequent one if it is similar, and all of them, as ``braz*``.
+    A fuzzy word has found no similar one itself.
     """
     if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
-        return ""
+        return ()
     scope, colon, word = slot.text.rpartition(":")
-    near = suggest(word, words, limit=1)
+    return tuple(f"{scope}{colon}{each}" for each in _begun(word, words) or suggest(word, words, limit=1))
+
+
+def _begun(word: str, words: Mapping[str, int]) -> list[str]:
+    """The words that begin with a word, in at most two texts."""
     start = fold(word)
-    if len(start) >= _PREFIX and any(known.startswith(start) for known in words if known != start):
-        near = [f"{word}*"]
-    return f"{scope}{colon}{near[0]}" if near else ""
+    begun = [known for known in words if known.startswith(start) and known != start]
+    if len(start) < _PREFIX or len(begun) < 2:
+        return begun[: len(start) >= _PREFIX]
+    likely = min(begun, key=lambda known: (-words[known], known))
+    return [*([likely] if len(likely) <= len(start) + _ERRORS else ()), f"{word}*"]
 
 
-def why_missing(meant: Mapping[str, str], where: str = "") -> list[str]:
+def why_missing(meant: Mapping[str, Sequence[str]], where: str = "") -> list[str]:
     """A line for each slot of ``meant_for``; ``where``: which rows were looked at."""
     return [
-        f"no row{where} matches {text!r}" + (f"; did you mean {other!r}?" if other else "")
-        for text, other in meant.items()
+        f"no row{where} matches {text!r}"
+        + (f"; did you mean {' or '.join(map(repr, others))}?" if others else "")
+        for text, others in meant.items()
     ]
 
 
-def meant_for(slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int]) -> dict[str, str]:
+def meant_for(
+    slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int]
+) -> dict[str, tuple[str, ...]]:
     """The texts of slots that no tuple satisfies, each with what ``similar`` gives."""
     return {slot.text: similar(slot, words) for slot, count in zip(slots, counts, strict=True) if not count}
 
@@ -92,7 +104,7 @@ def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list
     typed = fold(word)
     if not typed or typed in vocabulary:
         return []
-    farthest = 1 if len(typed) <= _SHORT else 2
+    farthest = 1 if len(typed) <= _SHORT else _ERRORS
     # The lengths rule out most words before the automaton meets them.
     corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(typed)) <= farthest))
     ranked: dict[str, int] = {}

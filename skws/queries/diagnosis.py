@@ -1,24 +1,26 @@
 """Why a query has found nothing: keywords that no tuple contains, or that no result joins.
 
-This runs only for queries without results, on a bounded number of tuples.
+This runs only for queries without results. Searches over an index count all tuples, others a bounded number.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice
 from operator import attrgetter, or_
-from typing import Final
+from typing import Final, NamedTuple
 
 from skws.data.batch import BadRecord, Record
 from skws.formats import Replay, read_split
+from skws.keywords.analysis import fold, tokens
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.keywords.query import KeywordQuery
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws_schema.errors import SourceError
 from skws_schema.model import Possible, Relation, Row, Schema, sourced
@@ -30,12 +32,56 @@ _SUGGESTED: Final = 3
 _DIGIT: Final = re.compile(r"\d")
 
 
-@dataclass(slots=True)
-class Sample:
-    """Counts over some tuples, for a plan: those that satisfy each slot.
+_WAYS_ON: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it type", "put a line with ")
+"""What a line on an empty search says if it says what to do."""
 
-    ``relations``: for each slot, those of these tuples. ``unsearched``: for each slot, an attribute that has
-    its text but is not searched.
+
+class Command(NamedTuple):
+    """A search as it was typed: its data, and the file of its schema, both quoted for a shell."""
+
+    data: str
+    schema: str
+
+
+class EmptyResult(NamedTuple):
+    """Why a query has found nothing, in lines for the user.
+
+    ``missing``: the keywords that no tuple satisfies, each with what was meant, the likeliest first.
+    ``instead``: the query without them; empty if nothing would be left. ``join``: the form of a join to add,
+    if there are none.
+    """
+
+    reasons: tuple[str, ...]
+    missing: Mapping[str, Sequence[str]] = {}
+    instead: str = ""
+    join: str = ""
+
+    def lines(self, command: Command | None = None) -> tuple[str, ...]:
+        """The reasons, and one thing to try if they say none. ``command``: where it is to be a command."""
+        way = "" if any(way in line for line in self.reasons for way in _WAYS_ON) else self._way_on(command)
+        return (*self.reasons, way) if way else self.reasons
+
+    def _way_on(self, command: Command | None) -> str:
+        if self.join:
+            add = f"skws schema join {command.schema} {self.join.replace(' ', '')}" if command else self.join
+            return f"add a join: {add}"
+        if self.instead:
+            search = f"skws search {command.data} {_as_words(self.instead)}" if command else self.instead
+            return f"without {', '.join(map(repr, self.missing))}: {search}"
+        return f"skws schema show {command.schema} lists the columns that are searched" if command else ""
+
+
+def _as_words(query: str) -> str:
+    """A query in a command: as it is if a shell leaves it so, else quoted."""
+    words = query.split()
+    return query if shlex.join(words) == query and query.find(" -") < 0 else shlex.quote(query)
+
+
+@dataclass(slots=True)
+class KeywordCounts:
+    """The tuples that satisfy each keyword of a plan, and the relations that they are of.
+
+    ``unsearched``: for each keyword, an attribute that has its text but is not searched.
     """
 
     plan: Plan
@@ -55,47 +101,51 @@ class Sample:
         found = plan.matcher.bitmap(number, row)
         for slot, wanted in enumerate(plan.query.slots):
             if found != EXCLUDED and found >> slot & 1:
-                self.slots[slot] += 1
-                self.relations[slot].add(number)
+                self.count(slot, number)
             elif slot not in self.unsearched and not self.slots[slot]:
                 attribute = _holding(wanted.text, plan.schema.relations[number], row)
                 self.unsearched |= {slot: attribute} if attribute else {}
 
-    def why_nothing(self, words: Mapping[str, int], where: str = "") -> list[str]:
-        """Lines for the user. ``words``: those of the tuples, folded; ``where``: which tuples these are."""
+    def count(self, slot: int, relation: int, tuples: int = 1) -> None:
+        """Count tuples of a relation that satisfy a keyword."""
+        if tuples:
+            self.slots[slot] += tuples
+            self.relations[slot].add(relation)
+
+    def why_nothing(self, words: Callable[[], Mapping[str, int]], where: str = "") -> EmptyResult:
+        """``words``: folded, with how many tuples have them. ``where``: which tuples were counted."""
         plan = self.plan
         among = where or (" of the stream" if sourced(plan.schema) else "")
-        lines = why_missing(meant_for(plan.query.slots, self.slots, words), among)
+        known = {} if all(self.slots) else words()
+        missing = meant_for(plan.query.slots, self.slots, known)
+        lines = why_missing(missing, among)
         lines += [
             f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
             for slot, attribute in self.unsearched.items()
             if not self.slots[slot]
         ]
-        if not lines and self.tuples and len(plan.query.slots) > 1:
+        join = ""
+        unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
+        if unjoined:
             lines.append(f"every keyword matches some row, but {_why_unjoined(plan, self.relations)}")
+            join = "" if plan.schema.joins else _example(plan.schema, self.relations)
+        lines += [*_named(plan), *_in_headers(plan.schema, missing)]
+        if unjoined:
             found = {plan.schema.relations[number].name for slot in self.relations for number in slot}
-            lines += suggestions(plan.schema, found)
-        return [*lines, *named(plan)]
+            lines += _suggestions(plan.schema, found)
+        return EmptyResult(tuple(lines), missing, _without(plan.query, missing), join)
 
 
-_WAYS_ON: Final = ("did you mean", "; try ", ": try ", "skws schema join", "to the joins of", "give it type")
-"""What a line on an empty search says if it says what to do."""
+def _without(query: KeywordQuery, missing: Iterable[str]) -> str:
+    """The query without the keywords that no tuple satisfies; empty if none or all of them are there."""
+    there = [slot.text for slot in query.slots if slot.text not in missing]
+    if not there or len(there) == len(query.slots) or query.sequence:
+        return ""
+    out = (text if text in query.restrictions else f"-{text}" for text in (s.text for s in query.exclusions))
+    return " ".join([*there, *out])
 
 
-def to_try(plan: Plan, lines: Sequence[str]) -> list[str]:
-    """``lines`` on a search without results; the last one then says what to do, if none does."""
-    if any(way in line for line in lines for way in _WAYS_ON):
-        return list(lines)
-    missing = [
-        slot.text for slot in plan.query.slots if any(f"matches {slot.text!r}" in line for line in lines)
-    ]
-    there = [slot.text for slot in plan.query.slots if slot.text not in missing]
-    if missing and there:
-        return [*lines, f"without {', '.join(map(repr, missing))}: skws search SOURCE {shlex.join(there)}"]
-    return [*lines, "skws schema show SOURCE lists the columns that are searched"]
-
-
-def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
+def _suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
     """The joins that the schema's draft only suggests, with how to add them.
 
     First those between relations that ``found`` names, which have keywords.
@@ -112,7 +162,7 @@ def suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
     ]
 
 
-def named(plan: Plan) -> Iterator[str]:
+def _named(plan: Plan) -> Iterator[str]:
     """A line on keywords that are also names in the schema, where these are not looked at."""
     if plan.query.match_names:
         return
@@ -124,29 +174,59 @@ def named(plan: Plan) -> Iterator[str]:
         yield f"{', '.join(texts)} {are} in the schema, too: try --match-names"
 
 
+def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
+    """A line on keywords that the first line of a file has, which may be a row and not its header."""
+    for text in missing:
+        for relation in schema.relations:
+            for attribute in relation.attributes:
+                heading = attribute.origin or ""
+                if " " in heading and fold(text) in {token.word for token in tokens(heading)}:
+                    yield (
+                        f"{text!r} is in {heading!r}, which names a column of {relation.name}: if that is a"
+                        " row, put a line with names of columns before it"
+                    )
+                    return
+
+
 def _between(possible: Possible) -> set[str]:
     return {side.partition(".")[0] for side in possible.on.split(" = ")}
 
 
-def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> list[str]:
-    """Lines for the user, from the first records of a replay; none if this process cannot read it.
+class RecordSample:
+    """Counts the keywords and the words of some records. ``whole``: whether these are all."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.whole = True
+        self._counts = KeywordCounts(plan)
+        self._words = Vocabulary()
+
+    def add(self, items: Iterable[Record | BadRecord], most: int) -> int:
+        """Count the insertions among the first ``most`` items; returns how many these are."""
+        before, rest = self._counts.tuples, iter(items)
+        for record in insertions(islice(rest, most)):
+            self._counts.add(record.relation, record.row)
+            note_words(self._words, self._counts.plan.schema, record)
+        self.whole = self.whole and next(rest, None) is None
+        return self._counts.tuples - before
+
+    def why_nothing(self) -> EmptyResult:
+        where = "" if self.whole else f" of the {self._counts.tuples:,} looked at"
+        return self._counts.why_nothing(lambda: self._words, where)
+
+
+def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> EmptyResult:
+    """By the first records of a replay; without reasons if this process cannot read it.
 
     Files are read by size, so that what small ones leave of ``records`` is for large ones.
     """
-    sample, words, whole = Sample(plan), Vocabulary(), True
-    left = records
+    sample, left = RecordSample(plan), records
     try:
         for read, split in enumerate(sorted(replay.splits, key=attrgetter("size"))):
-            items = iter(read_split(split, plan.schema))
             share = max(1, left // (len(replay.splits) - read))
-            for record in insertions(islice(items, share)):
-                sample.add(record.relation, record.row)
-                note_words(words, plan.schema, record)
-                left -= 1
-            whole = whole and next(items, None) is None
+            left -= sample.add(read_split(split, plan.schema), share)
     except SourceError:  # the files may be on the cluster only
-        return []
-    return sample.why_nothing(words, "" if whole else f" of the {sample.tuples:,} looked at")
+        return EmptyResult(())
+    return sample.why_nothing()
 
 
 def insertions(items: Iterable[Record | BadRecord]) -> Iterator[Record]:
@@ -171,10 +251,7 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     """Why no result has a tuple for each slot, where all slots match tuples of ``relations``."""
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
-        return (
-            "no row has all of them, and the schema has no joins; add one with skws schema join SOURCE"
-            f" {_example(plan.schema, relations)}"
-        )
+        return "no row has all of them, and the schema has no joins"
     apart = _apart(plan.schema, relations)
     if apart is not None:
         first, second = (plan.query.slots[slot].text for slot in apart)
@@ -190,7 +267,7 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
 def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
     """The form of a join between relations that have keywords."""
     names = [schema.relations[each].name for each in sorted(set().union(*relations))]
-    return f"{names[0]}.ATTRIBUTE={names[-1]}.ATTRIBUTE"
+    return f"{names[0]}.ATTRIBUTE = {names[-1]}.ATTRIBUTE"
 
 
 def _apart(schema: Schema, relations: Sequence[set[int]]) -> tuple[int, int] | None:
@@ -213,12 +290,9 @@ def _names(schema: Schema, relations: set[int]) -> str:
 
 
 def _holding(text: str, relation: Relation, row: Row) -> str | None:
-    """An attribute that is not searched and has ``text`` in its value."""
+    """An attribute that is not searched and has the words of ``text`` in its value."""
+    words = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
     for attribute, value in zip(relation.attributes, row, strict=True):
-        if (
-            type(value) is str
-            and attribute.name not in relation.search
-            and text.casefold() in value.casefold()
-        ):
+        if type(value) is str and attribute.name not in relation.search and words.search(value):
             return f"{relation.name}.{attribute.name}"
     return None

@@ -26,7 +26,7 @@ from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
 from skws.keywords.match import Span, highlight
 from skws.keywords.parse import parse_query
-from skws.keywords.suggest import why_missing
+from skws.queries.diagnosis import EmptyResult
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
 from skws.serve.events import Event, Position
@@ -185,6 +185,7 @@ _FOUND: Final = {
     "max_size": 5,
     "notes": [],
     "meant": "",
+    "instead": "",
     "seconds": 0.003,
 }
 _SAVED: Final[dict[str, Any]] = {
@@ -240,7 +241,8 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             )
             break
         results.append(orjson.Fragment(text))
-    meant = {typed: other for typed, other in found.missing.items() if other}
+    nothing = found.why_nothing or EmptyResult(())
+    meant = {typed: others[0] for typed, others in nothing.missing.items() if others}
     seconds = perf_counter() - began
     served.measures.searched(seconds)
     return orjson.dumps(
@@ -250,8 +252,9 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "found": found.found,
             "complete": found.complete,
             "max_size": found.size,
-            "notes": [*notes, *found.notes, *why_missing(found.missing)],
+            "notes": [*notes, *found.notes, *nothing.lines()],
             "meant": corrected(body.query, meant) if meant else "",
+            "instead": nothing.instead,
             "seconds": round(seconds, 6),
         }
     )

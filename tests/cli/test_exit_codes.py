@@ -240,7 +240,7 @@ JOINS = "[person.pid = order.pid]"
             "none",
             "[]",
             (),
-            "no row has all of them, and the schema has no joins; add one with skws schema join SOURCE",
+            "no row has all of them, and the schema has no joins\nadd a join: skws schema join",
         ),
         ("ada urgent", "none", JOINS, (), "no joins lead from person ('ada') to note ('urgent')"),
         ("ada lamp", "none", JOINS, (), "no row matches 'lamp'"),

@@ -19,7 +19,9 @@ from tests.commands import Skws
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "customer.csv").write_text("cid,name\n7,Ada Byron\n8,Grace Murray\n")
-    (tmp_path / "shop" / "purchase.csv").write_text("pid,cid,item\n1,7,travel kettle\n2,8,toaster\n")
+    (tmp_path / "shop" / "purchase.csv").write_text(
+        "pid,cid,item\n1,7,travel kettle\n2,8,toaster\n3,8,travelling bag\n4,7,travel bag\n"
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -27,14 +29,16 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("zzyzx", "skws schema show SOURCE lists the columns that are searched"),
-        ("byron zzyzx", "without 'zzyzx': skws search SOURCE byron"),
-        ("toast byron", "no row matches 'toast'; did you mean 'toast*'?"),
+        ("zzyzx", "skws schema show shop.schema.yaml lists the columns that are searched"),
+        ("byron zzyzx", "without 'zzyzx': skws search shop byron"),
+        ("item:kettle zzyzx byron -cup", "without 'zzyzx': skws search shop 'item:kettle byron -cup'"),
+        ("toas byron", "no row matches 'toas'; did you mean 'toaster'?"),
+        ("trav byron", "no row matches 'trav'; did you mean 'travel' or 'trav*'?"),
         ("kettel byron", "no row matches 'kettel'; did you mean 'kettle'?"),
     ],
 )
 def test_a_search_without_results_says_what_to_try(shop: Path, skws: Skws, words: str, told: str) -> None:
-    assert skws("search", "shop", *words.split()).err.splitlines()[-1] == told
+    assert skws("search", "shop", "--", *words.split()).err.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,28 @@ def test_large_files_are_looked_at_in_place_of_what_small_ones_leave(tmp_path: P
     small = plan(tmp_path / "small.csv", schema, relation=0)
     large = plan(tmp_path / "large.csv", schema, first=1, relation=1)
     asked = Plan(schema, parse_query("zzyzx", schema), Unbounded())
-    assert why_nothing(asked, Replay([*large, *small], schema), 10) == ["no row matches 'zzyzx'"]
-    assert why_nothing(asked, Replay([*large, *small], schema), 8) == [
-        "no row of the 8 looked at matches 'zzyzx'"
-    ]
+    assert why_nothing(asked, Replay([*large, *small], schema), 10).reasons == ("no row matches 'zzyzx'",)
+    assert why_nothing(asked, Replay([*large, *small], schema), 8).reasons == (
+        "no row of the 8 looked at matches 'zzyzx'",
+    )
+
+
+def test_a_keyword_of_a_first_line_that_may_be_a_row_is_explained(tmp_path: Path, skws: Skws) -> None:
+    (tmp_path / "people.csv").write_text("Ada Byron,London\nGrace Murray,Boston\n")
+    told = skws("search", tmp_path / "people.csv", "byron").err.splitlines()[-1]
+    assert told.startswith("'byron' is in 'Ada Byron', which names a column of people: if that is a row,")
+
+
+def test_a_search_that_was_given_a_schema_names_it_again(shop: Path, skws: Skws) -> None:
+    skws("search", "shop", "byron")
+    given = ("--schema", "shop.schema.yaml", "--replay", "shop")
+    told = skws("search", *given, "byron", "zzyzx").err.splitlines()[-1]
+    assert told == "without 'zzyzx': skws search --schema shop.schema.yaml --replay shop byron"
+
+
+def test_parts_of_words_that_are_not_searched_are_not_named(tmp_path: Path, skws: Skws) -> None:
+    (tmp_path / "city").mkdir()
+    (tmp_path / "city" / "city.csv").write_text("id,name\nBrazzaville,one\nPointe,two\n")
+    (tmp_path / "city" / "river.csv").write_text("id,city_id,text\n1,Brazzaville,deep\n2,Pointe,wide\n")
+    err = skws("search", tmp_path / "city", "braz").err
+    assert "is not searched" not in err

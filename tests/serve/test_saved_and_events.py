@@ -66,6 +66,17 @@ def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Cli
     assert not found(client, "hopper keyboard")["notes"]
 
 
+def test_the_query_without_a_keyword_that_nothing_has_is_told(client: httpx.Client, folder: Path) -> None:
+    pair(folder, "lovelace", "engine")
+    until(lambda: found(client, "lovelace engine")["found"])
+    told = found(client, "lovelace zzyzx -loom")
+    assert (told["meant"], told["instead"]) == ("", "lovelace -loom")
+    assert told["notes"] == ["no row matches 'zzyzx'", "without 'zzyzx': lovelace -loom"]
+    unjoined = found(client, "lovelace engine", max_size=1)
+    assert unjoined["instead"] == ""
+    assert "no 1 joined rows of one window have all" in unjoined["notes"][0]
+
+
 def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
     for item in ("zebra crossing", "zebra & <zephyr> crossings", "zephyr"):
         pair(folder, "zoe", item)

@@ -16,7 +16,7 @@ from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
-from skws.keywords.suggest import meant_for
+from skws.queries.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.live_paths import MOST_COUNTED, LiveJoins, LivePaths
 from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
@@ -51,16 +51,15 @@ TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
 class Searched(NamedTuple):
     """The best results, best first. ``found``: how many there are, of at most ``size`` tuples.
 
-    Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``missing``: the
-    keywords that no tuple has, if nothing was found, each with a similar one or nothing. ``notes``: on rows
-    that the results hide.
+    Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``why_nothing``:
+    if nothing was found. ``notes``: on rows that the results hide.
     """
 
     results: list[Result]
     found: int
     size: int
     complete: bool
-    missing: Mapping[str, str] = {}
+    why_nothing: EmptyResult | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -120,7 +119,7 @@ class LiveSearch:
             bitmaps = self._labels(query, plan)
             found = self._searched(query, plan, bitmaps, now, most)
             if not found.found:
-                return found._replace(missing=self._missing(plan, bitmaps))
+                return found._replace(why_nothing=self._why_nothing(plan, bitmaps))
             return found._replace(notes=self._notes(plan, bitmaps, now, found.results))
         finally:
             self._scoring.remove(query)
@@ -144,9 +143,13 @@ class LiveSearch:
 
         return referred_notes(plan, results, carriers)
 
-    def _missing(self, plan: Plan, bitmaps: KeywordBitmaps) -> Mapping[str, str]:
-        counts = _carrying(plan, bitmaps)
-        return {} if all(counts) else meant_for(plan.query.slots, counts, self.words.vocabulary())
+    def _why_nothing(self, plan: Plan, bitmaps: KeywordBitmaps) -> EmptyResult:
+        counts = KeywordCounts(plan, tuples=len(self._live))
+        relation = self._live.tuples.relation.take(bitmaps.tuple)
+        for number in np.unique(relation).tolist():
+            for slot, tuples in enumerate(_carrying(plan, bitmaps.taken(relation == number))):
+                counts.count(slot, number, tuples)
+        return counts.why_nothing(self.words.vocabulary)
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
         """The tuples with keywords; from now on the results of the query are scored."""

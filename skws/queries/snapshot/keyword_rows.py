@@ -115,12 +115,12 @@ class KeywordRows:
 
     def count(self, slot: int) -> int:
         """The number of rows that contain a keyword."""
-        total = 0
-        for relation, labels in enumerate(self._labels):
-            total += sum(label >= 0 and label >> slot & 1 for label in labels.values())
-            if self.usual(relation) >> slot & 1:
-                total += self._usual_rows(relation)
-        return total
+        return sum(self.count_of(slot, relation) for relation in range(len(self._labels)))
+
+    def count_of(self, slot: int, relation: int) -> int:
+        """The number of a relation's rows that contain a keyword."""
+        total = sum(label >= 0 and label >> slot & 1 for label in self._labels[relation].values())
+        return total + self._usual_rows(relation) * (self.usual(relation) >> slot & 1)
 
     def _usual_rows(self, relation: int) -> int:
         out = self._ruled_out.get(relation)

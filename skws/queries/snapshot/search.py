@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush, nsmallest
+from itertools import product
 from math import inf
 
 import numpy as np
@@ -14,8 +16,7 @@ from msgspec.structs import replace
 from skws.data.batch import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
-from skws.keywords.suggest import meant_for, why_missing
-from skws.queries.diagnosis import named, suggestions
+from skws.queries.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
 from skws.queries.referred_rows import referred_notes
@@ -38,18 +39,23 @@ _LOADED = 1_000_000
 _WORTH = 1.0
 
 
-def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableIndex]) -> list[str]:
-    """Lines for the user on why nothing was found."""
+def why_nothing(plan: Plan, keyword_rows: KeywordRows, tables: Sequence[TableIndex]) -> EmptyResult:
+    """Why nothing was found, by all rows."""
     if not any(relation.search_columns for relation in plan.schema.relations) and not plan.query.match_names:
-        return ["no column is searched: --schema FILE can declare some as text"]
-    counts = [keyword_rows.count(slot) for slot in range(len(plan.query.slots))]
+        return EmptyResult(("no column is searched: --schema FILE can declare some as text",))
+    counts = KeywordCounts(plan, tuples=sum(map(len, tables)))
+    for slot, relation in product(range(len(plan.query.slots)), range(len(tables))):
+        counts.count(slot, relation, keyword_rows.count_of(slot, relation))
+    return counts.why_nothing(partial(_words, tables))
+
+
+def _words(tables: Sequence[TableIndex]) -> Mapping[str, int]:
+    """The most frequent words, with how many rows have them."""
     words = Counter[str]()
-    for table in tables if not all(counts) else ():
+    for table in tables:
         for word, rows in table.words():
             words[word] += rows
-    missing = why_missing(meant_for(plan.query.slots, counts, dict(words.most_common(_WORDS))))
-    unjoined = f"every keyword matches some row, but no {plan.max_size} joined rows have all: try --max-size"
-    return [*(missing or (unjoined, *suggestions(plan.schema))), *named(plan)]
+    return dict(words.most_common(_WORDS))
 
 
 @dataclass(slots=True)
@@ -83,8 +89,8 @@ class SnapshotSearch:
         self._assembler = Assembler(plan)
         self._names = TupleNames(plan.schema, per_position=None)
 
-    def why_nothing(self) -> list[str]:
-        """Lines for the user of a search that found nothing."""
+    def why_nothing(self) -> EmptyResult:
+        """Of a search that found nothing."""
         return why_nothing(self._plan, self._keyword_rows, self._tables)
 
     def notes(self, results: Sequence[Result]) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ async function search({ again = false, fromAddress = false } = {}) {
     if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
     if (fresh) parts.push(`${fresh} new`);
     say([...parts, ...found.notes].join(" · "));
-    at("empty").replaceChildren(...(found.meant ? suggestion(found.meant) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
+    at("empty").replaceChildren(...(found.meant || found.instead ? suggestion(found.meant || found.instead) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
     at("search-fault").textContent = "";
   } catch (error) {
     if (mine !== number) return;

@@ -16,7 +16,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
 from skws.queries import kinds
-from skws.queries.diagnosis import Sample
+from skws.queries.diagnosis import KeywordCounts
 from skws.queries.keyword_plans import ranking_of
 from skws.sources import drafts
 from skws.spec.job import Job
@@ -103,7 +103,9 @@ class Analyzer:
         return Analysis(
             name,
             tuple(
-                SlotAnalysis(slot.text, count, "" if count or not words else similar(slot, words))
+                SlotAnalysis(
+                    slot.text, count, "" if count or not words else next(iter(similar(slot, words)), "")
+                )
                 for slot, count in zip(query.slots, carried, strict=True)
             ),
             dropped=query.dropped,
@@ -122,9 +124,9 @@ class Analyzer:
         """
         if parse_typed(name).pattern:
             return []
-        sample = Sample(self.plan(name))
-        rows.count(sample)
-        return sample.why_nothing(rows.words() if not all(sample.slots) else {}, rows.where)
+        counts = KeywordCounts(self.plan(name))
+        rows.count(counts)
+        return list(counts.why_nothing(rows.words, rows.where).lines())
 
 
 _CONTINUED: Final = {"├": "│", "│": "│"}

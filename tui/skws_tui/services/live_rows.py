@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from skws.data.batch import Record
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
-from skws.queries.diagnosis import Sample
+from skws.queries.diagnosis import KeywordCounts
 from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 
@@ -111,12 +111,12 @@ class LiveRows:
                 counts[index[name], matcher.bitmap(index[name], row)] += 1
         return counts
 
-    def count(self, sample: Sample) -> None:
-        """Add all live tuples to a sample, whose plan is over the current schema."""
-        index = sample.plan.schema.index
+    def count(self, counts: KeywordCounts) -> None:
+        """Count all live tuples for a plan over the current schema."""
+        index = counts.plan.schema.index
         for name, row in self._all():
             if name in index:
-                sample.add(index[name], row)
+                counts.add(index[name], row)
 
     def by_relation(self) -> Mapping[str, Sequence[Row]]:
         """The rows of each relation that has any, in order of arrival."""

@@ -1,8 +1,8 @@
 """Debezium change events as records, with or without their wrapper, alone or beside their key.
 
 ``c`` and ``r`` insert, ``d`` deletes, ``u`` deletes ``before`` and inserts ``after``
-at the same time. ``t`` deletes all rows. The time is the source's, in
-the finest unit given, else the connector's.
+at the same time. ``t`` deletes all rows. ``m``, a logical message, is of no table. The time is the source's,
+in the finest unit given, else the connector's.
 
 Without a schema, the unit of an integer timestamp follows from its size: days,
 seconds, milliseconds, microseconds or nanoseconds since the epoch. From 1973 to
@@ -43,6 +43,8 @@ _UNITS: Final = {
     "io.debezium.time.Date": (86_400_000_000, 1),
     "org.apache.kafka.connect.data.Date": (86_400_000_000, 1),
 }
+_ROWLESS: Final = ("t", "m")
+_MESSAGES: Final = "logical messages (op m) of Debezium"
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 
@@ -149,8 +151,12 @@ def is_change(item: Any) -> bool:
         return True
     if "op" not in item:
         return False
-    # That of a truncation may be without rows.
-    return "before" in item or "after" in item or (item["op"] == "t" and isinstance(item.get("source"), dict))
+    # Those of truncations and of logical messages may be without rows.
+    return (
+        "before" in item
+        or "after" in item
+        or (item["op"] in _ROWLESS and isinstance(item.get("source"), dict))
+    )
 
 
 def changed_table(item: Any) -> Any:
@@ -169,9 +175,12 @@ class ChangeReader:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._readers = readers(schema)
+        self._messages = 0  # that were passed over since they were told
 
     def records(self, item: Any, arrived: int | None = None) -> list[Record]:
-        """The records of one event: none for a tombstone, two for an update. Raises MalformedError.
+        """The records of one event: two for an update, none for a tombstone or a logical message.
+
+        Raises MalformedError.
 
         ``arrived``: the time of an event that has none.
         """
@@ -181,6 +190,9 @@ class ChangeReader:
             return []
         if type(payload) is not dict:
             raise MalformedError(f"expected a change event, got {shown(payload)}")
+        if payload.get("op") == "m":
+            self._messages += 1
+            return []
         change = _Change(self._reader(payload), payload, schema, key, arrived)
         match payload.get("op"):
             case "c" | "r":
@@ -192,11 +204,15 @@ class ChangeReader:
             case "t":
                 return [change.truncated()]
             case op:
-                raise MalformedError(f"expected op c, r, u, d or t in a change event, got {shown(op)}")
+                raise MalformedError(f"expected op c, r, u, d, t or m in a change event, got {shown(op)}")
 
     def notes(self, source: str) -> list[BadRecord]:
         """What was passed over since the last call."""
-        return notes(self._readers, source)
+        told = notes(self._readers, source)
+        if self._messages:
+            told.append(BadRecord(source, 0, 0, b"", _MESSAGES, passed_over=self._messages))
+            self._messages = 0
+        return told
 
     def _reader(self, payload: dict[str, Any]) -> RowReader:
         table = _table(payload)

@@ -285,7 +285,7 @@ def _words(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
 
 def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """A typed word: as it is, and a version such as ``2.31.0`` also with the letter before it, ``v2.31.0``."""
+    """A typed word: as it is; a version such as ``2.31.0`` also with the letter before it, ``v2.31.0``."""
     if analyzer is Analyzer.NONE or not _VERSION.match(text):
         return _as_typed(text, analyzer)
     return [*_as_typed(text, analyzer), *_as_typed(f"v{text}", analyzer)]

@@ -43,6 +43,23 @@ def test_tombstones_are_passed_over(tmp_path: Path) -> None:
     assert read_ == [Record(MOVIE, 7000, TUPLE)]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_logical_messages_are_passed_over_and_counted(tmp_path: Path, first: bool) -> None:
+    """They are of no table."""
+    message = {
+        "op": "m",
+        "ts_ms": 8,
+        "source": {"table": "", "schema": "", "ts_ms": 7},
+        "message": {"prefix": "audit", "content": "aGk="},
+    }
+    inserted = event("c", after=ROW)
+    events = [message, {"payload": message}, inserted] if first else [inserted, message, {"payload": message}]
+    record, note = read(tmp_path, *events)
+    assert record == Record(MOVIE, 7000, TUPLE)
+    assert isinstance(note, BadRecord)
+    assert (note.reason, note.passed_over) == ("logical messages (op m) of Debezium", 2)
+
+
 def test_a_key_that_cannot_be_decoded_is_a_bad_record_also_in_the_first_line(tmp_path: Path) -> None:
     decimal = {"field": "mid", "name": "org.apache.kafka.connect.data.Decimal"}
     key = {"schema": {"fields": [decimal]}, "payload": {"mid": "!"}}
@@ -76,7 +93,7 @@ def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> Non
         (event("u", "plays", after={"mid": 1}), "no row `before`, and plays has no key"),
         (event("u", after=ROW | {"mid": None}), "no row `before`"),
         (event("t", "director"), "tables take no deletions"),
-        (event("m", after=ROW), "expected op c, r, u, d or t in a change event, got 'm'"),
+        (event("x", after=ROW), "expected op c, r, u, d, t or m in a change event, got 'x'"),
         (event("c", "movies", after=ROW), "no relation 'movies' in schema movies; did you mean 'movie'?"),
         (event("c", after=ROW, source={}), "no source.table"),
         (event("c", after={"mid": 1}), "movie.did is missing, and a join needs it"),

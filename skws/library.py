@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
@@ -29,7 +30,7 @@ from skws.formats.files import SUFFIXES
 from skws.formats.nested import arrays, has_nested, nested_rows
 from skws.formats.rows import RowReader
 from skws.formats.sampling import SampleRow, Samples, sample
-from skws.index import passed_over_in_sources
+from skws.index import passed_over_in_sources, tell_missing
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -260,11 +261,9 @@ class Session:
         stream = replace(stream, lateness=late)
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)
-        self.bad.take(passed_over_in_sources(self.schema))
         static, rest = _records(_Given.of(tables or {}), self.schema, self.bad)
         self._session.load_tables([*static, *(record for batch in rest for record in batch.records())])
-        for line in self.bad.news():
-            warnings.warn(line, stacklevel=2)
+        tell_missing(self.schema, self.bad, partial(warnings.warn, stacklevel=3))
 
     @property
     def counts(self) -> Counts:

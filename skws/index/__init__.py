@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from skws.data.batch import BadRecord, Record
+from skws.formats.dead_letters import BadRecordLog
 from skws_schema.model import Schema, sourced
 
 
@@ -28,6 +29,13 @@ def table_records(schema: Schema) -> Iterator[Record]:
         for some in np.split(numbers, range(PART, len(numbers), PART)):
             for row in table.rows(some).rows(np.arange(len(some))):
                 yield Record(table.relation, 0, row)
+
+
+def tell_missing(schema: Schema, bad: BadRecordLog, tell: Callable[[str], object]) -> None:
+    """Count in ``bad``, and tell, the values that are missing in such tables. Raises SkwsError."""
+    bad.take(passed_over_in_sources(schema))
+    for line in bad.news():
+        tell(line)
 
 
 def passed_over_in_sources(schema: Schema) -> list[BadRecord]:

@@ -12,7 +12,7 @@ from uuid import uuid4
 from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
-from skws.index import passed_over_in_sources
+from skws.index import tell_missing
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
 from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
@@ -200,8 +200,7 @@ class LocalWatch:
         start = self._starting_point(request)
         if start is None:
             return
-        self.intake.bad.take(passed_over_in_sources(self.schema))
-        self._tell_passed_over()
+        tell_missing(self.schema, self.intake.bad, partial(self._log.warning, "source"))
         self._inbox.open(control, start.control)
         if self._input.tables_pending:
             self._start = start

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from skws.formats.dead_letters import BadRecordLog
-from skws.index import passed_over_in_sources
+from skws.index import tell_missing
 from skws.jobs.clock import at_rate, ending_on_signals, paced
 from skws.jobs.control import Command, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
@@ -205,7 +205,7 @@ class SparkWatch:
             shards=job.layout.shards,
             **({"partitioning": str(job.layout.spread)} if job.layout.shards > 1 else {}),
         )
-        self._tell_passed_over(command_log.stream.schema)
+        tell_missing(command_log.stream.schema, BadRecordLog(), report)
         while not over():
             self._hold(place)
             command_log.take(ready)
@@ -219,13 +219,6 @@ class SparkWatch:
         job.stop()
         committer.deliver_rest()
         committer.commit()
-
-    def _tell_passed_over(self, schema: Schema) -> None:
-        """Warn of the values that are missing in tables with a source of their own."""
-        bad = BadRecordLog()
-        bad.take(passed_over_in_sources(schema))
-        for line in bad.news():
-            self._log.warning("source", line)
 
     def _hold(self, place: RunDirectory) -> None:
         """Show the reader whether it is paused, and its speed."""

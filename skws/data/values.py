@@ -30,8 +30,14 @@ class MalformedError(ValueError):
 class MissingError(MalformedError):
     """A value that its source can hold and no attribute can, such as NaN: it is missing, not its row.
 
-    The text says what is missing, without the value.
+    The text says what is missing, without the value. Of an array, so many are ``missing``, and ``left`` is
+    what the others come to.
     """
+
+    def __init__(self, reason: str, left: Value = None, missing: int = 1) -> None:
+        super().__init__(reason)
+        self.left = left
+        self.missing = missing
 
 
 class Micros(int):

@@ -16,7 +16,6 @@ import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.data.values import MalformedError, shown
-from skws.formats.exact_json import loads
 from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, reached
 from skws_schema.infer.column_profile import digits
 from skws_schema.model import PLACE, Schema
@@ -136,15 +135,39 @@ def nested_rows(
 
 
 def as_json(row: Mapping[str, Any]) -> Any:
-    """A row as JSON has it. Raises MalformedError."""
+    """A row as JSON has it, but with NaN and infinity. Raises MalformedError."""
     try:
-        return orjson.loads(orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS))
+        written = orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError as error:  # an integer of more than 64 bits, or what is no JSON at all
-        reason = str(error)
+        return _with_long_integers(row, str(error))
+    found = orjson.loads(written)
+    if b"null" in written:
+        _keep_missing(found, row)
+    return found
+
+
+def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
+    """Raises MalformedError for ``reason`` if it is for another than such an integer."""
     try:
-        return loads(json.dumps(row, default=_text))
+        return json.loads(json.dumps(row, default=_text))
     except (TypeError, ValueError, RecursionError):
         raise MalformedError(reason) from None
+
+
+def _keep_missing(found: Any, given: Any) -> None:
+    """Put back the numbers of ``given`` for which JSON has null, so that readers count them."""
+    places: Iterable[tuple[Any, Any]]
+    if isinstance(found, dict) and isinstance(given, Mapping) and len(found) == len(given):
+        places = zip(found, given.values(), strict=True)
+    elif isinstance(found, list) and isinstance(given, list | tuple):
+        places = enumerate(given)
+    else:
+        return
+    for place, value in places:
+        if isinstance(value, float) and found[place] is None:
+            found[place] = value
+        else:
+            _keep_missing(found[place], value)
 
 
 def _text(value: object) -> str:

@@ -18,6 +18,7 @@ from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
 from operator import itemgetter
@@ -176,12 +177,12 @@ class RowReader:
         self.passed_over[self._unknown[name]] += 1
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
-        """The NULL in place of a value that is missing for ``error``, which is raised for any other fault."""
+        """What is left of a value that is missing for ``error``, which is raised for any other fault."""
         named = MalformedError(f"{self.relation.name}.{name}: {error}")
         if not isinstance(error, MissingError) or name in self._never_missing:
             raise named from None
-        self.passed_over[str(named)] += 1
-        return None
+        self.passed_over[str(named)] += error.missing
+        return error.left
 
     def notes(self, source: str) -> Iterator[BadRecord]:
         """What was passed over since the last call."""
@@ -593,18 +594,30 @@ def taken(attribute: Attribute, value: Any) -> Value:
     if isinstance(value, datetime | date):
         value = value.isoformat()
     if isinstance(value, list):
-        value = _one(attribute, list(_leaves(value)))
+        return _taken_together(attribute, list(_leaves(value)))
     if attribute.type in _TEXTS and isinstance(value, bool | float):
         return _written(value)
     return conversion(attribute.type, type(value))(value)
 
 
-def _one(attribute: Attribute, leaves: list[Any]) -> Any:
-    if len(leaves) <= 1:
-        return leaves[0] if leaves else None
-    if attribute.type not in _TEXTS:
-        raise refusal(attribute.type, leaves)
-    return _BETWEEN.join(str(taken(attribute, leaf)) for leaf in leaves)
+def _taken_together(attribute: Attribute, leaves: list[Any]) -> Value:
+    """The value of an array. Raises MissingError with the rest of it if some are missing."""
+    there = [leaf for leaf in leaves if not _is_no_number(leaf)]
+    if len(there) <= 1:
+        value = taken(attribute, there[0]) if there else None
+    elif attribute.type in _TEXTS:
+        value = _BETWEEN.join(str(taken(attribute, leaf)) for leaf in there)
+    else:
+        raise refusal(attribute.type, there)
+    if len(there) < len(leaves):
+        raise MissingError(NOT_FINITE, value, len(leaves) - len(there))
+    return value
+
+
+def _is_no_number(value: object) -> bool:
+    if isinstance(value, Decimal):
+        return not value.is_finite()
+    return isinstance(value, float) and not isfinite(value)
 
 
 def _leaves(value: list[Any]) -> Iterator[Any]:
@@ -617,7 +630,7 @@ def _leaves(value: list[Any]) -> Iterator[Any]:
             open_lists.append(iter(item))
         elif isinstance(item, Mapping):
             raise MalformedError(f"expected a text, or an array of texts, got {shown(item)}")
-        elif item is not None and not (isinstance(item, float) and not isfinite(item)):
+        elif item is not None:
             yield item
 
 

@@ -148,6 +148,30 @@ def test_bytes_are_left_out(tmp_path: Path) -> None:
     assert sum(isinstance(item, Record) for item in items(tmp_path, inference.schema())) == 2
 
 
+ARRAYS = """\
+name: s
+relations:
+  r:
+    attributes: {id: integer, v: {type: text, from: v}, w: {type: text, from: w}, x: number}
+    table: true
+"""
+INNER = "  r_inner: {from: r.inner, attributes: {y: number, z: text}, table: true}\n"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_is_no_number_is_counted_in_arrays(tmp_path: Path, nested: bool) -> None:
+    """Also in a file whose rows have others in their arrays, which are read as JSON."""
+    nan, inf = float("nan"), float("inf")
+    columns = {"id": [1, 2], "v": [[1.5, nan], [nan, inf]], "w": [[[nan], [2.0]], []], "x": [nan, 1.0]}
+    inner = {"inner": [[{"y": nan, "z": "a"}], []]} if nested else {}
+    pq.write_table(pa.table(columns | inner), tmp_path / "r.parquet")
+    found = items(tmp_path, parse_schema(ARRAYS + (INNER if nested else "")))
+    rows = [item.row[1:] for item in found if isinstance(item, Record) and item.relation == 0]
+    assert rows == [("1.5", "2.0", None), (None, None, 1.0)]
+    told = {bad.reason.partition(":")[0]: bad.passed_over for bad in found if isinstance(bad, BadRecord)}
+    assert told == {"r.v": 3, "r.w": 1, "r.x": 1} | ({"r_inner.y": 1} if nested else {})
+
+
 @pytest.mark.parametrize(("key", "found"), [("[v]", "bad"), ("[id]", "row")])
 def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str, found: str) -> None:
     pq.write_table(pa.table({"id": [1], "v": [float("nan")]}), tmp_path / "r.parquet")

@@ -91,10 +91,10 @@ def tui(
 def _check_query(request: UiRequest) -> None:
     """Report invalid queries before the screen is drawn. Raises QueryError, UsageError."""
     if request.queries:
-        from skws_tui.services.analyzer import check_query  # noqa: PLC0415 - loads only for given keywords
+        from skws_tui.services.analyzer import planned  # noqa: PLC0415 - loads only for given keywords
 
         for text in request.queries:
-            check_query(request.job, text, request.job.schema)
+            planned(request.job, text, request.job.schema)
 
 
 def _need_terminal(command: str) -> None:

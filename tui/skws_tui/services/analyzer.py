@@ -15,12 +15,11 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
-from skws.queries import kinds
 from skws.queries.diagnosis import KeywordCounts
-from skws.queries.keyword_plans import ranking_of
+from skws.queries.kinds import plan_of
+from skws.queries.operator import QueryPlan
 from skws.sources import drafts
 from skws.spec.job import Job
-from skws.spec.query import WINDOW
 from skws_schema.errors import Problem, SchemaError, SkwsError, UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Schema
@@ -28,52 +27,40 @@ from skws_schema.show import draw
 from skws_schema.yaml.load import parse_schema, warnings
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, parse_typed
-from skws_windows.window import parse_window, window_fault
+from skws_windows.window import window_fault
 
-_CHECKS_KEPT: Final = 256
+_PLANS_KEPT: Final = 256
 """Texts without a fault: a query was most often checked while it was typed, before Enter."""
 
 
-def plan_of(job: Job, name: str, schema: Schema) -> Plan:
-    """The plan of keywords over ``schema``, the current one. Raises QueryError, UsageError."""
-    wanted = as_query(parse_typed(name))
-    query = parse_query(wanted.text, schema, match_names=job.match_names)
-    own = wanted.options.get(WINDOW)
-    return Plan(
-        schema,
-        query,
-        job.plan_window if own is None else parse_window(own),
-        job.max_size,
-        job.stream.lateness,
-        ranking=ranking_of(wanted.options),
-    )
+def planned(job: Job, name: str, schema: Schema) -> QueryPlan:
+    """The plan of a query, by its name, over ``schema``, the current one.
 
-
-def check_query(job: Job, name: str, schema: Schema) -> None:
-    """Raises QueryError, PatternError, SchemaError, UsageError if the query cannot be added."""
+    Raises QueryError, PatternError, SchemaError, UsageError if the query cannot be added.
+    """
     query = as_query(parse_typed(name), allow_unbounded_windows=job.allow_unbounded_windows)
-    kinds.plan_of(job.standing(name, query), replace(job.stream, schema=schema))
+    return plan_of(job.standing(name, query), replace(job.stream, schema=schema))
 
 
 class Analyzer:
-    """Caches plans and checks over one schema. Any thread may call it."""
+    """Caches plans over one schema. Any thread may call it."""
 
     def __init__(self, job: Job, schema: Schema) -> None:
         self._job = job
         self._schema = schema
         self._names = completable(schema)
-        self._plans: dict[str, Plan] = {}
-        self._check = lru_cache(_CHECKS_KEPT)(partial(check_query, job, schema=schema))
+        self._planned = lru_cache(_PLANS_KEPT)(partial(planned, job, schema=schema))
 
     def plan(self, name: str) -> Plan:
-        """By a query's name. Raises QueryError, UsageError."""
-        if name not in self._plans:
-            self._plans[name] = plan_of(self._job, name, self._schema)
-        return self._plans[name]
+        """How the keywords of a query are searched, by its name. Raises as ``planned``."""
+        plan = self._planned(name).search
+        if plan is None:
+            raise UsageError(f"{name}: expected keywords")
+        return plan
 
     def check(self, name: str) -> None:
-        """As ``check_query``."""
-        self._check(name)
+        """Raises as ``planned``."""
+        self._planned(name)
 
     def spans(self, name: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
         """Where the keywords of a query stand in a value."""

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from queue import SimpleQueue
@@ -128,7 +129,7 @@ class LiveJob:
             self._report_queries()
             return
         self.unanswered.add(name)
-        self._submit(Command.new(name, query), partial(self._added, name))
+        self._submit(Command.adding(replace(query, name=name)), partial(self._added, name))
 
     def remove_query(self, name: str) -> None:
         """Stop answering a query."""
@@ -334,14 +335,16 @@ class LiveJob:
 
     def _observe(self, name: str, host: Host) -> None:
         from skws.explain.observed import Observed  # noqa: PLC0415 - loads behind the first picture
-        from skws_tui.services.analyzer import plan_of  # noqa: PLC0415
+        from skws_tui.services.analyzer import planned  # noqa: PLC0415
 
         if name not in self.queries or parse_typed(name).pattern:
             return
         try:
-            plan = plan_of(self.request.job, name, host.schema)
+            plan = planned(self.request.job, name, host.schema).search
         except SkwsError:
             return  # the schema has changed since
+        if plan is None:
+            return
         results = {network: n for (query, network), n in self.networks.items() if query == name}
         metrics, rows = host.metrics(), self._live_rows
         # Queries of other kinds have operators of their own, which cannot be observed.

@@ -143,8 +143,8 @@ _NO_LIMIT: Final = 1 << 62
 def expect_long_lived_objects() -> None:
     """Make garbage collections rare.
 
-    A live window is hundreds of thousands of small objects without cycles.
-    Python's defaults scan them repeatedly, which takes a third of the engine's time.
+    Live windows and saved searches are hundreds of thousands of small objects without cycles.
+    Python's defaults scan them repeatedly, which takes a third of the time.
     """
     gc.set_threshold(200_000, 20, 20)
 

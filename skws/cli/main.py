@@ -23,7 +23,7 @@ from skws import __version__
 from skws.cli.options import Command
 from skws.cli.terminal import StepsLine, tell
 from skws.extras import missing_extra
-from skws.memory import DEFAULT, use
+from skws.memory import DEFAULT, expect_long_lived_objects, use
 from skws.sinks.base import OutputClosedError
 from skws.sinks.text import visible
 from skws_schema import budgets
@@ -160,6 +160,7 @@ def run(arguments: Sequence[str]) -> int:
         logging.getLogger().addHandler(logging.NullHandler())
     try:
         use(DEFAULT, _tell)
+        expect_long_lived_objects()
         with watch_steps(StepsLine().watch):
             code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
         sys.stdout.flush()

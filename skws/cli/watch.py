@@ -295,9 +295,8 @@ class Unanswered:
 
     def tell(self, host: Host) -> None:
         """Log the reasons that were not told before."""
-        found = {one.name for one in host.metrics().queries if one.results or one.retractions}
-        silent = [one for one in host.standing if one.name not in found]
-        if not silent or not (self._kept or self._static):
+        silent = host.silent if self._kept or self._static else []
+        if not silent:
             return
         records = list(insertions(chain(self._static, *(batch.records() for batch in self._batches))))
         words = Vocabulary()

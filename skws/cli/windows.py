@@ -13,7 +13,6 @@ from skws.cli import options
 from skws.cli.given import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
-from skws.memory import expect_long_lived_objects
 from skws.sinks.base import destination
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -221,7 +220,6 @@ def _run(
 
     started = perf_counter()
     replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
-    expect_long_lived_objects()
     processor = plan.processor()
     warning = "" if job.allow_unbounded_windows else check_overlap(plan)
     if warning and not quiet:

@@ -449,6 +449,10 @@ class LocalWatch:
             log_bytes=0 if self._checkpoint is None else self._checkpoint.journal.size,
         )
 
+    @property
+    def silent(self) -> list[Query]:
+        return self.gauges.silent(self.standing)
+
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self.worker.live.window_spans(name)
 

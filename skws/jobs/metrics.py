@@ -244,6 +244,11 @@ class Gauges:
     def spent(self, stage: str, seconds: float) -> None:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
+    def silent(self, standing: Iterable[Query]) -> list[Query]:
+        """Those of some queries of which nothing was told so far."""
+        told = self.counters
+        return [one for one in standing if not (told["+", one.name] or told["-", one.name])]
+
     def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
         for op in "+-":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
@@ -142,6 +142,7 @@ class _Reader:
         self.synonyms: dict[str, dict[str, None]] = {}
         self.without: dict[int, int] = {}  # relations, with the places where they are named
         self.restricted: dict[int, str] = {}  # relations, with conditions on them
+        self._known = _words(schema, match_names)
 
     def leave_out(self, node: syntax.Without) -> None:
         """Leave out the relation that a node names."""
@@ -184,7 +185,7 @@ class _Reader:
             self.dropped.append(word.slot.text)
 
     def _word(self, node: syntax.Node, scopes: tuple[Scope | None, ...]) -> _TypedWord:
-        word = _word(node.text, scopes, self.schema, self.match_names)
+        word = self._known(node.text, scopes)
         self.ignored += word.ignored
         if word.synonyms:
             others = self.synonyms.setdefault(node.text.lower(), {})
@@ -320,9 +321,13 @@ class _TypedWord(NamedTuple):
     ignored: tuple[str, ...]
 
 
-@lru_cache(maxsize=1 << 16)
-def _word(text: str, scopes: tuple[Scope | None, ...], schema: Schema, names: bool) -> _TypedWord:
-    """Words are read once: many queries have the same ones."""
+@lru_cache(maxsize=8)
+def _words(schema: Schema, names: bool) -> Callable[[str, tuple[Scope | None, ...]], _TypedWord]:
+    """Reads words over a schema, each once: many queries have the same ones."""
+    return lru_cache(maxsize=1 << 16)(partial(_word, schema=schema, names=names))
+
+
+def _word(text: str, scopes: tuple[Scope | None, ...], *, schema: Schema, names: bool) -> _TypedWord:
     places = places_of(scopes, schema, names=names)
     analyzers = dict.fromkeys(place.analyzer for place in places)
     synonyms = (other for each in analyzers for other in synonyms_of(text, schema.synonyms, each))

@@ -77,7 +77,9 @@ def plan_of(query: Query, stream: Stream) -> QueryPlan:
 
 def plans_over(queries: Iterable[Query], stream: Stream) -> list[QueryPlan]:
     """As ``plan_of``, of several queries."""
-    return [plan_of(query, stream) for query in queries]
+    queries = list(queries)
+    kinds = {name: kind_of(name) for name in {query.kind for query in queries}}
+    return [kinds[query.kind](query, stream) for query in queries]
 
 
 def plans_of(job: Job) -> dict[str, QueryPlan]:

@@ -178,7 +178,9 @@ class Query:
 
     def named(self, name: str, max_size: int) -> Query:
         """The same query with a name; ``max_size`` holds if it has none."""
-        # Not by replace, which takes several times as long: saved searches may be very many.
+        # Saved searches may be very many: most have both already, and replace takes several times as long.
+        if self.name == name and self.max_size:
+            return self
         return Query(self.text, self.max_size or max_size, self.kind, self.options, name, self.tag)
 
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:

@@ -118,6 +118,10 @@ class SparkWatch:
     def schema(self) -> Schema:
         return self._gauges.schema
 
+    @property
+    def silent(self) -> list[Query]:
+        return self._gauges.silent(self.standing)
+
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self._merger.insight.stretches.get(name, ())
 

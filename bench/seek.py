@@ -49,7 +49,7 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
     watch = LocalWatch(job, [], Log(), control=control, lasting=True)
     watch.open()
     for text in QUERIES:
-        control.submit(Command.new(text, Query(text)))
+        control.submit(Command.adding(Query(text, name=text)))
     watch.step()
     while control.times is None:  # they are read beside the job
         sleep(0.1)

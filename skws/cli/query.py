@@ -52,7 +52,7 @@ def add(
     if not name.strip():
         raise UsageError("NAME is empty: expected a name for the query")
     asked = _asked(query or [], pattern, without or [])
-    send(control, Command.new(name, replace(asked, max_size=max_size)), wait)
+    send(control, Command.adding(replace(asked, name=name, max_size=max_size)), wait)
 
 
 def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:

@@ -423,7 +423,7 @@ class Reloading:
         new = [(name, query) for name, query in after.items() if before.get(name) != query]
         return [
             *(Command("remove", name) for name in gone),
-            *(Command.new(name, query) for name, query in new),
+            *(Command.adding(replace(query, name=name)) for name, query in new),
         ]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from os import SEEK_END
 from pathlib import Path
@@ -34,6 +34,7 @@ from skws_schema.errors import SourceError
 if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.batch import Record, RecordBatch
     from skws.jobs.metrics import Metrics
+    from skws.queries.operator import QueryPlan
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.results.model import LiveResult
     from skws.sinks.base import Run
@@ -56,34 +57,32 @@ _LOOK_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Add a query under a name, remove the query of that name, or change to a schema (YAML text).
+    """Add a query, remove the query of a name, or change to a schema (YAML text).
 
-    ``max_size``: None for the job's own. The other fields are those of ``Query``.
+    ``query``: what to add; its ``name`` is that of the command, and its ``max_size`` None for the job's own.
     """
 
     op: Op
     name: str
-    query: str = ""
-    max_size: int | None = None
-    id: str = ""
-    kind: str = KEYWORDS
-    options: Mapping[str, str] = field(default_factory=dict)
+    query: Query | None = None
     schema: str = ""
-    tag: str = ""
+    id: str = ""
+
+    @classmethod
+    def adding(cls, query: Query, id: str = "") -> Command:  # noqa: A002 - of the command
+        return cls("add", query.name, query, id=id)
 
     @property
-    def asked(self) -> Query:
-        return Query(self.query, self.max_size, self.kind, self.options, tag=self.tag)
+    def added(self) -> Query:
+        """The query of a command that adds one."""
+        assert self.query is not None  # noqa: S101 - it adds one
+        return self.query
 
-    @classmethod
-    def new(cls, name: str, query: Query) -> Command:
-        return cls(
-            "add", name, query.text, query.max_size, kind=query.kind, options=query.options, tag=query.tag
-        )
-
-    @classmethod
-    def adding(cls, one: Query) -> Command:
-        return cls.new(one.name, one)
+    def to_dict(self) -> dict[str, Any]:
+        """Inverse of ``of``: the fields of the query stand beside those of the command."""
+        if self.query is None:
+            return {"op": self.op, "name": self.name, "schema": self.schema, "id": self.id}
+        return {"op": self.op, **self.query.to_dict(), "id": self.id}
 
     @classmethod
     def of(cls, fields: Any) -> Command:
@@ -100,7 +99,7 @@ class Command:
                     )
                 shown = {str(key): str(value) for key, value in options.items()}
                 identity, tag = str(fields.get("id", "")), str(fields.get("tag", ""))
-                return cls("add", name, query, size, identity, kind, shown, tag=tag)
+                return cls.adding(Query(query, size, kind, shown, name, tag), identity)
             case {"op": "remove", "name": str(name)} if name:
                 return cls("remove", name, id=str(fields.get("id", "")))
             case {"op": "schema", "schema": str(text)} if text:
@@ -193,6 +192,10 @@ class Host(Protocol):
     def standing(self) -> tuple[Query, ...]:
         """The standing queries, in the order in which they were added."""
 
+    @property
+    def silent(self) -> list[Query]:
+        """The standing queries of which nothing was told so far, in this order."""
+
     def run(self) -> None:
         """Run until the source ends, the limit is reached or the control stops it.
 
@@ -240,6 +243,7 @@ class RunControl:
         self.clock = clock or StoppableClock()
         self.pace = Pace(self.clock, replay_rate(job))
         self._commands: list[Command] = []
+        self._plans: dict[str, QueryPlan] = {}
         self._futures: dict[str, Future[Answer]] = {}
         self._lock = Lock()
         self._status = Status()
@@ -304,8 +308,13 @@ class RunControl:
         (future,) = self.submit_all([command])
         return future
 
-    def submit_all(self, commands: Sequence[Command]) -> list[Future[Answer]]:
-        """Carry out commands in one micro-batch, in this order; the futures resolve in the job's thread."""
+    def submit_all(
+        self, commands: Sequence[Command], plans: Mapping[str, QueryPlan] | None = None
+    ) -> list[Future[Answer]]:
+        """Carry out commands in one micro-batch, in this order; the futures resolve in the job's thread.
+
+        ``plans``: of queries to be added that were planned already, by name.
+        """
         known = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
         futures: list[Future[Answer]] = [Future() for _ in known]
         with self._lock:
@@ -313,18 +322,23 @@ class RunControl:
             if not ended:
                 self._futures |= {command.id: future for command, future in zip(known, futures, strict=True)}
                 self._commands += known
+                self._plans |= plans or {}
         if ended:
             for command, future in zip(known, futures, strict=True):
                 future.set_result(Answer(command.id, ended))
         return futures
 
-    def take_commands(self) -> list[Command]:
-        """All submitted commands; for the job's thread, as all that follows."""
+    def take_commands(self) -> tuple[list[Command], Mapping[str, QueryPlan]]:
+        """All submitted commands, and the plans of their queries that are known, by name.
+
+        For the job's thread, as all that follows.
+        """
         if not self._commands:
-            return []
+            return [], {}
         with self._lock:
             commands, self._commands = self._commands, []
-        return commands
+            plans, self._plans = self._plans, {}
+        return commands, plans
 
     def answer(self, answer: Answer) -> bool:
         """Resolve the future of a command; False if the command was not submitted here."""
@@ -365,7 +379,7 @@ class ControlFolder:
     def send(self, command: Command) -> str:
         """Append a command; returns the id of its answer."""
         identity = uuid4().hex
-        self._append(_COMMANDS, orjson.dumps({**asdict(command), "id": identity}))
+        self._append(_COMMANDS, orjson.dumps({**command.to_dict(), "id": identity}))
         return identity
 
     def read(self, start: int) -> Read:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -71,7 +71,7 @@ class Entry:
             "number": self.number,
             "end": self.end,
             "control": self.control,
-            "commands": [asdict(command) for command in self.commands],
+            "commands": [command.to_dict() for command in self.commands],
             "records": [tuple(record) for record in self.records.records()],
             "letters": self.letters,
             "bad": self.bad,
@@ -84,7 +84,7 @@ class Entry:
     def from_json(cls, text: bytes) -> Entry:
         """Inverse of ``to_json``."""
         fields = orjson.loads(text)
-        fields["commands"] = tuple(Command(**command) for command in fields["commands"])
+        fields["commands"] = tuple(map(Command.of, fields["commands"]))
         fields["records"] = RecordBatch.of(
             [Record(r, time, tuple(row), delete) for r, time, row, delete in fields["records"]]
         )

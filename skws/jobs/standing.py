@@ -104,14 +104,19 @@ class StandingQueries:
             self._standing[one.name] = one
         return found
 
-    def checked(self, commands: Iterable[Command]) -> tuple[list[Command], list[Answer]]:
-        """The commands that can be carried out in this order, and the answers that refuse the others."""
-        known, stream = self._standing.copy(), self.stream
+    def checked(
+        self, commands: Iterable[Command], plans: Mapping[str, QueryPlan] | None = None
+    ) -> tuple[list[Command], list[Answer]]:
+        """The commands that can be carried out in this order, and the answers that refuse the others.
+
+        ``plans``: of queries to be added that were planned already, by name.
+        """
+        known, stream, plans = self._standing.copy(), self.stream, plans or {}
         good: list[Command] = []
         refused: list[Answer] = []
         for command in commands:
             try:
-                stream = self._check(command, known, stream)
+                stream = self._check(command, known, stream, plans.get(command.name))
             except SkwsError as error:
                 refused.append(Answer(command.id, str(error)))
             else:
@@ -147,10 +152,12 @@ class StandingQueries:
         return known is not None and standing is not None and known.answers_like(standing)
 
     def _named(self, command: Command) -> Query:
-        return self._request.standing(command.name, command.asked)
+        return self._request.standing(command.name, command.added)
 
-    def _check(self, command: Command, known: dict[str, Query], stream: Stream) -> Stream:
-        """Apply a command to ``known``; returns the stream afterwards.
+    def _check(
+        self, command: Command, known: dict[str, Query], stream: Stream, plan: QueryPlan | None
+    ) -> Stream:
+        """Apply a command to ``known``; returns the stream afterwards. ``plan``: of its query, if known.
 
         Raises SkwsError if it cannot be done.
         """
@@ -171,6 +178,8 @@ class StandingQueries:
         if command.name in known:
             raise UsageError(f"there is already a query {command.name!r}")
         standing = self._named(command)
+        if plan is not None:
+            self._plans[command.name] = plan
         self._plans[command.name] = self._planned(standing, stream)
         known[command.name] = standing
         return stream
@@ -204,7 +213,7 @@ class Inbox:
 
     def commands(self, standing: StandingQueries) -> list[Command]:
         """New commands that can be carried out in this order; the others are refused here."""
-        commands = self._control.take_commands()
+        commands, plans = self._control.take_commands()
         refused: tuple[Answer, ...] = ()
         if self._folder is not None:
             read = self._folder.read(self.read_to)
@@ -213,7 +222,7 @@ class Inbox:
             refused = read.faults
         if not (commands or refused):
             return []
-        good, impossible = standing.checked(commands)
+        good, impossible = standing.checked(commands, plans)
         self.answer([*refused, *impossible])
         return good
 

@@ -27,6 +27,7 @@ from skws.jobs.prometheus import CONTENT_TYPE, text
 from skws.keywords.match import Span, highlight
 from skws.keywords.parse import parse_query
 from skws.queries.diagnosis import EmptyResult
+from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
 from skws.serve.events import Event, Position
@@ -281,8 +282,8 @@ def _add_saved(app: FastAPI, served: Served) -> None:
 
     @app.put("/queries", summary="Save many searches in one step; those that are refused are named")
     async def put_all(body: SavedBodies) -> Response:
-        def checked() -> tuple[list[SavedSearch], dict[str, str]]:
-            good: list[SavedSearch] = []
+        def checked() -> tuple[list[tuple[SavedSearch, QueryPlan]], dict[str, str]]:
+            good: list[tuple[SavedSearch, QueryPlan]] = []
             refused: dict[str, str] = {}
             for name, one in body.queries.items():
                 try:
@@ -293,7 +294,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
 
         good, refused = await served.others.answer(checked)
         answers = await _answers(job.put(good)) if good else []
-        for saved, answer in zip(good, answers, strict=True):
+        for (saved, _), answer in zip(good, answers, strict=True):
             if answer.error:
                 refused[saved.name] = answer.error
         answer = {"saved": len(body.queries) - len(refused), "refused": refused}
@@ -315,8 +316,8 @@ def _add_saved(app: FastAPI, served: Served) -> None:
     async def put(name: SavedName, body: SavedBody) -> Response:
         job.check_ready()
         new = name not in job.hub.saved
-        saved = await served.others.answer(partial(_checked, job, name, body))
-        (answer,) = await _answers(job.put([saved]))
+        saved, plan = await served.others.answer(partial(_checked, job, name, body))
+        (answer,) = await _answers(job.put([(saved, plan)]))
         if answer.error:
             raise HTTPException(409 if job.ready else 503, answer.error)
         return Json({**saved.shown(), "notes": answer.notes}, 201 if new else 200)
@@ -330,10 +331,9 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         return Response(status_code=204)
 
 
-def _checked(job: ServedJob, name: str, body: SavedBody) -> SavedSearch:
+def _checked(job: ServedJob, name: str, body: SavedBody) -> tuple[SavedSearch, QueryPlan]:
     saved = SavedSearch.read(name, body.told())
-    job.check(saved)
-    return saved
+    return saved, job.planned(saved)
 
 
 def _known(job: ServedJob, name: str) -> SavedSearch:

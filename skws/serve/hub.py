@@ -8,7 +8,7 @@ start of the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -261,7 +261,7 @@ class Hub:
         gone: dict[str, SavedSearch] = {}
         for command in commands:
             if command.op == "add":
-                added[command.name] = SavedSearch.of(replace(command.asked, name=command.name))
+                added[command.name] = SavedSearch.of(command.added)
             elif command.op == "remove":
                 new, old = added.pop(command.name, None), self.saved.get(command.name)
                 if (known := old or new) is not None:

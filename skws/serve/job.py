@@ -19,6 +19,7 @@ from skws.keywords.scope import completable
 from skws.keywords.suggest import completions
 from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
+from skws.queries.operator import QueryPlan
 from skws.results.model import LiveResult
 from skws.serve.events import Position
 from skws.serve.hub import Hub
@@ -136,33 +137,33 @@ class ServedJob:
         with self._watch.turns.turn(_ALIVE_SECONDS), within(_ALIVE_SECONDS):
             return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
 
-    def check(self, saved: SavedSearch) -> None:
-        """Raises SkwsError if the search cannot be answered over the stream."""
-        query = self._job.standing(saved.name, saved.query)
-        plan = plan_of(query, self.stream).search
-        if plan is not None and (told := many_networks(plan)):
+    def planned(self, saved: SavedSearch) -> QueryPlan:
+        """The plan of a search. Raises SkwsError if the search cannot be answered over the stream."""
+        plan = plan_of(self._job.standing(saved.name, saved.tagged), self.stream)
+        if plan.search is not None and (told := many_networks(plan.search)):
             raise UsageError(told)
+        return plan
 
-    def put(self, saved: Sequence[SavedSearch]) -> list[Future[Answer]]:
+    def put(self, saved: Sequence[tuple[SavedSearch, QueryPlan]]) -> list[Future[Answer]]:
         """Add searches, or replace those of the same names, in one micro-batch; an answer each.
 
         Raises NotReadyError; UsageError for too many searches.
         """
         self.check_ready()
         known = self.hub.saved
-        new = sum(1 for one in saved if one.name not in known)
+        new = sum(1 for one, _ in saved if one.name not in known)
         if len(known) + new > self._most_saved:
             raise UsageError(
                 f"there are {len(known):,} saved searches already, the most that --most-queries allows"
             )
         commands: list[Command] = []
         adding: list[int] = []
-        for one in saved:
+        for one, _ in saved:
             if one.name in known:
                 commands.append(Command("remove", one.name))
             adding.append(len(commands))
             commands.append(Command.adding(one.tagged))
-        futures = self._control.submit_all(commands)
+        futures = self._control.submit_all(commands, {one.name: plan for one, plan in saved})
         return [futures[at] for at in adding]
 
     def remove(self, name: str) -> Future[Answer]:

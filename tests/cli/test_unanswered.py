@@ -91,7 +91,7 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
     run.step()
     run.unanswered.tell(run.host)
     assert run.told == said  # item 0 and visit 0 are a result by now
-    run.control.submit(Command.new("blue red", Query("blue red")))
+    run.control.submit(Command.adding(Query("blue red", name="blue red")))
     run.step()
     run.unanswered.tell(run.host)
     assert run.told[2:] == [

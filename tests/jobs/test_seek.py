@@ -105,7 +105,7 @@ class Replayed:
         )
         self.watch.open()
         for text in ("lamp red", "blue", "red"):
-            self.control.submit(Command.new(text, Query(text)))
+            self.control.submit(Command.adding(Query(text, name=text)))
         self.watch.step()
 
     def pass_time(self, seconds: float) -> None:

@@ -11,6 +11,7 @@ import pytest
 from skws.jobs.checkpoint import VERSION
 from skws.jobs.control import Command
 from skws.jobs.local import LocalWatch
+from skws.spec.query import Query
 from skws_schema.errors import SchemaError, StateError, UsageError
 from skws_windows.window import CountWindow
 from tests.jobs.watching import (
@@ -42,7 +43,7 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
         watch.close()
         return names, sink.told()
 
-    assert run({"a": "ada", "l": "lamp"}, Command("add", "both", QUERY))[0] == ["a", "l", "both"]
+    assert run({"a": "ada", "l": "lamp"}, Command.adding(Query(QUERY, name="both")))[0] == ["a", "l", "both"]
     names, results = run({"l": "lamp", "c": "chair"})
     assert names == ["l", "both", "c"]
     assert results == []

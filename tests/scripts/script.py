@@ -235,9 +235,7 @@ def _asked(stage: Stage, block: Block) -> Asked:
                 name, _, text = rest.partition(": ")
                 asked = _query(text)
                 stage.queries[name] = asked
-                commands.append(
-                    Command("add", name, asked.text, asked.max_size, name, asked.kind, asked.options)
-                )
+                commands.append(Command.adding(replace(asked, name=name), name))
             case "remove":
                 commands.append(Command("remove", rest, id=rest))
             case "+" | "-":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ def test_updates_are_in_digests_that_ask_for_them(tmp_path: Path) -> None:
     asked = [adding("daily", every="1 day"), adding("whole", every="1 day", updates=True)]
     take(hub, 1, asked, [result(1, name, op) for name in ("daily", "whole") for op in "+~"])
     again = opened(tmp_path, clock)
-    stood = standing(*(replace(command.asked, name=command.name) for command in asked))
+    stood = standing(*(command.added for command in asked))
     again.take(2, [], [result(1, name, "~") for name in ("daily", "whole")], stood)
     clock.now += DAY
     again.tick()

@@ -239,9 +239,8 @@ class LocalSimulation:
         """Send a command; some cannot be carried out, and are refused."""
         if action.do == "add":
             self._names += 1
-            command = Command.new(
-                f"q{self._names % 3}", self.asks[(action.number + action.draw // 8) % len(self.asks)]
-            )
+            asked = self.asks[(action.number + action.draw // 8) % len(self.asks)]
+            command = Command.adding(replace(asked, name=f"q{self._names % 3}"))
         elif action.do == "remove":
             command = Command("remove", f"q{action.number % 3}")
         else:

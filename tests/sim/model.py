@@ -275,7 +275,7 @@ class Model:
         """The kinds of the queries that may have results in a micro-batch, by name."""
         before = self.batches[batch.entry.number - 2].state if batch.entry.number > 1 else self._first
         standing = [*batch.state.standing.values(), *before.standing.values()]
-        added = [self.job.standing(one.name, one.asked) for one in batch.entry.commands if one.op == "add"]
+        added = [self.job.standing(one.name, one.added) for one in batch.entry.commands if one.op == "add"]
         return {one.name: one.kind for one in (*standing, *added)}
 
     def _check_alive(self, batch: Batch, results: Sequence[Result]) -> None:
@@ -330,7 +330,7 @@ class Model:
             match command.op:
                 case "add":
                     check(command.name not in state.standing, "a query was added twice", command.name)
-                    query = self.job.standing(command.name, command.asked)
+                    query = self.job.standing(command.name, command.added)
                     state.standing[command.name] = query
                     if query.kind not in self._judged:
                         continue

@@ -60,7 +60,7 @@ class Twin:
 
     def _commands(self, entry: Entry) -> Iterator[Command]:
         for command in entry.commands:
-            if command.op == "add" and self._mine(self._job.standing(command.name, command.asked).kind):
+            if command.op == "add" and self._mine(self._job.standing(command.name, command.added).kind):
                 self._names.add(command.name)
             elif command.op == "remove" and command.name in self._names:
                 self._names.remove(command.name)

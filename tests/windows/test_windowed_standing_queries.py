@@ -53,7 +53,7 @@ def keywords() -> tuple[Evaluated, list[Command]]:
     engine = WindowedEngine(SCHEMA, WINDOW)
     for query in QUERIES:
         engine.add(Plan(SCHEMA, parse_query(query, SCHEMA), WINDOW))
-    return engine.process, [Command("add", query, query) for query in QUERIES]
+    return engine.process, [Command.adding(Query(query, name=query)) for query in QUERIES]
 
 
 @seeds(2, 8)

@@ -382,7 +382,7 @@ class Register:
 
     def take(self, commands: Iterable[Command], read_to: int | None) -> None:
         """Keep commands that can be done, all or none; the source finds them. ``read_to``: see the class."""
-        entry = {"commands": [asdict(command) for command in commands], "control": read_to}
+        entry = {"commands": [command.to_dict() for command in commands], "control": read_to}
         if not entry["commands"] and read_to == self.read_to:
             return
         text = orjson.dumps(entry)

@@ -202,7 +202,7 @@ class Shard:
     def _needs_past(self, command: Command) -> bool:
         if command.op == "schema":
             return self._live.changing_needs_past
-        return command.op == "add" and self._live.adding_needs_past(command.kind)
+        return command.query is not None and self._live.adding_needs_past(command.query.kind)
 
     def replay_silently(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, oldest first, for the next micro-batch's new queries."""

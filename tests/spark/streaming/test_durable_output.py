@@ -11,6 +11,7 @@ import pytest
 
 from skws.jobs.control import Command
 from skws.spark.streaming.run_directory import COMMANDS, Output, Register, RunDirectory, commands_between
+from skws.spec.query import Query
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request
@@ -126,7 +127,7 @@ def registered(path: Path, least: dict[str, int] | None = None) -> Register:
 
 
 def add(name: str) -> Command:
-    return Command("add", name, name)
+    return Command.adding(Query(name, name=name))
 
 
 def names(register: Register) -> list[str]:

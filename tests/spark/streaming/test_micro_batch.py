@@ -12,6 +12,7 @@ from skws.data.texts import Texts
 from skws.jobs.control import Command
 from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
+from skws.spec.query import Query
 
 RECORDS = [
     Record(2, 5, ("a\x00b", None, 3.5, True)),
@@ -45,16 +46,8 @@ def test_many_records_are_packed_small() -> None:
 
 
 def test_a_parcel_comes_back() -> None:
-    head = BatchHeader(
-        1.5,
-        (Command("add", "n", "q", 3, "id"),),
-        ("letter",),
-        2,
-        ("why",),
-        ("cut",),
-        Backlog("3 files"),
-        ended=True,
-    )
+    commands = (Command.adding(Query("q", 3, name="n"), "id"), Command("remove", "m"))
+    head = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
     micro_batch = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))

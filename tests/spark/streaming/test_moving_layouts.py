@@ -15,7 +15,7 @@ from skws.queries.partitioning import Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Wanted
 from skws.spec.job import Job
-from skws.spec.query import PATTERN
+from skws.spec.query import PATTERN, Query
 from skws_schema.errors import UsageError
 from skws_windows.window import TimeWindow
 from tests.formats.replays import write_replay
@@ -99,7 +99,7 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
     with running(asked(tmp_path, control=folder.folder, checkpoint=None), Wanted(2)) as run:
         seen(run, first)
         assert not [line for line in run.notes.lines if "the state moves" in line]
-        folder.send(Command("add", "pairs", PAIRS, kind=PATTERN))
+        folder.send(Command.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         assert [answer.error for answer in folder.answers()] == [""]
         appended(tmp_path, second)
@@ -123,7 +123,7 @@ def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
     wanted = Wanted(2, Partitioning.KEYS)
     with running(asked(tmp_path, control=folder.folder), wanted) as run:
         seen(run, first)
-        folder.send(Command("add", "pairs", PAIRS, kind=PATTERN))
+        folder.send(Command.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         (answer,) = folder.answers()
         assert answer.error == (

@@ -269,7 +269,7 @@ def commands_of(
     ]
     for _ in range(rng.randrange(4) if len(standing) < most else 0):
         query = draw(rng)
-        wanted.append(Command("add", f"q{rng.randrange(10_000)}", query.text, kind=query.kind))
+        wanted.append(Command.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}")))
     if schemas and rng.random() < 0.3:
         wanted.append(Command("schema", "", schema=to_yaml(rng.choice(CHANGES))))
     return one.standing.checked(wanted)[0]
@@ -462,7 +462,7 @@ def test_shards_by_delta_joins(
 
 def test_the_log_forgets_what_is_over() -> None:
     kept = all_shards(asked(TimeWindow(10)), 1)[0]
-    kept.work(micro_batch_of((), [Command("add", "a", "alpha")]))
+    kept.work(micro_batch_of((), [Command.adding(Query("alpha", name="a"))]))
     for time in range(0, 200, 2):
         kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert [chunk.latest for chunk, _ in kept.chunks.values()] == list(range(178, 200, 2))

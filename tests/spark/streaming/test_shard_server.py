@@ -26,6 +26,7 @@ from skws.spark.streaming import shard_server
 from skws.spark.streaming.messages import Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardServer, servers_beside
+from skws.spec.query import Query
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of
@@ -104,7 +105,7 @@ def test_the_end_of_its_memory_is_told(run: str) -> None:
     stand(client, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
-        work(client, 0, *ballast, commands=(Command("add", "q", "alpha"),))
+        work(client, 0, *ballast, commands=(Command.adding(Query("alpha", name="q")),))
     assert work(client, 0) == "behind"
     client.close()
 
@@ -118,7 +119,7 @@ def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
     assert servers_beside(socket_dir(run) / "1.socket") == 2
     stand(first, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]  # more than 64 MiB
-    assert work(first, 0, *ballast, commands=(Command("add", "q", "alpha"),)) == "done"
+    assert work(first, 0, *ballast, commands=(Command.adding(Query("alpha", name="q")),)) == "done"
     first.close()
     second.close()
 

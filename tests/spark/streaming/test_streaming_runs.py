@@ -49,8 +49,8 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
     folder = ControlFolder(tmp_path / "control")
     with running(request(source, control=folder.folder)) as run:
         run.results(1)
-        added = folder.send(Command("add", "more", "lamp"))
-        wrong = folder.send(Command("add", "more", "chair"))
+        added = folder.send(Command.adding(Query("lamp", name="more")))
+        wrong = folder.send(Command.adding(Query("chair", name="more")))
         # Nothing comes from the source meanwhile.
         run.until(lambda: len(folder.answers()) >= 2)
         run.results(2)
@@ -284,7 +284,7 @@ def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> No
     with running(asked) as run:
         run.results(1)
         committed = (checkpoint / "committed.json").read_bytes()
-        folder.send(Command("add", "more", "lamp"))
+        folder.send(Command.adding(Query("lamp", name="more")))
         run.until(lambda: bool(folder.answers()))
     (checkpoint / "committed.json").write_bytes(committed)
     commands = checkpoint / "commands" / "commands.jsonl"

@@ -15,7 +15,7 @@ from skws.explain.branch import Branch, Role
 from skws.explain.observed import Observed
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
-from skws.queries.partitioning import key_partitioning, why_not_by_key
+from skws.queries.partitioning import KeyPartitioning, key_partitioning, why_not_by_key
 from skws.queries.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
 from skws_mesh.cngen import CNGen
@@ -186,9 +186,15 @@ def partitioning_branch(plan: Plan) -> Branch:
     keys = why_not_by_key(queries, plan.window) or key_partitioning(plan.schema, plan.max_size)
     lines = [
         f"not by time: {whole}" if whole else "by time: each slice also reads the window before it",
-        f"not by key: {keys}" if isinstance(keys, str) else f"by key: {keys.shown(plan.schema)}",
+        f"not by key: {keys}" if isinstance(keys, str) else _by_key(keys, plan.schema),
     ]
     return Branch("partitioning for parallel tasks", tuple(map(Branch, lines)))
+
+
+def _by_key(keys: KeyPartitioning, schema: Schema) -> str:
+    if not any(keys.columns):
+        return "not by key: all relations are tables, which every task has"
+    return f"by key: {keys.shown(schema)}"
 
 
 MOST_OPERATORS: Final = 500_000

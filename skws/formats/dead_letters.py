@@ -21,7 +21,7 @@ from skws.formats.rows import TRUNCATE
 from skws.results.model import JsonRow, LiveResult
 from skws.results.names import json_row
 from skws.spec.enums import OnError
-from skws_schema.errors import BadRecordsError, SkwsError, UsageError
+from skws_schema.errors import BadRecordsError, SkwsError, UsageError, counted
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text, rounded_up
 
@@ -119,7 +119,7 @@ class BadRecordLog:
     def passed_over_summary(self) -> list[str]:
         """What was passed over, the most frequent first: a line each, up to a few."""
         lines = [
-            f"passed over: {reason} ({count:,} values)"
+            f"passed over: {reason} ({counted(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
         ]
         more = len(self.passed_over) - len(lines)

@@ -358,13 +358,33 @@ def _slot(leaves: list[_Leaf]) -> Slot:
 
 
 def _reason(dropped: list[str]) -> str:
-    """Why the dropped terms do not count, and how to insist on one."""
+    """What ``_stop_words`` says, if there are some."""
     if not dropped:
         return ""
+    return f"; {_stop_words(dropped)}"
+
+
+def _nothing_left(text: str, dropped: list[str]) -> str:
+    if any(map(_is_word, dropped)):
+        return f"nothing is left to look for: {_stop_words(dropped)}"
+    return f"the query {text!r} has no word to look for"
+
+
+def _stop_words(dropped: list[str]) -> str:
+    """Why the dropped terms do not count, and how to insist on one."""
+    words = list(dict.fromkeys(filter(_is_word, dropped)))
+    if not words:
+        return f"{' '.join(dict.fromkeys(dropped))} is no word"
+    named = ", ".join(map(repr, words))
+    one = len(words) == 1
     return (
-        f"; ignored: {', '.join(dict.fromkeys(dropped))} (stop words, or no words at all); "
-        "put a stop word in quotes to search for it"
+        f"{named} {'is a stop word' if one else 'are stop words'}; to search for {'it' if one else 'one'},"
+        f' put it in quotes: "{words[0]}"'
     )
+
+
+def _is_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _check_left_out(reader: _Reader, schema: Schema) -> None:
@@ -396,7 +416,7 @@ def _check(reader: _Reader, text: str) -> None:
         if exclusions or reader.without:
             raise QueryError(f"the query {text!r} only excludes; add a keyword to look for{_reason(dropped)}")
         if dropped:
-            raise QueryError(f"the query {text!r} has nothing left to look for{_reason(dropped)}")
+            raise QueryError(_nothing_left(text, dropped))
         raise QueryError("the query is empty; type at least one keyword")
     if len(slots) > MAX_SLOTS:
         raise QueryError(f"a query may have {MAX_SLOTS} keywords at most; this one has {len(slots)}")

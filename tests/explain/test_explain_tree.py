@@ -36,6 +36,14 @@ def plan_of(query: str, schema: Schema, max_size: int = 4) -> Plan:
     return Plan(schema, parse_query(query, schema), Unbounded(), max_size)
 
 
+def test_tables_are_divided_by_no_key() -> None:
+    tables = load_schema(MOVIES / "schema.yaml")
+    tables = replace(tables, relations=tuple(replace(one, table=True) for one in tables.relations))
+    text = to_text(explain(plan_of("tarantino travolta", tables)).branches)
+    assert "not by key: all relations are tables, which every task has" in text
+    assert "by key: ;" not in text
+
+
 def ternary() -> Schema:
     attributes = tuple(Attribute(name, AttributeType.INTEGER) for name in "ab")
     text = Attribute("t", AttributeType.TEXT)

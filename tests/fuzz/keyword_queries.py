@@ -135,8 +135,8 @@ _PREFIXES: Final = st.one_of(
 
 # Errors of the whole text, which have no place in it.
 _WHOLE: Final = (
-    "the query is empty|nothing left to look for|nothing can match|only (excludes|restricts)|"
-    "keywords at most|characters at most|needs? a keyword"
+    "the query is empty|nothing is left to look for|has no word to look for|nothing can match|"
+    "only (excludes|restricts)|keywords at most|characters at most|needs? a keyword"
 )
 _OF_PREFIX: Final = re.compile("half-life|window|ranking|best|expected", re.IGNORECASE)
 

@@ -336,9 +336,7 @@ def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path
         for _ in range(2):
             done = skws("search", "gift", "lamp", "--replay", sales, "--schema", schema)
             assert done.code == 0, done.err
-            assert (
-                "product.price: NaN and infinity are no numbers, so they are missing (1 values)" in done.err
-            )
+            assert "product.price: NaN and infinity are no numbers, so they are missing (1 value)" in done.err
 
 
 def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> None:

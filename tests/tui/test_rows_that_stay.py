@@ -78,6 +78,29 @@ async def test_rows_without_times_are_shown_without_what_times_have(tmp_path: Pa
         assert "4 read" in driver.text()
         assert "event time" not in driver.text()
         assert figures["answer"][:2] == ["0.0", "2"]
+        assert "none that stands" in driver.text()
+        assert "no query yet" not in driver.text()
+
+
+@scenario
+async def test_tables_count_as_rows_beside_a_stream(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "customer.csv").write_text("cid,name\n7,Ada\n8,Grace\n")
+    (tmp_path / "shop" / "order.jsonl").write_text(
+        '{"oid": 1, "cid": 7, "item": "lamp", "time": "2026-01-01"}\n'
+    )
+    (tmp_path / "shop.yaml").write_text(
+        "version: 1\nwindow: none\nrelations:\n"
+        "  customer: {attributes: {cid: integer, name: text}, key: [cid], table: true}\n"
+        "  order: {attributes: {oid: integer, cid: integer, item: text}, key: [oid]}\n"
+        "joins: [order.cid = customer.cid]\n"
+    )
+    job = live_job(load_schema(tmp_path / "shop.yaml"), str(tmp_path / "shop"))
+    request = UiRequest(job, tmp_path / "shop.yaml", ("lamp zzyzx",), restore=False, lasting=True)
+    async with opened(request, size=(80, 24)) as driver:
+        await driver.advance(2)
+        assert "No result for 'lamp zzyzx' yet (3 rows so far)." in driver.text()
+        assert "without 'zzyzx': lamp" in driver.text()
 
 
 @scenario

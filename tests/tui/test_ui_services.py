@@ -486,6 +486,7 @@ def test_a_poor_terminal_gets_its_own_sixteen_colours() -> None:
     assert default_theme({"TERM": "linux"}) == "ansi-dark"
     assert default_theme({"TERM": "xterm-256color"}) == "skws-dark"
     assert default_theme({"TERM": "xterm", "COLORTERM": "truecolor"}) == "skws-dark"
+    assert default_theme({"TERM": "xterm-256color", "NO_COLOR": "1"}) == "ansi-dark"
 
 
 def _theme(name: str):  # type: ignore[no-untyped-def]

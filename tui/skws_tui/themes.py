@@ -149,8 +149,8 @@ def has_few_colours(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def default_theme(environment: Mapping[str, str] = os.environ) -> str:
-    """The dark theme; on a terminal of 16 colours, its own."""
-    return ANSI if has_few_colours(environment) else DARK
+    """The dark theme; the terminal's own text and background if it has 16 colours, or shall show none."""
+    return ANSI if has_few_colours(environment) or environment.get("NO_COLOR") else DARK
 
 
 def palette(theme: Theme) -> Palette:

@@ -233,7 +233,7 @@ QUERIES = [
     ("ada -nowhere:", "no relation 'nowhere', which '-nowhere:' wou"),
     ("ada -customer: -order:", "nothing can match: with 'customer' every rel"),
     ("-ada", "the query '-ada' only excludes; add a keyword to look for"),
-    ("the", "the query 'the' has nothing left to look for"),
+    ("the", "nothing is left to look for"),
     ("a b c d e f g h i j k l m", "a query may have 8 keywords at most; this one has 12"),
     ("ada worth<5 cid<5", "'cid' is in 2 relations; write one of custom"),
     ("ada worth<5 cid>7", "'cid' is in 2 relations; write one of custom"),

@@ -310,7 +310,7 @@ def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> Non
     assert len(done.records) == 3
     assert {one["tuples"][0]["row"].get("worth") for one in done.records} == {None}
     assert "thing.worth: NaN and infinity are no numbers, so they are missing (2 values)" in done.err
-    assert "odd.value: NaN and infinity are no numbers, so they are missing (1 values)" in done.err
+    assert "odd.value: NaN and infinity are no numbers, so they are missing (1 value)" in done.err
 
 
 def test_joins_of_postgresql_without_foreign_keys_stay_as_its_rows_change(

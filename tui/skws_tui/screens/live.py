@@ -182,8 +182,8 @@ class StatusLine(Widget):
             parts.append(f"×{speed:g}")
         if metrics.event_time is not None:
             parts.append(day_or_time(int(metrics.event_time)))
-        if not metrics.tuples and self._job.static_rows:
-            parts.append(counted(self._job.static_rows, "row"))  # none has come since the start
+        if not metrics.rate and (rows := metrics.tuples + self._job.static_rows):
+            parts.append(counted(rows, "row"))  # none comes now
         elif not all_read:
             parts.append(f"{metrics.rate:,.0f} rows/s")
         parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]

@@ -65,13 +65,17 @@ class _Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Rows on one scale, from 0 to the largest of their numbers or to ``most``; ``unit`` names it."""
+    """Rows on one scale, from 0 to the largest of their numbers or to ``most``; ``unit`` names it.
+
+    ``none``: what is said where there are no rows.
+    """
 
     title: str
     unit: str
     rows: Sequence[_Row]
     most: float | None = None
     total: str = ""
+    none: str = ""
 
 
 def figures(
@@ -92,13 +96,13 @@ def figures(
         return Text("The engine has not started yet.", palette.dim)
     room = max(min(width - _NAME - 2 * _NUMBER - 4, _MOST), 1)
     lines = list(_facts(metrics, palette, memory, sum(static.values())))
-    for group in _groups(metrics, static, stages=stages):
+    for group in _groups(metrics, static, stages=stages, searched=bool(view.queries)):
         lines.append(Text())
         lines += _drawn(group, view, palette, room)
     return Text("\n").join(lines)
 
 
-def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool) -> Iterator[_Group]:
+def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, searched: bool) -> Iterator[_Group]:
     every = metrics.tuples + sum(static.values())
     rows = [_Row("all relations", f"{metrics.rate:,.1f}", f"{every:,}", "tuples/s")]
     rows += [
@@ -107,7 +111,8 @@ def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool) -> Ite
     ]
     yield _Group("rows arriving", "a second", rows, total="so far")
     found = [_Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries]
-    yield _Group("results found", "a second", found, total="so far")
+    none = "none that stands: searches for the best are repeated as rows come" if searched else "no query yet"
+    yield _Group("results found", "a second", found, total="so far", none=none)
     # Ended tuples that are not purged yet are held; queries of several kinds hold the same tuples.
     held = [
         _Row("rows", f"{metrics.live_tuples:,}", "", "live tuples"),
@@ -160,7 +165,7 @@ def _drawn(group: _Group, view: View, palette: Palette, room: int) -> Iterator[T
         line.append(f"{row.value:>{_NUMBER}}").append(f"{row.total:>{_NUMBER}}", palette.dim)
         yield line.append("    " + bars(some, most or 1.0))
     if not group.rows:
-        yield Text("  no query yet", palette.dim)
+        yield Text(f"  {group.none}", palette.dim)
     elif most:
         axis = "a minute ago" + "now".rjust(room - 12) if room > 18 else "now".rjust(room)
         yield Text(" " * (_NAME + 2 * _NUMBER + 4) + axis, palette.dim)

@@ -292,7 +292,7 @@ class SearchScreen(FilteredScreen):
             notices.append(f"▲ {self.results.unseen:,} new: g")
         best = view.best.get(self._chosen() or "")
         if best is not None and best.part:
-            notices.append(f"{best.part}: all: before the words lists all")
+            notices.append(f"{best.part}; all: WORDS lists all")
         if selection.network:
             notices.append(f"network {selection.network}")
         if selection.relation:

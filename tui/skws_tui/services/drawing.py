@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from operator import itemgetter
 from textwrap import wrap
 from typing import Final
@@ -172,15 +172,16 @@ class Drawer:
         return Phrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
 
     def _name(self, shown: TupleShown) -> str:
-        """The first searched value of a tuple, else its first values."""
-        row = shown.row
-        texts = [
-            value_text(v) for v in map(row.get, self._relation(shown.relation).search) if v not in {None, ""}
-        ]
+        """The first searched value of a tuple, else its relation and the first value of its own."""
+        relation, row = self._relation(shown.relation), shown.row
+        texts = [value_text(v) for v in map(row.get, relation.search) if v not in {None, ""}]
         if texts:
-            return visible(texts[0])
-        values = [f"{name} {value_text(v)}" for name, v in shown.row.items() if v is not None]
-        return visible(" ".join([shown.relation, *values[:2]]))
+            return visible(texts[0]).strip()
+        hidden = self._joining(relation).union(self._times(relation))
+        values = (
+            f"{name} {value_text(v)}" for name, v in row.items() if v is not None and name not in hidden
+        )
+        return visible(" ".join([shown.relation, *islice(values, 1)]))
 
     def _branch(self, result: Result, branch: Branch, width: int) -> Text:
         shown = result.tuples[branch.node]
@@ -213,7 +214,7 @@ class Drawer:
         """
         relation = self._relation(shown.relation)
         searched, joining = relation.search, self._joining(relation)
-        times = [each.name for each in relation.attributes if each.type is AttributeType.TIMESTAMP]
+        times = self._times(relation)
         changed = _changed(result, shown)
         texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
         for name, value in shown.row.items():
@@ -255,6 +256,10 @@ class Drawer:
         """One without attributes if it was removed."""
         at = self.schema.index.get(name)
         return Relation(name, ()) if at is None else self.schema.relations[at]
+
+    @staticmethod
+    def _times(relation: Relation) -> list[str]:
+        return [each.name for each in relation.attributes if each.type is AttributeType.TIMESTAMP]
 
     def _joining(self, relation: Relation) -> frozenset[str]:
         """The attributes that join a relation to others, and its key."""
@@ -418,8 +423,6 @@ GAP: Final = "…"
 _CONNECTING: Final = 32
 """The most cells of a phrase without keywords."""
 _SHORTEST: Final = 10
-_SPARED: Final = 24
-"""Cells that a matched phrase keeps as long as one that names a thing can go instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,16 +441,16 @@ class Phrase:
 def sentence(phrases: Sequence[Phrase], width: int) -> list[Phrase]:
     """The phrases that stand in ``width`` cells with separators between them; ``…`` for those left out.
 
-    Of connecting phrases the longest go first, those that name a thing once the matched ones are short;
+    Of connecting phrases the longest go first, those that name a thing once all phrases are short;
     matched ones stay, cut around their first keywords.
     """
     shown = [
         p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text
     ]
     shown = _without(shown, width, names=False)
-    if any(p.names and not p.matched for p in shown):
-        shown = _without(_cut(shown, _width(shown) - width, _SPARED), width, names=True)
-    return _cut(shown, _width(shown) - width, _SHORTEST)
+    while _width(cut := _cut(shown, _width(shown) - width)) > width and any(map(_is_thing, shown)):
+        shown = _without(shown, _width(shown) - 1, names=True)
+    return [p for at, p in enumerate(cut) if not (at and p.text == GAP and cut[at - 1].text.endswith(GAP))]
 
 
 def _without(phrases: list[Phrase], width: int, *, names: bool) -> list[Phrase]:
@@ -465,15 +468,21 @@ def _without(phrases: list[Phrase], width: int, *, names: bool) -> list[Phrase]:
     return shown
 
 
-def _cut(phrases: list[Phrase], over: int, least: int) -> list[Phrase]:
-    """Take ``over`` cells from the longest matched phrases, as far as they have more than ``least``."""
-    sizes = [cell_len(p.text) if p.matched else 0 for p in phrases]
-    while over > 0 and (most := max(sizes, default=0)) > least:
+def _is_thing(phrase: Phrase) -> bool:
+    """Whether it connects others, but tells results apart."""
+    return phrase.names and not phrase.matched
+
+
+def _cut(phrases: list[Phrase], over: int) -> list[Phrase]:
+    """Take ``over`` cells from the longest phrases that are matched or of things, as far as these go."""
+    sizes = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
+    while over > 0 and (most := max(sizes, default=0)) > _SHORTEST:
         sizes[sizes.index(most)] -= 1
         over -= 1
     return [
-        Phrase(*shortened(p.text, p.spans, size)) if p.matched else p
+        replaced(p, text=text, spans=spans)
         for p, size in zip(phrases, sizes, strict=True)
+        for text, spans in [shortened(p.text, p.spans, size) if size else (p.text, p.spans)]
     ]
 
 

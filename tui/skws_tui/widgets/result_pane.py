@@ -456,13 +456,18 @@ def why_empty(
     asked = view.queries if query is None else (query,)
     searching = [name for name in asked if name in job.unanswered]
     if searching:
-        rows = counted(view.metrics.tuples or view.metrics.live_tuples, "row")
+        rows = counted(view.metrics.tuples + job.static_rows, "row")
         return f"Searching {rows} for {', '.join(map(repr, searching))}."
-    return _nothing_of(view, view.metrics, query, selection, reasons)
+    return _nothing_of(view, view.metrics, query, selection, reasons, job)
 
 
 def _nothing_of(
-    view: View, metrics: Metrics, query: str | None, selection: Selection, reasons: Sequence[str]
+    view: View,
+    metrics: Metrics,
+    query: str | None,
+    selection: Selection,
+    reasons: Sequence[str],
+    job: LiveJob,
 ) -> str:
     """Why standing queries have no result to list."""
     if selection.filtered and len(view.results):
@@ -473,7 +478,7 @@ def _nothing_of(
     ended = sum(counts.values()) if query is None else counts.get(query, 0)
     if ended:
         return f"All {counted(ended, 'result')} of {name} have ended.\ne lists them, too."
-    rows = metrics.tuples or metrics.live_tuples  # a database file has static tables alone
+    rows = metrics.tuples + job.static_rows
     if metrics.state == "ended" and not rows:
         return "The source has no records.\nl shows the log."
     yet = "" if metrics.state == "ended" else " yet"

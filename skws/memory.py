@@ -78,23 +78,23 @@ def share(among: int) -> MemoryShare | None:
     return None if budgets.size() is None else MemoryShare(_Asked.size, among)
 
 
-def read_size(text: str, among: int = 1) -> int:
+def read_size(text: str, among: int = 1, what: str = "--memory") -> int:
     """Bytes for one of ``among`` processes, of a text such as ``2GiB``, ``500 MB`` or ``60%``.
 
-    A share is one of what is free now. Raises UsageError.
+    A share is one of what is free now. Raises UsageError, which names ``what`` has the text.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"--memory {text}: expected a size such as 2GiB or 500MB, or a share such as 60%")
+        raise UsageError(f"{what} {text}: expected a size such as 2GiB or 500MB, or a share such as 60%")
     number, percent, unit, binary = found.groups()
     if percent:
         if not 0 < float(number) <= 100:
-            raise UsageError(f"--memory {text}: expected a share above 0% and of at most 100%")
+            raise UsageError(f"{what} {text}: expected a share above 0% and of at most 100%")
         return max(LEAST, budgets.used() + int(float(number) / 100 * free() / among))
     power = _UNITS[unit.lower()]
     size = int(float(number) * ((1 << power) if binary or not power else 1000 ** (power // 10)))
     if size < LEAST:
-        raise UsageError(f"--memory {text}: expected at least {budgets.shown(LEAST)}")
+        raise UsageError(f"{what} {text}: expected at least {budgets.shown(LEAST)}")
     return max(LEAST, size // among)
 
 

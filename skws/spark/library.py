@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -43,12 +43,13 @@ from skws.library import (
     stream_of,
     warn_of_missing,
 )
-from skws.memory import MemoryShare, asked, freeze_loaded_objects
+from skws.memory import MemoryShare, asked, freeze_loaded_objects, read_size
 from skws.queries.kinds import plans_over
 from skws.queries.order import PartitionEnds
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
+from skws.spark.local_java import is_local
 from skws.spark.session import packages_zip
 from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
@@ -92,6 +93,7 @@ def search(
     limit: int | None = None,
     lateness: str | None = None,
     shards: int | None = None,
+    memory: str | None = None,
 ) -> DataFrame:
     """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
 
@@ -114,6 +116,10 @@ def search(
     explain`` names it). None: as many as ``spark.sql.shuffle.partitions``, at most 4, or one if there is no
     key; a checkpoint keeps these partitions, so a restart may have any number of them, and of cores.
 
+    ``memory``: how much the processes that hold the rows of streams may take on each machine, together, such
+    as "8GiB" or "60%" of what is free there; None for the latter. So much is shared by the tasks of an
+    executor, too.
+
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
@@ -123,6 +129,8 @@ def search(
     described = _timed(_inferred(data) if schema is None else schema_of(schema), data)
     if limit is not None:
         at_least(0, "limit", limit)
+    if memory is not None:
+        read_size(memory, what="memory")
     if schema is not None:
         warn_of_missing({name: one.columns for name, one in data.items() if name != RECORDS}, described, 2)
     live = any(frame.isStreaming for frame in data.values())
@@ -134,7 +142,8 @@ def search(
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")
     _share_packages(spark)
-    memory = MemoryShare(asked(), int(spark.conf.get("spark.executor.cores", None) or 0))
+    size = asked() if memory is None else memory
+    share = MemoryShare(size, int(spark.conf.get("spark.executor.cores", None) or 0))
     if live:
         job = Job(
             {one.name: one for one in queries},
@@ -145,11 +154,12 @@ def search(
             on_error=OnError.DEAD_LETTER,
             dead_letters=_LATE,
             sinks=(),
+            memory=size,
         )
-        results = _streaming(spark, data, job, memory, shards)
+        results = _streaming(spark, data, job, share, shards)
         return results if limit is None else results.limit(limit)
-    pieces = _all_pieces(data, described, memory)
-    run = BatchRun(pieces, queries, stream, windows.pop(), memory, _tasks(spark))
+    pieces = _all_pieces(data, described, share)
+    run = BatchRun(pieces, queries, stream, windows.pop(), share, _tasks(spark))
     results = run.frame(result_table, COLUMNS)
     results = results if limit is None else results.limit(limit)
     weakref.finalize(results, _release, run).atexit = False
@@ -190,7 +200,7 @@ def _streaming(
     """The results of a job over streaming DataFrames, and static ones for its tables."""
     # Batch searches need no host of streams.
     from skws.spark.streaming.dataframes import searched  # noqa: PLC0415
-    from skws.spark.streaming.processor import STATE_STORE  # noqa: PLC0415
+    from skws.spark.streaming.processor import LOCAL_FILES, STATE_FILES, STATE_STORE  # noqa: PLC0415
 
     static = {
         name: frame for name, frame in data.items() if name != RECORDS and job.schema.relation(name).table
@@ -206,6 +216,12 @@ def _streaming(
         # A declarative pipeline says it in its spec, and allows no change.
         if spark.conf.get(name, None) != value:
             spark.conf.set(name, value)
+    master = spark.conf.get("spark.master", None)
+    on_local_disk = master is not None and is_local(master)
+    for name, value in (STATE_FILES | (LOCAL_FILES if on_local_disk else {})).items():
+        if spark.conf.get(name, None) is None:  # those of the user stay
+            with suppress(PySparkException):
+                spark.conf.set(name, value)
     division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [unpacked(bytes(row.packed)) for row in tables]

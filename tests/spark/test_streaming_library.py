@@ -39,6 +39,15 @@ joins: [span.trace = request.trace]
 """
 
 
+HOT = """
+name: hot
+relations:
+  a: {attributes: {k: integer, w: text}}
+  b: {attributes: {k: integer, w: text}}
+joins: [a.k = b.k]
+"""
+
+
 def run(found: DataFrame, folder: Path, out: Path | None = None) -> None:
     """Until all that there is is worked through; without ``out`` nobody takes the results."""
     writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
@@ -170,6 +179,39 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
     told = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
     assert {row["op"] for row in told} == {"+"}
     assert len(told) == 1150
+
+
+def test_state_is_written_as_that_of_a_live_job(spark_one: SparkSession, tmp_path: Path) -> None:
+    """But for what the user has set."""
+    of_rocks_db = "spark.sql.streaming.stateStore.rocksdb."
+    changes, rows = f"{of_rocks_db}changelogCheckpointing.enabled", f"{of_rocks_db}trackTotalNumberOfRows"
+    session = spark_one.newSession()
+    session.conf.set(rows, "true")
+    (tmp_path / "purchase").mkdir()
+    streams = {"purchase": session.readStream.schema(TYPES["purchase"]).parquet(str(tmp_path / "purchase"))}
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    skws.spark.search(session, streams, "byron", schema=SHOP, window=WINDOW)
+    assert (session.conf.get(changes), session.conf.get(rows)) == ("true", "true")
+    files = session.conf.get("spark.sql.streaming.checkpointFileManagerClass", None)
+    assert str(files).endswith("FileSystemBasedCheckpointFileManager")
+
+
+def test_the_memory_of_a_search_is_given(spark_one: SparkSession, tmp_path: Path) -> None:
+    rows = 4_000  # of each relation, which all join
+    (tmp_path / "in").mkdir()
+    lines = [
+        f'{{"relation": "{name}", "time": {number}, "row": {{"k": 1, "w": "{word}"}}}}\n'
+        for number in range(rows)
+        for name, word in (("a", "alpha"), ("b", "beta"))
+    ]
+    (tmp_path / "in" / "0.jsonl").write_text("".join(lines))
+    values = spark_one.readStream.text(str(tmp_path / "in"))
+    options: dict[str, Any] = {"schema": HOT, "window": "1 day"}
+    with pytest.raises(UsageError, match=r"^memory lots: expected a size such as 2GiB"):
+        skws.spark.search(spark_one, values, "alpha beta", **options, memory="lots")
+    found = skws.spark.search(spark_one, values, "alpha beta", **options, memory="200MiB")
+    with pytest.raises(StreamingQueryException, match=r"the memory budget of 200.0 MiB is used up"):
+        run(found, tmp_path)
 
 
 @pytest.mark.slow

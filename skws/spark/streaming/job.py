@@ -45,7 +45,7 @@ from skws.spark.faults import (
 )
 from skws.spark.session import live_master, stopped
 from skws.spark.streaming.layout import Layout, Wanted, moved
-from skws.spark.streaming.processor import OUTPUT, STATE_STORE, MeshProcessor
+from skws.spark.streaming.processor import LOCAL_FILES, OUTPUT, STATE_FILES, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning
 from skws.spark.streaming.run_directory import Output, RunDirectory, in_order
 from skws.spark.streaming.shard_client import ShardClient, shut_down
@@ -63,10 +63,7 @@ INPUT: Final = "shard int, sequence long, blob binary"
 STATE: Final = "spark.skws.stateLocation"
 SETTINGS: Final = {
     **STATE_STORE,
-    # A batch writes what it changed.
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # To count rows it would read each before it is written or goes, and those here are large.
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    **STATE_FILES,
     # Nothing happens without data: time passes with records.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -141,19 +138,10 @@ def workers_unheard(spark: SparkSession) -> Iterator[None]:
             system.setErr(former)
 
 
-# Spark's usual one sets the permissions of every file by a process of its own (chmod): a batch took
-# 0.5 s with that, 0.4 s without, on a busy machine. The checkpoint's lock keeps other writers out.
-_LOCAL_FILES: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    )
-}
-
-
 def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSession:
     """A session of the same application with the settings of the job."""
     session = spark.newSession()
-    for name, value in (SETTINGS | (_LOCAL_FILES if state.startswith("file:") else {})).items():
+    for name, value in (SETTINGS | (LOCAL_FILES if state.startswith("file:") else {})).items():
         session.conf.set(name, value)
     session.conf.set("spark.sql.shuffle.partitions", str(shards))
     return session

@@ -17,7 +17,7 @@ import numpy as np
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.keywords.analysis import chunks, stems
-from skws.keywords.leaves import contains
+from skws.keywords.leaves import contains, pairs_of
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Slot
@@ -29,6 +29,8 @@ from skws_mesh.columnar.store import Table
 from skws_schema.model import Analyzer, Schema
 
 _QUERY_BITS = 32
+_MANY: Final = 4
+"""Phrases from which on it pays to know where the pairs of words of a text stand."""
 
 
 class PredicateTable(PredicateMemory[tuple[int, ...]]):
@@ -49,8 +51,9 @@ class PredicateTable(PredicateMemory[tuple[int, ...]]):
     def _with_phrases(self, found: Sequence[int], text: str) -> list[int]:
         words = stems(text, self._analyzer)
         phrases = {-phrase for phrase in found if phrase < 0}
+        pairs = pairs_of(words) if len(phrases) > _MANY else None
         return [predicate for predicate in found if predicate > 0] + [
-            phrase for phrase in phrases if contains(words, self._phrases[phrase], text)
+            phrase for phrase in phrases if contains(words, self._phrases[phrase], text, pairs)
         ]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from whoosh.support.levenshtein import damerau_levenshtein
 
@@ -160,11 +160,26 @@ def satisfies(token: Token, alternative: WordAlternative) -> bool:
             return has_form(token.word, form)
 
 
-def contains(words: Sequence[str], phrase: Phrase, text: str) -> bool:
-    """True if a text contains a phrase. ``words``: the stems of its pieces."""
+Pairs: TypeAlias = Mapping[tuple[str, ...], Sequence[int]]
+"""Where each two stems of a text that follow each other stand."""
+
+
+def pairs_of(words: Sequence[str]) -> Pairs:
+    """The pairs of a text that very many phrases are looked for in. ``words``: the stems of its pieces."""
+    places: dict[tuple[str, ...], list[int]] = {}
+    for at, pair in enumerate(pairwise(words)):
+        places.setdefault(pair, []).append(at)
+    return places
+
+
+def contains(words: Sequence[str], phrase: Phrase, text: str, pairs: Pairs | None = None) -> bool:
+    """True if a text contains a phrase. ``words``: the stems of its pieces; ``pairs`` of these, if known."""
     stems, size = phrase.stems, len(phrase.stems)
-    first = stems[0]
-    if not any(words[i : i + size] == stems for i in range(len(words) - size + 1) if words[i] == first):
+    if pairs is None or size == 1:
+        starts: Iterable[int] = (i for i in range(len(words) - size + 1) if words[i] == stems[0])
+    else:
+        starts = pairs.get(stems[:2], ())
+    if not any(words[i : i + size] == stems for i in starts):
         return False
     return (
         not phrase.spelled or next(runs(list(tokens(text, phrase.analyzer)), phrase, text), None) is not None
@@ -238,8 +253,8 @@ _Meaning = Term | Phrase | Prefix | Fuzzy | Wildcard
 
 def synonyms_of(word: str, groups: Groups, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
     """The other words and phrases of the groups that a word is in, by its stem."""
-    asked = _stem_of(word, analyzer)
-    if not groups or asked is None:
+    asked = _stem_of(word, analyzer) if groups else None
+    if asked is None:
         return ()
     found = [other for number in _by_stem(groups, analyzer).get(asked, ()) for other in groups[number]]
     return tuple(dict.fromkeys(other for other in found if _stem_of(other, analyzer) != asked))

@@ -30,8 +30,15 @@ plugins: Any = whoosh_plugins
 syntax: Any = whoosh_syntax
 Node: TypeAlias = Any
 
-_PLAIN_WORD: Final = re.compile(r"[a-z0-9]+")
-_PLAIN: Final = re.compile(rf" *{_PLAIN_WORD.pattern}(?: +{_PLAIN_WORD.pattern})* *")
+_NO_OPERATOR: Final = r"(?!(?:NOT|AND|OR|NEAR|ADJ|WITHIN|ONEAR|W|XOR|ANDNOT)\d*(?:[\s:]|$))"
+_PLAIN_TERM: Final = re.compile(
+    rf"{_NO_OPERATOR}(?:(?P<name>[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)?):{_NO_OPERATOR})?"
+    r"(?:(?P<word>[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*+)|"
+    r'"(?P<phrase>[\w .-]*\w[\w .-]*)")(?: +|$)',
+    re.ASCII,
+)
+_PLAIN: Final = re.compile(rf" *(?:{re.sub('P<.*?>', ':', _PLAIN_TERM.pattern)})+", re.ASCII)
+"""Words and phrases without operators, perhaps after a name: most terms of most queries."""
 QUOTES: Final = '"\u201c\u201d\u201e'
 _START: Final = r"(?<![^\s(:])"  # where a term may begin
 _NAME: Final = rf"(?P<text>[^\s():*{QUOTES}-][^\s():*{QUOTES}]*)"
@@ -257,8 +264,8 @@ def parse(
     ``endchar``), its groups ``All``, ``Either`` and ``Not``. Raises
     ``QueryError`` for what the grammar does not allow.
     """
-    if _PLAIN.fullmatch(text) is not None:  # all that can be wrong is a sign, or a word in capitals
-        return All(_words(text)), {}
+    if not plain and _PLAIN.fullmatch(text) is not None:
+        return _plain_terms(text)
     written = text
     for start, end in plain:
         written = f"{written[:start]}{_LETTER * (end - start)}{written[end:]}"
@@ -284,9 +291,22 @@ _LETTER: Final = "x"
 """In place of each character of a plain term: it has no meaning of its own."""
 
 
-def _words(text: str) -> list[Node]:
-    """The nodes that Whoosh makes of plain words, without trying each of its expressions at every place."""
-    return [Word(found.group()).set_range(found.start(), found.end()) for found in _PLAIN_WORD.finditer(text)]
+def _plain_terms(text: str) -> tuple[Node, dict[str, int]]:
+    """As ``parse``, of what cannot be wrong, without trying each of Whoosh's expressions at every place."""
+    nodes = All()
+    scopes: dict[str, int] = {}
+    for found in _PLAIN_TERM.finditer(text):
+        name, word, phrase = found.groups()
+        if word is not None:
+            node = Word(word).set_range(*found.span("word"))
+        else:
+            start, end = found.span("phrase")
+            node = Phrase(phrase, start).set_range(start - 1, end + 1)
+        if name is not None:
+            node.set_fieldname(name)
+            scopes.setdefault(name, found.start())
+        nodes.append(node)
+    return nodes, scopes
 
 
 def _check_balance(tags: list[Node], text: str) -> None:

@@ -1,0 +1,86 @@
+"""Terms without operators are read by a parser of their own: as the whole grammar reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.keywords import syntax
+from skws_schema.errors import QueryError
+from tests.strategies import examples
+
+ATOMS = (
+    *(
+        "a",
+        "pulp",
+        "use-after-free",
+        "CVE-2025-7425",
+        "libstdc++6",
+        "gir1.2-x-0.0",
+        "Foo",
+        "NOTE",
+        "x.y",
+        "_",
+        ".",
+    ),
+    *(
+        "AND",
+        "OR",
+        "NOT",
+        "NEAR3",
+        "W",
+        "name:",
+        "rel.name:",
+        "AND:",
+        "W:",
+        '"a b"',
+        '"x-y z."',
+        '"',
+        ":",
+        "-",
+        " ",
+    ),
+)
+texts = st.lists(
+    st.tuples(st.sampled_from(ATOMS), st.sampled_from(("", " ", "  "))), min_size=1, max_size=6
+).map(lambda pairs: "".join(atom + blanks for atom, blanks in pairs))
+
+
+SLOW = "\t"
+"""White space that only the whole grammar reads."""
+
+
+def leaves(node: syntax.Node) -> Iterator[tuple[Any, ...]]:
+    if isinstance(node, syntax.All | syntax.Either | syntax.Not):
+        for child in node:
+            yield from leaves(child)
+    else:
+        yield type(node), node.text, node.fieldname, node.startchar, node.endchar
+
+
+def read(text: str) -> object:
+    """The leaves of a text and its scopes, or that it is refused."""
+    try:
+        tree, scopes = syntax.parse(text)
+    except QueryError:
+        return None
+    return list(leaves(tree)), scopes
+
+
+@given(texts)
+@examples(2000)
+def test_terms_are_those_of_the_whole_grammar(text: str) -> None:
+    assert read(text) == read(text + SLOW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["use-after-free libxml2", '"use after free" package.name:libxml2-utils', "name:a name:b name:NOT"],
+)
+def test_such_terms(text: str) -> None:
+    assert read(text) == read(text + SLOW)
+    assert (read(text) is None) == text.endswith("NOT")

@@ -1,0 +1,37 @@
+"""Very many phrases are looked for by the pairs of words of a text: with the same results."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skws
+from skws.keywords.analysis import stems
+from skws.keywords.leaves import contains, pairs_of
+from skws.keywords.query import Phrase
+from tests.strategies import examples
+
+WORDS = ("red", "blue", "lake", "stone", "x-y")
+SCHEMA = {"name": "notes", "relations": {"note": {"attributes": {"text": "text"}}}}
+
+
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=8),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
+)
+@examples(500)
+def test_a_phrase_is_found_in_the_same_texts(text: list[str], asked: list[str]) -> None:
+    written, words = " ".join(text), stems(" ".join(text))
+    phrase = Phrase(stems(" ".join(asked)))
+    assert contains(words, phrase, written, pairs_of(words)) == contains(words, phrase, written)
+
+
+def test_many_phrases_find_what_each_finds_alone() -> None:
+    queries = [f'"{" ".join(words)}"' for words in permutations(WORDS[:4], 3)]
+    texts = [" ".join(words) for words in permutations(WORDS[:4])]
+    rows = [{"time": at, "text": text} for at, text in enumerate(texts)]
+    together = sorted(result.query for result in skws.search(queries, {"note": rows}, schema=SCHEMA))
+    assert together == sorted(query for query in queries for text in texts if query.strip('"') in text)
+    assert len(together) == 48

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import socketserver
@@ -14,19 +15,26 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from email import message_from_bytes
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+import skws
 from tests.commands import FOLDER
+from tests.conftest import partitioned
 from tests.docs.blocks import Block, files, matches, steps
 from tests.docs.shell import Shell, located, text
+from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
 from tests.places import ROOT
 from tests.postgres import Database
+from tests.spark.kafka_stand_in import NAME, stand_in
 from tests.spark.test_submit import cluster
 from tests.waiting import until
 
@@ -307,3 +315,90 @@ def test_the_notebook_recipe_runs_on_spark(spark: SparkSession, capsys: pytest.C
     (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
     exec(compile(block, "spark-notebook.md", "exec"), {})
     assert "purchase{byron} - complaint{leaks}" in capsys.readouterr().out
+
+
+def traces(partitions: int, each: int, lag: int) -> list[list[dict[str, object]]]:
+    """Records of each partition, in order; each partition is ``lag`` seconds behind the next."""
+    rng = random.Random(7)
+    found: list[list[dict[str, object]]] = []
+    for partition in range(partitions):
+        time, records = 1_770_000_000 + partition * lag, []
+        for _ in range(each):
+            time += rng.randint(0, 8)
+            relation, column = rng.choice((("request", "path"), ("span", "body")))
+            words = rng.choice(("checkout", "cart") if relation == "request" else ("timeout", "fine"))
+            row = {"trace": f"t{rng.randint(1, 40)}", column: words}
+            records.append({"relation": relation, "time": time, "row": row})
+        found.append(records)
+    return found
+
+
+def ids(partitions: list[list[dict[str, object]]], folder: Path) -> list[str]:
+    """Those of the results that a search in process finds, over all records in order of time."""
+    records = sorted(chain(*partitions), key=itemgetter("time"))
+    (folder / "all.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    options: dict[str, Any] = {"schema": folder / "traces.yaml", "window": "10 minutes"}
+    found = sorted(result.id for result in skws.search("checkout timeout", folder / "all.jsonl", **options))
+    assert len(found) > 300
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_64_partitions_ten_minutes_apart(spark: SparkSession, tmp_path: Path) -> None:
+    page = RECIPES / "kafka-on-spark.md"
+    program = files(page)["alerts.py"]
+    partitions = traces(64, 60, 600)
+    for name, text_of in files(page).items():
+        (tmp_path / name).write_text(text_of, encoding="utf-8")
+    spark.dataSource.register(stand_in())
+    places = {
+        '"kafka"': f'"{NAME}"',
+        "traces.yaml": str(tmp_path / "traces.yaml"),
+        "/shared": str(tmp_path),
+        "shards=16": "shards=2",
+        "query.awaitTermination()": "query.processAllAvailable(); query.stop()",
+    }
+    with closing(MockBroker()) as broker, partitioned(spark, 2):
+        places["one:9092,two:9092"] = broker.address
+        for named, here in places.items():
+            assert named in program
+            program = program.replace(named, here)
+        broker.create("traces", 64)
+        rng = random.Random(8)
+        for start in range(2):  # the second one goes on from the checkpoint
+            for number, records in enumerate(partitions):
+                some = records if start else records[: rng.randint(1, len(records))]
+                broker.send("traces", some, partition=number)
+                del records[: len(some)]
+            exec(compile(program, "alerts.py", "exec"), {})
+    rows = spark.read.parquet(str(tmp_path / "alerts")).collect()
+    assert {row.op for row in rows} == {"+"}
+    assert sorted(row.id for row in rows) == ids(traces(64, 60, 600), tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_one_reader_of_64_partitions(shell: Shell, tmp_path: Path, master: str) -> None:
+    checkout(tmp_path)
+    page = RECIPES / "kafka-on-spark.md"
+    (watch,) = steps(page, __file__, tmp_path)
+    partitions = traces(64, 40, 600)
+    with closing(MockBroker()) as broker:
+        broker.create("traces", 64)
+        for number, records in enumerate(partitions):
+            broker.send("traces", records, partition=number)
+        here = {
+            "spark://HOST:7077": master,
+            "one:9092,two:9092": broker.address,
+            "/shared": str(tmp_path / "shared"),
+            "--executor-memory 2g": "--executor-memory 1g",
+            "spark.skws.shards=16": "spark.skws.shards=2",
+        }
+        expected = ids(partitions, tmp_path)
+        shell.start(located(watch, here))
+        alerts = tmp_path / "shared" / "alerts.jsonl"
+        until(lambda: text(alerts).count("\n") >= len(expected))
+        shell.interrupt()
+    found = [json.loads(line) for line in text(alerts).splitlines()]
+    assert sorted(result["id"] for result in found) == expected

@@ -179,6 +179,9 @@ def test_a_name_is_enough_where_not_all_rows_of_the_other_side_were_looked_at() 
     found = infer({"person": people, "order": orders})
     assert condition_names(found.schema()) == {"order.person_id = person.id"}
     assert "0.71 by name; only the first 50,000 rows of person were looked at" in found.to_yaml()
+    shared = {"pid" if name == "id" else name: values for name, values in people.items()}
+    named: dict[str, list[object]] = {"pid": orders["person_id"], "item": orders["item"]}
+    assert condition_names(infer({"person": shared, "order": named}).schema()) == {"order.pid = person.pid"}
     nothing: dict[str, list[object]] = {"person_id": [None] * 9, "item": ["more words"] * 9}
     assert condition_names(infer({"person": people, "order": nothing}).schema()) == set()
 

@@ -284,7 +284,7 @@ def _options(
 
 def _by_name_alone(column: ColumnProfile, target: Table, identifier: ColumnProfile, by_name: float) -> bool:
     """True if the name says so, and the values that are missing may be in rows that were not looked at."""
-    telling = by_name >= _TELLING and is_reference_name(column.name) and bool(column.distinct)
+    telling = by_name >= _SHARED and is_reference_name(column.name) and bool(column.distinct)
     return target.cut and telling and column.type is identifier.type
 
 

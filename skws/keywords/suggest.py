@@ -13,8 +13,8 @@ from skws.keywords.query import Fuzzy, Slot, Term
 from skws.spec.query import last_word
 from skws_schema.model import Analyzer
 
-_SHORT: Final = 4
-"""Words this short have one letter wrong at most: with two, any word is near any other."""
+_SHORT: Final = 5
+"""Words this short have one letter wrong at most, or two exchanged: with two, any word is near any other."""
 
 _PREFIX: Final = 4
 """Letters from which on a word is taken for the beginning of others, rather than for a mistyped one."""
@@ -99,16 +99,16 @@ def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list
     """Up to ``limit`` words of ``vocabulary`` (word to frequency, words folded) that ``word`` may stand for.
 
     Nearest first (letters inserted, deleted or replaced: two at most, one in a
-    short word), then the more frequent. Nothing if the word is known.
+    short word unless two are exchanged), then the more frequent. Nothing if the word is known.
     """
     typed = fold(word)
     if not typed or typed in vocabulary:
         return []
-    farthest = 1 if len(typed) <= _SHORT else _ERRORS
     # The lengths rule out most words before the automaton meets them.
-    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(typed)) <= farthest))
+    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(typed)) <= _ERRORS))
     ranked: dict[str, int] = {}
-    for distance in range(1, farthest + 1):
+    for distance in range(1, _ERRORS + 1):
         for near in corrector.suggest(typed, limit=len(vocabulary), maxdist=distance):
-            ranked.setdefault(near, distance)
+            if distance == 1 or len(typed) > _SHORT or sorted(near) == sorted(typed):
+                ranked.setdefault(near, distance)
     return sorted(ranked, key=lambda near: (ranked[near], -vocabulary[near], near))[:limit]

@@ -131,6 +131,12 @@ async def test_what_was_meant_is_searched_by_a_click(shopping: tuple[Path, Path]
 async def test_an_empty_answer_says_what_to_try(shopping: tuple[Path, Path], port: int) -> None:
     async with opened_on(shopping, port) as (_, opened):
         await opened.enter("ada qwertzuiop")
+        await opened.until("document.querySelector('#empty button')?.textContent === 'ada'")
+        status = await opened.run("document.getElementById('status').innerText")
+        assert status.split("\n")[1:] == ["no row matches 'qwertzuiop'", "without 'qwertzuiop': ada"]
+        await opened.run("document.querySelector('#empty button').click()")
+        await opened.until(f"{ITEMS} > 0")
+        await opened.enter(" lovelace desk")
         await opened.until("document.getElementById('empty').textContent.includes('Try fewer of them')")
 
 
@@ -140,6 +146,7 @@ async def test_a_folder_named_as_its_schema_is_named_once(tmp_path: Path, port: 
     (tmp_path / "store" / "item.csv").write_text("id,name\n1,brass lamp\n2,kettle\n")
     with serving(str(tmp_path / "store")) as served:
         async with page(served, port) as opened:
+            await opened.until("document.getElementById('source').textContent")
             shown = await opened.run("document.getElementById('source').textContent")
             assert shown == f"{tmp_path.name}/store"
 

@@ -68,7 +68,7 @@ async function search({ again = false, fromAddress = false } = {}) {
     if (!again) parts.push(`${Math.max(1, Math.round(found.seconds * 1000))} ms`);
     if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
     if (fresh) parts.push(`${fresh} new`);
-    say([...parts, ...found.notes].join(" · "));
+    say([parts.join(" · "), ...found.notes].join("\n"));
     at("empty").replaceChildren(...(found.meant || found.instead ? suggestion(found.meant || found.instead) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
     at("search-fault").textContent = "";
   } catch (error) {
@@ -119,6 +119,11 @@ async function showAddress({ back = false } = {}) {
   else if (back || number === 0) await welcome();
 }
 
+// Words without those that only end otherwise, as societies beside society.
+function apart(words) {
+  return words.filter((word, place) => words.findIndex((other) => other.slice(0, 5) === word.slice(0, 5)) === place);
+}
+
 // An empty page: what is searched, and words that occur.
 async function welcome() {
   const mine = ++number;
@@ -127,10 +132,8 @@ async function welcome() {
   say("");
   at("results-title").textContent = "Results";
   at("empty").textContent = "Type keywords: each result is a tree of joined rows that together contain all of them.";
-  const words = (await Promise.all(["a", "c", "m", "s"].map((text) => ask("POST", "complete", { query: text, limit: 2 }).catch(() => null))))
-    .flatMap((told) => told?.completions ?? [])
-    .filter((one) => one.count)
-    .map((one) => one.text);
+  const words = (await Promise.all(["a", "c", "m", "s"].map((text) => ask("POST", "complete", { query: text, limit: 4 }).catch(() => null))))
+    .flatMap((told) => apart((told?.completions ?? []).filter((one) => one.count).map((one) => one.text)).slice(0, 2));
   if (mine !== number) return; // something else is shown by now
   const take = (word) => () => {
     at("query").value = word;

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from skws.spark.local_java import is_local
+from skws.spark.sockets import temporary_folder
 
 # What Spark's processes are made of, and what of skws they load.
 BATCH: Final = (
@@ -71,7 +72,7 @@ class PreloadedPython:
     """
 
     def __init__(self, loaded: Sequence[str] = LIVE) -> None:
-        folder = self.folder = Path(tempfile.mkdtemp(prefix="skws-python-"))
+        folder = self.folder = Path(tempfile.mkdtemp(prefix="skws-python-", dir=temporary_folder()))
         path = folder / "socket"
         self.program = folder / "python"
         handoff = Path(__file__).with_name("preloaded_handoff.py")

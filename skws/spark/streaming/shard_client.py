@@ -7,7 +7,6 @@ import pickle
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
@@ -16,6 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 from skws.queries.partitioning import Part
+from skws.spark.sockets import temporary_folder
 from skws.spark.streaming.messages import WORKING, Failed, Setup
 from skws_schema import errors
 from skws_schema.errors import SkwsError
@@ -27,8 +27,8 @@ _TIMEVAL: Final = Struct("@ll")
 
 
 def socket_dir(run: str) -> Path:
-    """Where the servers of a run have their sockets on this machine; short, as paths of sockets must be."""
-    return Path(tempfile.gettempdir()) / f"skws-{os.getuid()}-{run}"
+    """Where the servers of a run have their sockets on this machine."""
+    return temporary_folder() / f"skws-{os.getuid()}-{run}"
 
 
 def shut_down(run: str) -> None:

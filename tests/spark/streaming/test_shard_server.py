@@ -22,6 +22,7 @@ import pytest
 from skws.data.batch import Record
 from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
+from skws.spark.preloaded import PreloadedPython
 from skws.spark.streaming import shard_server
 from skws.spark.streaming.messages import Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
@@ -215,6 +216,20 @@ def test_a_server_goes_with_a_worker_that_its_daemon_has_left(run: str) -> None:
 def test_its_folder_is_for_one_user(run: str) -> None:
     ShardClient(run, pickle.dumps(REQUEST), SHARE).close()
     assert socket_dir(run).stat().st_mode & 0o077 == 0
+
+
+def test_temporary_files_may_be_in_a_deep_folder(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of a socket may not be as long."""
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))  # as TMPDIR sets it, for this test alone
+    client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
+    assert work(client, 0) == "behind"
+    client.close()
+    shut_down(run)
+    PreloadedPython(()).close()
 
 
 def test_a_folder_that_goes_meanwhile_says_nothing_about_the_stream(run: str, tmp_path: Path) -> None:

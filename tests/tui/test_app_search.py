@@ -632,6 +632,23 @@ async def test_a_refused_query_says_why_where_it_was_typed_and_nothing_covers_re
 
 
 @scenario
+async def test_a_refusal_goes_as_soon_as_the_text_is_another() -> None:
+    async with opened(movies(), size=(80, 24)) as driver:
+        await driver.write("the")
+        await driver.press("enter")
+        await driver.settle()
+        assert "is a stop word" in driver.text().splitlines()[-2]
+        await driver.write(" matrix")
+        await driver.settle()
+        assert "is a stop word" not in driver.text()
+        assert "add" in driver.text().splitlines()[-1]
+        driver.app.tell("error", "the disk is full", shown=True)
+        await driver.write(" x")
+        await driver.settle()
+        assert "the disk is full" in driver.text()
+
+
+@scenario
 async def test_a_message_that_needs_lines_has_three_at_most() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         driver.app.tell("error", "word " * 20, shown=True)

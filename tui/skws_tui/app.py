@@ -357,6 +357,11 @@ class SkwsApp(FencedApp):
         seconds = _SHOWN[severity] if timeout is None else timeout
         self._message_timer = self.set_timer(seconds, self._message_over)
 
+    def withdraw(self, text: str) -> None:
+        """Hide a message that holds no longer, if it is still shown."""
+        if self.message is not None and self.message.text == " ".join(visible(text).split()):
+            self._message_over()
+
     async def on_event(self, event: Event) -> None:
         """A message about what was done goes with the next key."""
         if isinstance(event, Key) and self.message is not None and self.message.severity == "information":

@@ -109,6 +109,7 @@ class SearchScreen(FilteredScreen):
         self._drawn_theme = ""
         self._list_state: tuple[object, ...] | None = None  # the inputs of the list
         self._wanted = ""  # the query to select once it stands
+        self._refusal = ""  # of the last query that was refused
         self._reasons: dict[str, list[str]] = {}  # why the queries of an empty list have no results
         self._reasoned: tuple[object, ...] = ()  # what they were found for
         self._reasoning: Worker[None] | None = None
@@ -342,6 +343,7 @@ class SearchScreen(FilteredScreen):
         typed = self.box.value.strip() == name
         if refusal:
             there = typed and self.query_one(SearchBox).refuse(refusal)
+            self._refusal = refusal
             self.skws.tell("error", refusal, shown=not there)
             return
         self._wanted = name
@@ -356,7 +358,11 @@ class SearchScreen(FilteredScreen):
             saved = self.skws.session.toggle_saved(name)
             self.notify(f"{visible(name)}: {'saved' if saved else 'no longer saved'}", markup=False)
 
+    def on_search_box_corrected(self) -> None:
+        self.skws.withdraw(self._refusal)
+
     def on_query_box_leave(self) -> None:
+        self.skws.withdraw(self._refusal)
         self.listing.focus()
 
     def on_start_menu_asked(self, message: StartMenu.Asked) -> None:

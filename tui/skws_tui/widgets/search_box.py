@@ -244,6 +244,9 @@ class SearchBox(Vertical):
     SearchBox:focus-within { border: round $border; border-title-color: $border; }
     """
 
+    class Corrected(Message):
+        """The text is no longer the one that was refused."""
+
     def __init__(self, view: View, job: LiveJob | None, palette: Palette) -> None:
         super().__init__()
         self.border_title = "search"
@@ -267,6 +270,7 @@ class SearchBox(Vertical):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        self.post_message(self.Corrected())
         self._start_analysis(event.value)
 
     def _count_again(self) -> None:

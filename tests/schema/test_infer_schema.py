@@ -186,6 +186,22 @@ def test_a_name_is_enough_where_not_all_rows_of_the_other_side_were_looked_at() 
     assert condition_names(infer({"person": people, "order": nothing}).schema()) == set()
 
 
+def test_a_key_that_refers_to_another_relation_is_searched_there_alone() -> None:
+    codes: list[object] = [f"C{chr(65 + n // 26)}{chr(65 + n % 26)}" for n in range(40)]
+    tables: dict[str, dict[str, list[object]]] = {
+        "country": {"code": codes, "name": [f"land {n}" for n in range(40)]},
+        "border": {"country": codes * 2, "length": [n + 0.5 for n in range(80)]},
+        "economy": {"country": codes[:38], "gdp": [n + 0.25 for n in range(38)]},
+    }
+    found = infer(tables).schema()
+    assert {join.name for join in found.joins} == {
+        "border.country = country.code", "economy.country = country.code",
+    }  # fmt: skip
+    assert {relation.name: relation.search for relation in found.relations} == {
+        "country": ("code", "name"), "border": (), "economy": (),
+    }  # fmt: skip
+
+
 def test_a_text_index_is_not_searched() -> None:
     """Its words are stems of those in other columns, which would count twice."""
     films = {"title": ["Alien", "It's", "Ran"], "fulltext": ["'alien':1A,4 'cat':2", "'it''s':1", "'ran':1"]}

@@ -511,7 +511,7 @@ def _referring(relation: InferredRelation, inference: Inference) -> InferredRela
         column: join.right
         for join in (f.value for f in inference.joins if inference.accepts(f))
         for column, _ in join.on
-        if join.left == relation.name and (column not in key or len(key) > 1)
+        if join.left == relation.name and (key != (column,) or len(join.on) == 1)
     }
     attributes = tuple(
         replace(

@@ -324,7 +324,7 @@ class ResultPane(Horizontal):
     ResultPane #columns { height: 1; padding: 0 0 0 2; color: $text-muted; }
     ResultPane #empty { height: 1fr; padding: 1 2; content-align: center middle; }
     ResultPane #empty { color: $text-muted; display: none; }
-    ResultPane #hint { height: auto; max-height: 3; padding: 0 2; color: $text-muted; display: none; }
+    ResultPane #hint { height: auto; max-height: 4; padding: 0 2; color: $text-muted; display: none; }
     ResultPane.below #hint { max-height: 2; }
     """
 

@@ -81,7 +81,7 @@ class PredicateTables:
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
             scoped = self._scoped.get((block.relation, column))
-            tables = [self._unscoped] if scoped is None else [self._unscoped, scoped]
+            tables = [table for table in (self._unscoped, scoped) if table is not None and table.asked]
             values = block.values(column)
             for number, value in enumerate(map(values.__getitem__, asked)):
                 if value is not None:

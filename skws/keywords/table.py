@@ -207,9 +207,16 @@ class PredicateMemory(ChunkMemory[Known]):
         self._joined: defaultdict[str, list[int]] = defaultdict(list)  # by the longest part of a compound
         self._sizes: Counter[int] = Counter()  # of these parts, in pieces
         self._phrases: dict[int, Phrase] = {}
+        self._number = 0
+
+    @property
+    def asked(self) -> bool:
+        """True if there is any predicate."""
+        return self._number > 0
 
     def add(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
+        self._number += 1
         match alternative:
             case Phrase():
                 listed, key = self._listed(alternative)
@@ -222,6 +229,7 @@ class PredicateMemory(ChunkMemory[Known]):
 
     def remove(self, predicate: int, alternative: Alternative) -> None:
         self.clear()
+        self._number -= 1
         if isinstance(alternative, Phrase):
             withdraw(*self._listed(alternative, count=-1), predicate)
             del self._phrases[predicate]

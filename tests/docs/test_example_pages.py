@@ -39,6 +39,13 @@ def test_transfers(shell: Shell, tmp_path: Path) -> None:
     assert " of them too late" in shell.run(step)
 
 
+@pytest.mark.slow
+def test_vulnerabilities(shell: Shell, tmp_path: Path) -> None:
+    made, alerts = steps(EXAMPLES / "vulnerabilities" / "README.md", __file__, tmp_path)
+    assert "0 differ" in shell.run(made)
+    assert "change{" in shell.run(alerts)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_pipeline(shell: Shell, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""A new vulnerability meets the inventory: saved searches over the packages and changelogs of a Debian."""

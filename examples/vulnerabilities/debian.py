@@ -1,0 +1,231 @@
+"""Reads what a Debian knows of its packages: dpkg's status, apt's lists, and changelogs.
+
+Records are those of ``schema.yaml``. People's names and addresses are left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from examples.vulnerabilities.people import People
+
+STATUS: Final = Path("var/lib/dpkg/status")
+LISTS: Final = Path("var/lib/apt/lists")
+DOCUMENTS: Final = Path("usr/share/doc")
+CHANGELOG: Final = "changelog.Debian.gz"
+HEADER: Final = re.compile(r"^(?P<source>\S+) \((?P<version>[^)\s]+)\)[^;]*;(?P<rest>.*)$")
+_SIGNATURE: Final = re.compile(r"^ -- (?P<name>.*?)  ?(?P<date>\w{3}, +\d.*)$")
+_HEADING: Final = re.compile(r"^\s*\[ (?P<name>.+) \]\s*$")
+_URGENCY: Final = re.compile(r"urgency=(\w+)", re.IGNORECASE)
+_LOWER: Final = re.compile(r"\b[^\W\dA-Z_]+\b")
+_NAMED: Final = re.compile(r"^[\w.+-]+")
+_PEOPLE: Final = ("Maintainer", "Original-Maintainer", "Uploaders")
+
+Row = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """An entry of a changelog: an upload of a source package. ``text`` has no names of people."""
+
+    source: str
+    version: str
+    urgency: str
+    time: datetime
+    text: str
+
+    def row(self) -> Row:
+        """As a row of the relation ``change``."""
+        return self._asdict()
+
+
+@dataclass(slots=True)
+class Machine:
+    """What is read of a machine. ``entries`` are in order of time.
+
+    ``removed``: words that were taken out with people's names. ``notes``: what was not read, and why.
+    ``logs``: the changelog of each package, and the versions in it.
+    """
+
+    packages: list[Row] = field(default_factory=list)
+    depends: list[Row] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    logs: dict[str, tuple[Path, frozenset[str]]] = field(default_factory=dict)
+
+
+def read(root: Path) -> Machine:
+    """Read the Debian below a folder. Raises FileNotFoundError if there is no status of dpkg."""
+    machine = Machine()
+    installed = [each for each in paragraphs((root / STATUS).read_text("utf-8")) if _is_installed(each)]
+    available, maintainers = _available(root / LISTS, {each["Package"] for each in installed}, machine.notes)
+    for each in installed:
+        _read_package(each, available, machine)
+    sources = {row["name"]: row["source"] for row in machine.packages}
+    found = dict(_changelogs(root / DOCUMENTS, sources, machine))
+    people = {name for entries in found.values() for each in entries for name in each.people}
+    people |= {name for each in (*installed, *maintainers) for name in _maintainers(each)}
+    usual = {word for entries in found.values() for each in entries for word in each.lower()}
+    known = People(people, usual)
+    machine.entries = sorted(
+        (each.entry(known) for entries in found.values() for each in entries), key=lambda entry: entry.time
+    )
+    machine.removed = known.removed
+    return machine
+
+
+def paragraphs(text: str) -> Iterator[dict[str, str]]:
+    """The paragraphs of a control file: values by field, without continued lines."""
+    for block in re.split(r"\n\s*\n", text):
+        pairs = (line.partition(":") for line in block.splitlines() if line[:1].strip())
+        found = {name: value.strip() for name, _, value in pairs}
+        if "Package" in found:
+            yield found
+
+
+def needed(dependencies: str) -> list[str]:
+    """The names in a field such as ``Depends``, alternatives among them, without versions."""
+    names = (_NAMED.match(each.strip()) for each in re.split(r"[,|]", dependencies))
+    return list(dict.fromkeys(found.group() for found in names if found is not None))
+
+
+def _is_installed(paragraph: dict[str, str]) -> bool:
+    return paragraph.get("Status", "").endswith(" installed")
+
+
+def _maintainers(paragraph: dict[str, str]) -> Iterator[str]:
+    for name in _PEOPLE:
+        yield from paragraph.get(name, "").split(",")
+
+
+def _read_package(paragraph: dict[str, str], available: dict[str, str], machine: Machine) -> None:
+    name = paragraph["Package"]
+    machine.packages.append(
+        {
+            "name": name,
+            "source": paragraph.get("Source", name).partition(" ")[0],
+            "version": paragraph.get("Version"),
+            "available": available.get(name),
+            "section": paragraph.get("Section"),
+        }
+    )
+    fields = ", ".join(filter(None, map(paragraph.get, ("Pre-Depends", "Depends"))))
+    machine.depends += [{"package": name, "needs": each} for each in needed(fields)]
+
+
+def _available(
+    folder: Path, installed: set[str], notes: list[str]
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The versions in apt's lists of what is installed, and the paragraphs that name them."""
+    versions: dict[str, str] = {}
+    told: list[dict[str, str]] = []
+    for path in sorted(folder.glob("*_Packages*")):
+        text = _unpacked(path)
+        if text is None:
+            notes.append(f"{path.name} is not read: that needs apt-helper or lz4cat")
+            continue
+        for each in paragraphs(text):
+            if each["Package"] in installed:
+                versions[each["Package"]] = each.get("Version", "")
+                told.append(each)
+    return versions, told
+
+
+def _unpacked(path: Path) -> str | None:
+    """The text of a list, which apt may have packed; None if nothing here unpacks it."""
+    match path.suffix:
+        case ".gz":
+            return gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        case ".xz":
+            return lzma.decompress(path.read_bytes()).decode("utf-8", "replace")
+        case ".lz4" | ".zst" | ".bz2":
+            helper = Path("/usr/lib/apt/apt-helper")
+            lz4 = shutil.which("lz4cat") if path.suffix == ".lz4" else None
+            if not (helper.exists() or lz4):
+                return None
+            command = [str(helper), "cat-file", str(path)] if helper.exists() else [str(lz4), str(path)]
+            done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603 - tools of Debian
+            return done.stdout.decode("utf-8", "replace")
+        case _:
+            return path.read_text("utf-8", "replace")
+
+
+class _Written(NamedTuple):
+    """An entry as it is written."""
+
+    source: str
+    version: str
+    urgency: str
+    time: datetime
+    lines: list[str]
+    people: list[str]
+
+    def lower(self) -> list[str]:
+        """The words in lower case."""
+        return _LOWER.findall(" ".join(self.lines))
+
+    def entry(self, people: People) -> Entry:
+        text = people.without(" ".join(" ".join(self.lines).split()))
+        return Entry(self.source, self.version, self.urgency, self.time, text)
+
+
+def _changelogs(
+    folder: Path, sources: dict[str, str], machine: Machine
+) -> Iterator[tuple[str, list[_Written]]]:
+    """The entries of each source package; binary packages of one source may have the same ones."""
+    found: dict[str, dict[str, _Written]] = {}
+    for path in sorted(folder.glob(f"*/{CHANGELOG}")):
+        package = path.parent.name
+        if package not in sources:
+            continue
+        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        versions = set()
+        for entry in entries_of(text, sources[package]):
+            versions.add(entry.version)
+            found.setdefault(entry.source, {}).setdefault(entry.version, entry)
+        machine.logs[package] = path, frozenset(versions)
+    for source, entries in found.items():
+        yield source, list(entries.values())
+
+
+def entries_of(text: str, source: str) -> Iterator[_Written]:
+    """The entries of a changelog; those without a date that can be read are left out.
+
+    ``source``: the package that has it now; old entries may name it otherwise.
+    """
+    header: re.Match[str] | None = None
+    lines: list[str] = []
+    people: list[str] = []
+    for line in text.splitlines():
+        if line[:1].strip():
+            header, lines, people = HEADER.match(line), [], []
+        elif (signed := _SIGNATURE.match(line)) and header:
+            time = _time(signed["date"])
+            urgency = _URGENCY.search(header["rest"])
+            if time is not None:
+                named = [signed["name"], *people]
+                told = urgency[1].lower() if urgency else ""
+                yield _Written(source, header["version"], told, time, lines, named)
+            header = None
+        elif heading := _HEADING.match(line):
+            people.append(heading["name"])
+        elif header:
+            lines.append(line)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = parsedate_to_datetime(text)
+    except (ValueError, IndexError):
+        return None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)

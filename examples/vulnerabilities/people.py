@@ -1,0 +1,79 @@
+"""Takes the names and addresses of people out of changelogs.
+
+A name is known by a signature, a heading such as ``[ Ada Byron ]``, or a field such as ``Maintainer``; so is
+each of its words that nobody writes in lower case. Others stand where somebody is thanked, or named as an
+author.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+ADDRESS: Final = re.compile(r"<?[\w.+-]+@[\w-]+(?:\.[\w-]+)+>?")
+_SHORT: Final = 2
+_TOKEN: Final = re.compile(r"[^\W\d_][\w.'’-]*")
+_CAPITAL: Final = r"[A-ZÀ-Þ][\w.'’-]+"
+_JOINED: Final = rf"{_CAPITAL}(?:\s+(?:(?:van|von|de|der|den|la|and|&)\s+)*{_CAPITAL})"
+_THANKED: Final = re.compile(
+    rf"(?i:\bthank(?:s|\s+you)(?:\s+(?:go\s+)?to)?)[\s,:!]+(?P<names>{_JOINED}*(?:,\s+{_JOINED}*)*)"
+)
+_AUTHOR: Final = re.compile(rf"(?i:\b(?:by|from|author:|reported-by:))\s+(?P<names>{_JOINED}+)")
+
+
+class People:
+    """The names of people, and the words that they are made of; ``usual``: words in lower case.
+
+    ``removed``: all words, in lower case, that ``without`` has taken out so far.
+    """
+
+    def __init__(self, names: Iterable[str], usual: Collection[str]) -> None:
+        self.removed: set[str] = set()
+        self._names: dict[str, set[tuple[str, ...]]] = {}
+        for name in names:
+            words = _words(ADDRESS.sub(" ", name))
+            if len(words) > 1:
+                self._names.setdefault(words[0], set()).add(tuple(words[1:]))
+            for word in words:
+                if len(word) > _SHORT and not word.islower() and word.lower() not in usual:
+                    self._names.setdefault(word, set()).add(())
+
+    def without(self, text: str) -> str:
+        """The text without people's names and addresses."""
+        text = ADDRESS.sub(self._gone, text)
+        for form in (_THANKED, _AUTHOR):
+            text = form.sub(self._names_gone, text)
+        tokens = list(_TOKEN.finditer(text))
+        words = [_stripped(token.group()) for token in tokens]
+        kept, end = [], 0
+        for at, token in enumerate(tokens):
+            if token.start() < end or (length := self._length(words, at)) == 0:
+                continue
+            kept.append(text[end : token.start()])
+            end = tokens[at + length - 1].end()
+            self.removed |= {word.lower() for word in words[at : at + length]}
+        return "".join([*kept, text[end:]])
+
+    def _length(self, words: list[str], at: int) -> int:
+        """How many words the longest name at a place has; 0 for none."""
+        known = self._names.get(words[at], ())
+        return max(
+            (1 + len(rest) for rest in known if tuple(words[at + 1 : at + 1 + len(rest)]) == rest), default=0
+        )
+
+    def _gone(self, found: re.Match[str]) -> str:
+        self.removed |= {word.lower() for word in re.findall(r"\w+", found.group())}
+        return ""
+
+    def _names_gone(self, found: re.Match[str]) -> str:
+        self.removed |= {word.lower() for word in re.findall(r"\w+", found["names"])}
+        return found.group()[: found.start("names") - found.start()].rstrip()
+
+
+def _words(text: str) -> list[str]:
+    return [_stripped(word) for word in _TOKEN.findall(text)]
+
+
+def _stripped(word: str) -> str:
+    return word.rstrip(".'’-")

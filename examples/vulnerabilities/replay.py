@@ -1,0 +1,102 @@
+"""Replays the changes of a machine past saved searches, and measures it."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import skws
+from examples.vulnerabilities.debian import Entry, Machine
+from examples.vulnerabilities.searches import Saved
+
+SCHEMA: Final = Path(__file__).with_name("schema.yaml")
+SIZE: Final = 3
+"""Tuples of a result: a change, a package of it, and what needs that package."""
+_TOGETHER: Final = 100
+
+
+class About(StrEnum):
+    """Whose change an alert has: the package's own, or one of a package that it needs."""
+
+    PACKAGE = "of the package"
+    DEPENDENCY = "of a dependency"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """Seconds and numbers of a replay.
+
+    ``times``: seconds of each change that came by itself. ``found``: by search, the versions of changes of
+    the package itself. ``about``: numbers of alerts. ``uploads``: pairs of search and change.
+    """
+
+    adding: float = 0.0
+    inventory: float = 0.0
+    together: float = 0.0
+    times: list[float] = field(default_factory=list)
+    about: Counter[About] = field(default_factory=Counter)
+    uploads: int = 0
+    found: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def alerts(self) -> int:
+        return self.about.total()
+
+
+def replay(machine: Machine, saved: list[Saved], sample: list[Saved], alone: int) -> Replayed:
+    """Add the searches, then the inventory, then the changes; the last ``alone`` of these come one by one."""
+    measured = Replayed(found={one.text: set() for one in sample})
+    sources = {row["name"]: row["source"] for row in machine.packages}
+    asked = {one.text: sources[one.package] for one in sample}
+    session = skws.Session(SCHEMA, max_size=SIZE)
+    begun = perf_counter()
+    session.add({one.text: one.text for one in saved})
+    measured.adding = perf_counter() - begun
+    gc.freeze()  # the searches stay: to look at them again would take longer than the changes
+    begun = perf_counter()
+    session.process({"package": machine.packages, "depends": machine.depends})
+    measured.inventory = perf_counter() - begun
+    first = max(0, len(machine.entries) - alone)
+    for batch in _batches(machine.entries, first):
+        rows = {"change": [entry.row() for entry in batch]}
+        begun = perf_counter()
+        results = session.process(rows)
+        spent = perf_counter() - begun
+        if len(batch) == 1:
+            measured.times.append(spent)
+        else:
+            measured.together += spent
+        _count(measured, results, asked)
+    return measured
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _batches(entries: list[Entry], first: int) -> Iterator[list[Entry]]:
+    for at in range(0, first, _TOGETHER):
+        yield entries[at : min(at + _TOGETHER, first)]
+    for entry in entries[first:]:
+        yield [entry]
+
+
+def _count(measured: Replayed, results: list[Any], asked: dict[str, str]) -> None:
+    uploads = set()
+    for result in results:
+        rows = {shown.relation: shown.row for shown in result.tuples}
+        change = rows["change"]
+        uploads.add((result.name, change["source"], change["version"]))
+        about = About.DEPENDENCY if "depends" in rows else About.PACKAGE
+        measured.about[about] += 1
+        if about is About.PACKAGE and asked.get(result.name) == change["source"]:
+            measured.found[result.name].add(change["version"])
+    measured.uploads += len(uploads)

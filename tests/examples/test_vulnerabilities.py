@@ -1,0 +1,126 @@
+"""The changelogs of a Debian that is made up: what is read, who is left out, and what saved searches find."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from examples.vulnerabilities import sample
+from examples.vulnerabilities.debian import CHANGELOG, DOCUMENTS, Machine, entries_of, needed, read
+from examples.vulnerabilities.people import People
+from examples.vulnerabilities.replay import About, Replayed, replay
+from examples.vulnerabilities.searches import Saved, searches
+from examples.vulnerabilities.zgrep import Difference, chosen, compare
+from tests.places import ROOT
+
+NUMBER = 400
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("debian")
+    sample.write(folder, packages=15, uploads=12)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def machine(root: Path) -> Machine:
+    return read(root)
+
+
+@pytest.fixture(scope="module")
+def saved(machine: Machine) -> list[Saved]:
+    return searches(machine, NUMBER, Random(1))
+
+
+@pytest.fixture(scope="module")
+def replayed(machine: Machine, saved: list[Saved]) -> Replayed:
+    return replay(machine, saved, [one for one in saved if one.kind != "dependency"], alone=20)
+
+
+def test_a_seed_always_makes_the_same(root: Path, tmp_path: Path) -> None:
+    sample.write(tmp_path, packages=15, uploads=12)
+    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    assert all((root / path).read_bytes() == (tmp_path / path).read_bytes() for path in files)
+
+
+def test_each_entry_is_one_change_of_its_source(root: Path, machine: Machine) -> None:
+    names = {row["name"] for row in machine.packages}
+    assert names == {path.parent.name for path in (root / DOCUMENTS).glob(f"*/{CHANGELOG}")}
+    assert {row["needs"] for row in machine.depends} <= names
+    changes = [(entry.source, entry.version) for entry in machine.entries]
+    assert len(set(changes)) == len(changes)
+    assert {source for source, _ in changes} == {row["source"] for row in machine.packages}
+    assert sorted(machine.entries, key=lambda entry: entry.time) == machine.entries
+    assert any(row["available"] != row["version"] for row in machine.packages)
+
+
+def test_nobody_is_named(machine: Machine) -> None:
+    text = " ".join(str(row) for row in (*machine.packages, *machine.depends, *machine.entries))
+    for name in ("Ada", "Byron", "Murray", "Kit", "van Dam", "Jo Poe", "@"):
+        assert name not in text
+
+
+def test_names_are_taken_out_of_a_text() -> None:
+    known = People(["Ada Byron <ada@example.org>", "Free Murray"], {"free"})
+    text = "[Ada] Patch by Jo Poe and ADA, Ada Byron; use free memory. Thanks to Kit for it. Byron, x@y.org"
+    assert known.without(text) == "[] Patch by, ; use free memory. Thanks to for it. , "
+    assert {"ada", "byron", "jo", "poe", "kit"} <= known.removed
+
+
+def test_an_entry_without_a_date_is_left_out() -> None:
+    text = "b (2) sid; urgency=HIGH\n\n  * new\n\n -- A B <a@b.c>  Mon, 05 Jan 2015 09:00:00 +0100\n\n"
+    text += "a (1) sid; urgency=low\n\n  * old\n\n -- A B <a@b.c>  Some, day\n"
+    (entry,) = entries_of(text, "c")
+    assert (entry.source, entry.version, entry.urgency) == ("c", "2", "high")
+    assert entry.time.isoformat() == "2015-01-05T08:00:00+00:00"
+
+
+def test_names_of_dependencies() -> None:
+    assert needed("libc6 (>= 2.34), a:any | b [amd64], libc6") == ["libc6", "a", "b"]
+
+
+def test_alerts_are_those_of_every_change_read_by_itself(
+    machine: Machine, saved: list[Saved], replayed: Replayed
+) -> None:
+    sources = {row["name"]: row["source"] for row in machine.packages}
+    needs = {(row["package"], sources[row["needs"]]) for row in machine.depends}
+    own = others = 0
+    for one in saved:
+        for entry in machine.entries:
+            if f" {one.words} " in f" {entry.text.lower().replace('.', ' ')} ":
+                own += one.kind != "dependency" and sources[one.package] == entry.source
+                others += one.kind == "dependency" and (one.package, entry.source) in needs
+    assert replayed.about[About.PACKAGE] == own > 20
+    assert replayed.about[About.DEPENDENCY] >= others > 20  # a source may have two packages that it needs
+    assert replayed.uploads == own + others
+    assert len(replayed.times) == 20
+
+
+def test_zgrep_finds_the_same(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
+    asked = chosen(machine, saved, 30, Random(2))
+    assert len(asked) == 30
+    assert list(compare(machine, asked, replayed.found)) == []
+
+
+def test_a_difference_is_told(machine: Machine, saved: list[Saved], replayed: Replayed) -> None:
+    asked = [one for one in chosen(machine, saved, 100, Random(2)) if replayed.found[one.text]][:2]
+    missing, extra = (replayed.found[one.text] for one in asked)
+    version = next(v for v in machine.logs[asked[1].package][1] if v not in extra)
+    wrong = {asked[1].text: extra | {version}}
+    assert list(compare(machine, asked, wrong)) == [
+        Difference(asked[0].text, frozenset(missing), frozenset()),
+        Difference(asked[1].text, frozenset(), frozenset({version})),
+    ]
+
+
+def test_where_there_is_no_debian(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "examples.vulnerabilities", "--root", str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "this is no Debian; --sample makes a small one up" in ran.stderr

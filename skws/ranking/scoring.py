@@ -27,6 +27,8 @@ from skws.ranking.rankings import (
     Ranking,
     keyword_rarity,
     keyword_share,
+    letters,
+    naming,
     passed,
     ranking_named,
     referring,
@@ -207,7 +209,8 @@ class Scoring:
 
     def _weights(self, query: int) -> Floats:
         """What each keyword weighs in each live tuple; the last row is of none."""
-        keywords = range(len(self._queries[query].plan.keywords))
+        named = self._queries[query].plan.keywords
+        keywords = range(len(named))
         weighed = np.zeros((len(self._live) + 1, len(keywords)))
         counts = self._counts(self._latest)
         for place, (slots, often, lengths, _) in self._carriers.items():
@@ -217,7 +220,9 @@ class Scoring:
                     rarity = keyword_rarity(texts, max(1, containing)) * standing(refer)
                     shares = lengths / (characters / texts) if characters else np.ones(len(slots))
                     occurring = often[:, keyword].astype(np.float64)
-                    weighed[slots, keyword] += rarity * keyword_share(occurring, shares)
+                    of = np.where(lengths > 0, lengths, np.inf)  # a name in the schema has no length
+                    covered = np.minimum(occurring * letters(named[keyword]) / of, 1.0)
+                    weighed[slots, keyword] += rarity * keyword_share(occurring, shares) * naming(covered)
         return weighed
 
     def remove(self, query: int) -> None:

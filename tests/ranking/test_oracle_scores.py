@@ -53,7 +53,8 @@ class Judge:
         ]
         text, total = str(held.row["t"]), 0.0
         if self.schema.relations[relation].search and word in text.split():
-            total += bm25(len(texts), len(containing), 1, len(text) / (sum(map(len, texts)) / len(texts)))
+            share = len(text) / (sum(map(len, texts)) / len(texts))
+            total += bm25(len(texts), len(containing), 1, share) * (1 + 0.5 * len(word) / len(text))
         if self.names and word == held.relation:
             total += bm25(sum(len(self.live(one)) for one in range(len(self.schema.relations))), 1, 1, 1)
         refer = sum(

@@ -51,6 +51,25 @@ async def test_a_fault_in_the_schema_is_told_with_its_line_and_can_be_jumped_to(
 
 
 @scenario
+async def test_words_of_the_schema_are_found_one_place_after_the_other(schema_file: Path) -> None:
+    async with opened(movies(path=schema_file)) as driver:
+        await driver.press("f3")
+        editor = schema_screen(driver.app.screen).editor
+        await driver.press("ctrl+end")
+        assert editor.cursor_location == editor.document.end
+        await driver.press("ctrl+home")
+        assert editor.cursor_location == (0, 0)
+        lines = [at for at, line in enumerate(editor.text.splitlines()) if "aid" in line]
+        await driver.press("ctrl+f", *"AID", "enter")
+        assert (editor.selected_text, editor.cursor_location[0]) == ("aid", lines[0])
+        for _ in lines:
+            await driver.press("ctrl+f", "enter")
+        assert editor.cursor_location[0] in lines[1:]
+        await driver.press("ctrl+f", *"zzyzx", "enter")
+        assert "is not in the schema" in driver.text()
+
+
+@scenario
 async def test_the_join_graph_follows_the_text_and_edits_are_undone_and_saved(schema_file: Path) -> None:
     async with opened(movies(path=schema_file)) as driver:
         await driver.press("f3")

@@ -15,14 +15,15 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
+from textual.widgets.text_area import Selection
 
 from skws.durable import replaced
 from skws.sinks.text import visible
-from skws_schema.errors import Problem, SkwsError, counted
+from skws_schema.errors import Problem, SkwsError, UsageError, counted
 from skws_schema.model import Schema
 from skws_schema.yaml.joins import join_of, with_join
 from skws_tui.fence import Failed, OffThread, TooLongError
-from skws_tui.screens.dialogs import ConfirmScreen, PickScreen
+from skws_tui.screens.dialogs import ConfirmScreen, PickScreen, PromptScreen
 from skws_tui.screens.live import LiveScreen
 from skws_tui.services.analyzer import Draft, change_text, folded, inferred, read_draft
 
@@ -38,6 +39,9 @@ class YamlEditor(TextArea, inherit_bindings=False):
         binding
         for binding in TextArea.BINDINGS
         if not (isinstance(binding, Binding) and binding.action in {"select_line", "undo"})
+    ] + [
+        Binding("ctrl+home", "to_start", "First line", show=False),
+        Binding("ctrl+end", "to_end", "Last line", show=False),
     ]
     DEFAULT_CSS = """
     YamlEditor { height: 1fr; border: none !important; padding: 0; scrollbar-size: 1 1; }
@@ -62,6 +66,26 @@ class YamlEditor(TextArea, inherit_bindings=False):
         if column is not None:
             line.stylize(Style(color="red", underline=True), min(column, max(len(line) - 1, 0)))
         return line
+
+    def action_to_start(self) -> None:
+        self.move_cursor((0, 0))
+
+    def action_to_end(self) -> None:
+        self.move_cursor(self.document.end)
+
+    def find(self, words: str) -> None:
+        """Select the next place of some words, behind the cursor or else from the start.
+
+        Raises UsageError if they are nowhere.
+        """
+        text, sought = self.text.lower(), words.lower()
+        at = text.find(sought, self.document.get_index_from_location(self.selection.end))
+        at = text.find(sought) if at < 0 else at
+        if at < 0:
+            raise UsageError(f"{words!r} is not in the schema")
+        start, end = (self.document.get_location_from_index(each) for each in (at, at + len(words)))
+        self.selection = Selection(start, end)
+        self.scroll_cursor_visible(center=True)
 
     def go_to(self, problem: Problem) -> None:
         self.move_cursor((problem.line - 1, max(problem.column - 1, 0)), center=True)
@@ -94,6 +118,9 @@ class SchemaScreen(LiveScreen):
         Binding(
             "ctrl+l", "join", "join", tooltip="Add a join that values suggest", priority=True, id="add-join"
         ),
+        Binding(
+            "ctrl+f", "find", "find", show=False, tooltip="Find words in the schema", priority=True, id="find"
+        ),
         Binding("ctrl+z", "undo", "undo", show=True, tooltip="Undo the last edit", id="undo"),
     ]
     CSS = """
@@ -106,6 +133,7 @@ class SchemaScreen(LiveScreen):
         super().__init__()
         self.draft = Draft("", None)
         self._saved = ""
+        self._sought = ""  # what was looked for last
         self._checks = OffThread()
         self._samples = OffThread(_SAMPLING)
 
@@ -169,6 +197,13 @@ class SchemaScreen(LiveScreen):
 
     def action_undo(self) -> None:
         self.editor.undo()
+
+    def action_find(self) -> None:
+        self.app.push_screen(PromptScreen("Find:", self._sought, self._find))
+
+    def _find(self, words: str) -> None:
+        self._sought = words
+        self.query_one(YamlEditor).find(words)
 
     def action_save(self) -> None:
         """Save the text even if it has errors: it is the user's file."""

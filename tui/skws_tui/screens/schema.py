@@ -78,14 +78,16 @@ class YamlEditor(TextArea, inherit_bindings=False):
 
         Raises UsageError if they are nowhere.
         """
-        text, sought = self.text.lower(), words.lower()
-        at = text.find(sought, self.document.get_index_from_location(self.selection.end))
-        at = text.find(sought) if at < 0 else at
-        if at < 0:
-            raise UsageError(f"{words!r} is not in the schema")
-        start, end = (self.document.get_location_from_index(each) for each in (at, at + len(words)))
-        self.selection = Selection(start, end)
-        self.scroll_cursor_visible(center=True)
+        lines = [line.lower() for line in self.document.lines]
+        row, column = self.selection.end
+        order = [(row, column), *((at, 0) for at in (*range(row + 1, len(lines)), *range(row + 1)))]
+        for at, begin in order:
+            start = lines[at].find(words.lower(), begin)
+            if start >= 0:
+                self.selection = Selection((at, start), (at, start + len(words)))
+                self.scroll_cursor_visible(center=True)
+                return
+        raise UsageError(f"{words!r} is not in the schema")
 
     def go_to(self, problem: Problem) -> None:
         self.move_cursor((problem.line - 1, max(problem.column - 1, 0)), center=True)

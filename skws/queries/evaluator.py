@@ -4,7 +4,7 @@ An evaluator is given the static tables, then the records before it, then the
 stream in order, batch by batch. It survives the process in one of two ways:
 
 - ``keeps`` is a window: the evaluator is rebuilt from the records of the last
-  two such windows, which its host logs, and from what those leave open;
+  two such windows, which its host logs;
 - ``keeps`` is None: it gives its state as bytes.
 
 Equal streams in other batches must lead to the same results: after a failure
@@ -21,7 +21,6 @@ from itertools import pairwise
 import numpy as np
 
 from skws.data.batch import Ints, Record, RecordBatch
-from skws.queries.keywords.updates import Begin
 from skws.results.model import LiveResult
 from skws_windows.window import Window
 
@@ -107,10 +106,6 @@ class Evaluator(ABC):
     def take(self, arrived: OrderedBatch) -> Iterable[LiveResult]:
         """The results of the next records, in order of time."""
 
-    def advance(self, now: int) -> Iterable[LiveResult]:  # noqa: ARG002
-        """What happens up to a time, which included, before any more records."""
-        return ()
-
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results of the next records."""
         return sum(map(matches, self.take(arrived)))
@@ -129,42 +124,13 @@ class Evaluator(ABC):
         """The results that waited for more of the stream, which has ended."""
         return ()
 
-    def take_over(self, former: Evaluator) -> Iterable[LiveResult]:
-        """Replace the query's evaluator under an earlier schema, after ``begin`` if rebuilt from the log.
-
-        Gives the changes to results given before. Relations that stay keep their positions.
-        """
-        if self.keeps is None:
-            self.restore(former.snapshot())
-        return ()
-
     def load(self) -> Load:
         """For metrics."""
         return Load()
 
     def snapshot(self) -> bytes:
-        """All that the evaluator holds besides tables; if it ``keeps`` a window, what its log leaves open."""
-        if self.keeps is None:
-            raise NotImplementedError("it keeps no window, so it has a state")
-        return b""
-
-    def expect(self, state: bytes) -> None:  # noqa: B027 - most evaluators need the log alone
-        """Take a ``snapshot``, perhaps empty, before the log up to it: for one that ``keeps`` a window."""
-
-    def begins(self) -> list[Begin]:
-        """The begins of results that were updated since the last call."""
-        return []
-
-    def all_begins(self) -> list[Begin]:
-        """The begins of all live results that were updated."""
-        return []
-
-    def expect_begins(self, begins: Iterable[Begin]) -> None:  # noqa: B027 - few results are updated
-        """Take up the begins of results by the records that were processed last."""
-
-    def lasting_records(self) -> RecordBatch | None:
-        """Records that lead to the present state; None if all of the window's are needed."""
-        return None
+        """All that the evaluator holds besides tables, if it ``keeps`` no window."""
+        raise NotImplementedError("rebuilt from the log")
 
     def restore(self, state: bytes) -> None:
         """Inverse of ``snapshot``."""

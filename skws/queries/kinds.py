@@ -10,7 +10,7 @@ import orjson
 
 from skws.extras import KINDS as ADDED
 from skws.extras import extension
-from skws.queries.operator import QueryPlan
+from skws.queries.operator import SHARED, Key, LiveOperator, QueryPlan, StreamState
 from skws.queries.patterns.result import PatternResult
 from skws.results.model import EncodedResult, LiveResult, Result, instant_of, parsed
 from skws.spec.job import Job
@@ -68,6 +68,13 @@ def kind_of(name: str) -> Kind:
     if added is None:
         raise UsageError(f"kind of query {name!r}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}")
     return added
+
+
+def live_tuples(state: StreamState) -> tuple[Key, LiveOperator]:
+    """The operator that holds the live tuples of a stream, and its key: by kind and group."""
+    from skws.queries.keywords.kind import KeywordQueries  # noqa: PLC0415 - loads the mesh
+
+    return (KEYWORDS, SHARED), KeywordQueries(state)
 
 
 def plan_of(query: Query, stream: Stream) -> QueryPlan:

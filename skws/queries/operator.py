@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch, together
+from skws.data.batch import NO_RECORDS, Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.keywords.updates import Begin
@@ -29,6 +29,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Window
 
 if TYPE_CHECKING:
+    from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
 
 
@@ -59,7 +60,8 @@ class StreamState:
     """``share``: the results that belong to the session. ``tables``: rows of static relations so far.
 
     ``since``: for relations added by a change of the schema, the position from which their records count.
-    ``expected``: the states that the replay of the log leads to, by query.
+    ``expected``: the states that the replay of the log leads to, by query. ``live``: what holds the live
+    tuples, if anything does.
     """
 
     stream: Stream
@@ -69,6 +71,7 @@ class StreamState:
     tables: Sequence[Record] = ()
     since: dict[int, int] = field(default_factory=dict)
     expected: Mapping[str, bytes] = field(default_factory=dict)
+    live: LiveOperator | None = None
 
     @property
     def time(self) -> int:
@@ -108,12 +111,25 @@ def changed(stream: Stream, text: str) -> Stream:
     return replace(stream, schema=after)
 
 
+Key: TypeAlias = tuple[str, Hashable]
+"""Of an operator: the kind of its queries, and their group."""
+
+NOTHING_LIVES: Final = "there are no live tuples to search: no keyword query has begun"
+
 SHARED: Final = ""
 """The name of the results and the state that the queries of a group share; no query has it."""
 
 
 class Operator(ABC):
     """Answers the queries of one group. Results are given by the name of their query."""
+
+    stays = False
+    """True if it is kept without queries."""
+
+    @property
+    def in_order(self) -> bool:
+        """True if it takes records once no earlier one can come; else at once, and corrects what it told."""
+        return True
 
     @property
     def adding_needs_log(self) -> bool:
@@ -142,9 +158,13 @@ class Operator(ABC):
     def remove(self, name: str) -> None:
         """Stop answering a query."""
 
+    def alive(self, name: str) -> list[LiveResult] | None:  # noqa: ARG002
+        """The results of a query that are alive now, as a snapshot; None if only the log tells."""
+        return None
+
     @abstractmethod
-    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
-        """Process records: those that are not late, as they came, and those that are next in order."""
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+        """Process the next records, which are some: as ``in_order`` says."""
 
     def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
         """What happens up to a time, which included, before any more records."""
@@ -156,7 +176,7 @@ class Operator(ABC):
 
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results of the next records in order."""
-        found = self.process(arrived.batch, arrived)
+        found = self.process(arrived)
         return sum(matches(result) for results in found.values() for result in results)
 
     @abstractmethod
@@ -169,6 +189,9 @@ class Operator(ABC):
     def snapshot(self) -> dict[str, bytes]:
         """The states, by query, of what is not rebuilt from the log."""
         return {}
+
+    def expect(self) -> None:  # noqa: B027 - few operators begin before the log is replayed
+        """The log is replayed from now on, up to the expected state."""
 
     def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:
         """Answer queries from their states on; it has no others, and has processed nothing."""
@@ -203,6 +226,28 @@ class Operator(ABC):
     def used(self) -> list[OperatorUse]:
         """The operators of a mesh that ever had partial results."""
         return []
+
+
+class LiveOperator(Operator):
+    """Holds the live tuples of the stream, and searches them."""
+
+    stays = True
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Hold live tuples from the start of the stream, whether or not there is a query."""
+
+    @abstractmethod
+    def prepare_searches(self, most: int) -> bool:
+        """Learn the words of at most so many live tuples; True if there are more."""
+
+    @abstractmethod
+    def completions(self, start: str, most: int) -> list[tuple[str, int]]:
+        """Words of live tuples that begin with a text. Raises TimeLimitError."""
+
+    @abstractmethod
+    def search(self, plan: QueryPlan, most: int) -> Searched:
+        """The best results among the live tuples. Raises UsageError, TimeLimitError."""
 
 
 class QueryPlan(ABC):
@@ -301,11 +346,8 @@ class QueryOperator(Operator):
     def remove(self, name: str) -> None:
         """The operator goes with its query."""
 
-    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
-        return {self._name: self.evaluator.take(arrived)} if len(arrived.batch) else {}
-
-    def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:
-        return {self._name: self.evaluator.advance(now)}
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+        return {self._name: self.evaluator.take(arrived)}
 
     def finish(self) -> dict[str, Iterable[LiveResult]]:
         return {self._name: self.evaluator.end()}
@@ -316,31 +358,19 @@ class QueryOperator(Operator):
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
         """Go on with a new evaluator; results given before are not given again."""
         former, self._plan = self.evaluator, self._plan.over(self._state.stream)
-        self.evaluator = self._new(former)
-        if self.evaluator.keeps is not None:
+        self.evaluator = self._new()
+        if former.keeps is None:
+            self.evaluator.restore(former.snapshot())
+        else:
             for _ in self.evaluator.begin(self._state.logged_in_order()):
                 pass
-        return {self._name: list(self.evaluator.take_over(former))}
+        return {}
 
     def snapshot(self) -> dict[str, bytes]:
-        state = self.evaluator.snapshot()
-        return {self._name: state} if state or self.keeps is None else {}
+        return {self._name: self.evaluator.snapshot()} if self.keeps is None else {}
 
     def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:  # noqa: ARG002
         self.evaluator.restore(states[self._name])
-
-    def begins(self) -> dict[str, list[Begin]]:
-        return {self._name: self.evaluator.begins()}
-
-    def all_begins(self) -> dict[str, list[Begin]]:
-        return {self._name: self.evaluator.all_begins()}
-
-    def expect_begins(self, begins: Begins) -> None:
-        self.evaluator.expect_begins(begins.get(self._name, ()))
-
-    def lasting_records(self) -> RecordBatch | None:
-        found = self.evaluator.lasting_records()
-        return None if found is None else together([found, self._state.order.waiting])
 
     def load(self) -> Load:
         return self.evaluator.load()
@@ -348,12 +378,9 @@ class QueryOperator(Operator):
     def counts(self) -> list[Counts]:
         return [self.evaluator.counts]
 
-    def _new(self, former: Evaluator | None = None) -> Evaluator:
+    def _new(self) -> Evaluator:
         evaluator = self._plan.evaluator(self._state)
         evaluator.load_tables(self._state.tables)
-        if evaluator.keeps is not None:
-            known = b"" if former is None else former.snapshot()
-            evaluator.expect(self._state.expected.get(self._name, known))
         return evaluator
 
 

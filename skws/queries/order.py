@@ -174,6 +174,10 @@ class Order:
         """Drop waiting records of some relations; they keep their positions."""
         self._waiting = passed_over(self._waiting, relations)
 
+    def at_once(self, accepted: RecordBatch) -> OrderedBatch:
+        """The records that were accepted last, as they are; without those that were ``passed_over``."""
+        return _counting(accepted, self.position - insertions(accepted))
+
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> OrderedBatch:
         """The records that are next in order after a batch was accepted; all of them if the stream has ended.
 
@@ -258,9 +262,3 @@ def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:
         return batch
     gone = np.isin(batch.relation, list(relations))
     return replace(batch, relation=np.where(gone, PASSED_OVER, batch.relation)) if gone.any() else batch
-
-
-def counting(batch: RecordBatch) -> RecordBatch:
-    """The batch without dropped records."""
-    stays = batch.relation != PASSED_OVER
-    return batch if stays.all() else batch.taken(np.flatnonzero(stays))

@@ -1,13 +1,11 @@
-"""Keyword queries of which only the best results are given.
-
-One shard answers such a query with an engine of its own, so nothing is merged,
-and all is rebuilt from the log.
-"""
+"""Keyword queries of which only the best results are given: one shard has all results of such a query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,33 +13,38 @@ from msgspec.structs import replace
 from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
-from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
+from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
-from skws.queries.operator import SeparatePlan, StreamState
+from skws.queries.operator import Begins, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
-from skws.results.model import Place, Result
+from skws.results.model import LiveResult, Place, Result
 from skws.spec.query import (
     WINDOW,
     Query,
     RankingChoice,
     Stream,
-    TopChoice,
 )
 from skws_purging.lifespans import ALWAYS
+from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_windows.window import (
     MICROSECOND,
     CountWindow,
     ExpressionWindow,
+    Window,
     at_arrival,
+    by_position,
     parse_window,
 )
 
+_PORTION: Final = 1 << 14
+"""Results that are in memory together, about."""
 
-class TopPlan(SearchPlan, SeparatePlan):
+
+class TopPlan(SearchPlan):
     """Keywords, of which only the best results are given."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
@@ -56,42 +59,125 @@ class TopPlan(SearchPlan, SeparatePlan):
                 "--append-only excludes retractions, and the new schema removes relations or joins"
             )
 
-    def evaluator(self, state: StreamState) -> BestResults:
-        return BestResults(ordered_by_sample(self._search, state.stream.sample), self.choice)
+    def group(self, state: StreamState) -> Hashable | None:
+        return (self.window, state.order.next) if state.share.owns(self.query.name) else None
+
+    def operator(self, state: StreamState) -> TopQueries:
+        return TopQueries(state, self.window)
 
 
-class BestResults(Evaluator):
-    """Gives the results that enter the best ones of a query, and those that leave them."""
+class TopQueries(Operator):
+    """Keyword queries of which the best results are given: a filter for each behind an engine of all.
 
-    def __init__(self, plan: Plan, choice: TopChoice) -> None:
-        self._plan = plan
-        self.keeps = plan.window
-        self._engine = ColumnarEngine.of(plan)
+    All have one window, and began at one position. The engine gets records in order, so that what it tells is
+    final, and has all results of its queries, so that nothing is merged. It begins with the log, as scores
+    depend on how frequent words were when results were found.
+    """
+
+    def __init__(self, state: StreamState, window: Window) -> None:
+        self._state = state
+        self._window = window
+        self._plans: dict[str, TopPlan] = {}
+        self._tops: dict[str, Top] = {}
         self._times: dict[int, int] = {}  # of the insertions of a batch by tick, under a count window
-        self._top = Top(choice, plan.schema, when=self._when)
+        self._engine = self._new()
 
-    def load_tables(self, records: Iterable[Record]) -> None:
-        """Their results are among those alive."""
-        for _ in self._top.take(self._engine.load_tables(records)):
-            pass
+    @property
+    def keeps(self) -> Window:
+        return self._window
 
-    def begin(self, past: Iterable[OrderedBatch]) -> list[Result]:
-        """Process the log; gives the best results now, as a snapshot."""
-        for arrived in past:
-            for _ in self.take(arrived):
-                pass
-        return self.alive()
+    @property
+    def waits(self) -> bool:
+        return self._state.order.waits
 
-    def take(self, arrived: OrderedBatch) -> Iterable[Result]:
+    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+        self._filtered(self._engine.load_tables(records))
+        return self._alive(self._tops)
+
+    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+        added = {plan.query.name: plan for plan in plans if isinstance(plan, TopPlan)}
+        begun = bool(self._plans)
+        self._plans |= added
+        if begun and self._engine.now <= ALWAYS:
+            self._filtered(self._answer(self._engine, added))
+            return self._alive(added)
+        expected = self._state.expected
+        state = next((expected[name] for name in self._plans if name in expected), b"")
+        self._begin(state or self._engine.snapshot())
+        return self._alive(added)
+
+    def remove(self, name: str) -> None:
+        del self._plans[name], self._tops[name]
+        self._engine.remove(name)
+
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         """Changes in order of time, up to the time that the batch reaches."""
+        found: defaultdict[str, list[LiveResult]] = defaultdict(list)
         for run in arrived.runs():
             for part in self._apart(run):
-                yield from self._take(part)
+                for name, results in self._taken(part).items():
+                    found[name] += results
+        return dict(found)
+
+    def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:
+        """The changes as results expire."""
+        return {name: list(top.advance(now)) for name, top in self._tops.items()}
+
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+        """The results that leave with removed relations, and those that new joins bring in."""
+        former, stream = dict(self._tops), self._state.stream
+        self._plans = {name: plan.over(stream) for name, plan in self._plans.items()}
+        self._begin(self._engine.snapshot())
+        return {name: list(top.take_over(former[name])) for name, top in self._tops.items()}
+
+    def snapshot(self) -> dict[str, bytes]:
+        """The same for all: each may be the only one that is left."""
+        state = self._engine.snapshot()
+        return dict.fromkeys(self._plans, state) if state else {}
+
+    def begins(self) -> dict[str, list[Begin]]:
+        return _by_name(self._engine.begins())
+
+    def all_begins(self) -> dict[str, list[Begin]]:
+        return _by_name(self._engine.all_begins())
+
+    def expect_begins(self, begins: Begins) -> None:
+        self._engine.expect_begins([each for name in self._plans for each in begins.get(name, ())])
+
+    def load(self) -> Load:
+        return self._engine.load()
+
+    def counts(self) -> list[Counts]:
+        return [self._engine.counts]
+
+    def _new(self) -> ColumnarEngine:
+        stream = self._state.stream
+        return ColumnarEngine(stream.schema, self._window, updates=stream.updates)
+
+    def _begin(self, state: bytes) -> None:
+        """Bring an engine of all queries, with their filters, to the present: by the tables and the log.
+
+        ``state``: a ``snapshot`` that the log leads to.
+        """
+        begins, self._engine = self._engine.all_begins(), self._new()
+        self._tops.clear()
+        self._filtered(self._answer(self._engine, self._plans))
+        self._filtered(self._engine.load_tables(self._state.tables))
+        self._engine.expect(state)
+        for arrived in self._state.logged_in_order():
+            self.process(arrived)
+        self._engine.expect_begins(begins)
+
+    def _answer(self, engine: ColumnarEngine, plans: Mapping[str, TopPlan]) -> list[Result]:
+        """Have an engine answer queries; gives their results that are alive."""
+        schema, sample = self._state.stream.schema, self._state.stream.sample
+        self._tops |= {name: Top(plan.choice, schema, when=self._when) for name, plan in plans.items()}
+        return engine.add_all([ordered_by_sample(plan.search, sample) for plan in plans.values()])
 
     def _apart(self, run: OrderedBatch) -> Iterator[OrderedBatch]:
         """Deletions between two arrivals share a tick of a count window: those of each time by themselves."""
         batch, position = run.batch, run.position
-        if not self._plan.by_count or batch.delete is None:
+        if not by_position(self._window) or batch.delete is None:
             yield run
             return
         deletes = batch.delete
@@ -100,58 +186,61 @@ class BestResults(Evaluator):
             yield OrderedBatch(batch.taken(slice(first, end)), position)
             position += int(np.count_nonzero(~deletes[first:end]))
 
-    def advance(self, now: int) -> Iterable[Result]:
-        """The changes as results expire."""
-        return self._top.advance(now)
-
-    def take_over(self, former: Evaluator) -> list[Result]:
-        """The results that leave with removed relations, and those that new joins bring in."""
-        assert isinstance(former, BestResults)  # noqa: S101 - of the same query
-        return list(self._top.take_over(former._top))  # noqa: SLF001 - its own kind
-
-    def _take(self, arrived: OrderedBatch) -> Iterable[Result]:
+    def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
+        """The changes that records bring, whose positions are consecutive."""
         batch = arrived.batch
         self._engine.seek(arrived.position)
-        if self._plan.by_count:
+        if by_position(self._window):
             inserted = batch.time[~batch.deletes()].tolist()
             self._times = {at_arrival(arrived.position + n): time for n, time in enumerate(inserted)}
-        yield from self._top.take(self._engine.process_batches([batch]))
-        yield from self._top.advance(self._engine.now)
+        found = self._filtered(self._engine.process_batches([batch]))
+        now = self._engine.now
+        return {name: [*found.get(name, ()), *top.advance(now)] for name, top in self._tops.items()}
 
-    def snapshot(self) -> bytes:
-        return self._engine.snapshot()
+    def _filtered(self, results: Iterable[Result]) -> dict[str, list[Result]]:
+        """The changes of the best results, by query. Results are taken in portions: they may be very many."""
+        found: defaultdict[str, list[Result]] = defaultdict(list)
+        for together in _instants(memory_checked(results), _PORTION):
+            by_name: defaultdict[str, list[Result]] = defaultdict(list)
+            for result in together:
+                by_name[result.name].append(result)
+            for name, mine in by_name.items():
+                found[name] += self._tops[name].take(mine)
+        return found
 
-    def expect(self, state: bytes) -> None:
-        self._engine.expect(state)
-
-    def begins(self) -> list[Begin]:
-        return self._engine.begins()
-
-    def all_begins(self) -> list[Begin]:
-        return self._engine.all_begins()
-
-    def expect_begins(self, begins: Iterable[Begin]) -> None:
-        self._engine.expect_begins(begins)
-
-    def alive(self) -> list[Result]:
-        """The best results now, best first."""
+    def _alive(self, names: Iterable[str]) -> list[LiveResult]:
+        """The best results of queries now, best first."""
+        at = self._when(self._engine.now)
         return [
-            replace(result, snapshot=True, place=Place("enter", rank, self._when(self._engine.now)))
-            for rank, result in enumerate(self._top.alive(), 1)
+            replace(result, snapshot=True, place=Place("enter", rank, at))
+            for name in names
+            for rank, result in enumerate(self._tops[name].alive(), 1)
         ]
-
-    @property
-    def counts(self) -> Counts:
-        return self._engine.counts
-
-    def load(self) -> Load:
-        return self._engine.load()
 
     def _when(self, tick: int) -> float | None:
         if tick <= ALWAYS:
             return None
-        time = self._times.get(tick) if self._plan.by_count else tick
+        time = self._times.get(tick) if by_position(self._window) else tick
         return None if time is None else time / MICROSECOND
+
+
+def _instants(results: Iterable[Result], least: int) -> Iterator[list[Result]]:
+    """Results in portions of at least so many, which end with an instant."""
+    portion: list[Result] = []
+    for result in results:
+        if len(portion) >= least and result.tick != portion[-1].tick:
+            yield portion
+            portion = []
+        portion.append(result)
+    if portion:
+        yield portion
+
+
+def _by_name(begins: Iterable[Begin]) -> dict[str, list[Begin]]:
+    found: defaultdict[str, list[Begin]] = defaultdict(list)
+    for begin in begins:
+        found[begin.name].append(begin)
+    return found
 
 
 def _plan(query: Query, stream: Stream) -> Plan:

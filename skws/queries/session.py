@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
@@ -11,12 +11,22 @@ from typing import TYPE_CHECKING, TypeVar
 from skws.data.batch import NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.updates import Begin
-from skws.queries.kinds import in_order_of_time, plan_of
-from skws.queries.operator import SHARED, Begins, Operator, Past, QueryPlan, StreamState, changed
+from skws.queries.kinds import in_order_of_time, live_tuples, plan_of
+from skws.queries.operator import (
+    NOTHING_LIVES,
+    SHARED,
+    Begins,
+    Key,
+    Operator,
+    Past,
+    QueryPlan,
+    StreamState,
+    changed,
+)
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import LiveResult
-from skws.spec.query import KEYWORDS, Query, Stream
+from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
@@ -24,7 +34,6 @@ from skws_schema.evolution import SchemaChange
 from skws_windows.window import Window
 
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
-    from skws.queries.keywords.kind import KeywordQueries
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
 
@@ -51,12 +60,13 @@ class Session:
     ) -> None:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._plans: dict[str, QueryPlan] = {}
-        self._placed: dict[str, Hashable] = {}  # by name of a query: the key of its operator, if it has one
-        self.operators: dict[Hashable, Operator] = {}
+        self._placed: dict[str, Key] = {}  # by name of a query: the key of its operator, if it has one
+        self.operators: dict[Key, Operator] = {}
         """One for each group of queries, by kind and group; that of keywords stays without queries."""
-        self._keywords: KeywordQueries | None = None
         if keywords:
-            self._keyword_queries().begin()
+            key, live = live_tuples(self._state)
+            self.operators[key] = live
+            live.begin()
 
     @property
     def stream(self) -> Stream:
@@ -124,13 +134,13 @@ class Session:
             if name in names or name in self._plans:
                 raise UsageError(f"there is already a query {name!r}")
             names.add(name)
-        groups: dict[Hashable | None, list[QueryPlan]] = {}
+        groups: dict[Key | None, list[QueryPlan]] = {}
         for plan in plans:
             groups.setdefault(self._key(plan), []).append(plan)
         found: list[LiveResult] = []
         for key, together in groups.items():
             if key is not None:
-                operator = self.operators.get(key) or self._new(together[0])
+                operator = self.operators.get(key) or together[0].operator(self._state)
                 found += operator.add(together)
                 self._place(together, key, operator)
             self._plans |= {plan.query.name: plan for plan in together}
@@ -144,33 +154,34 @@ class Session:
         key = self._placed.pop(name, None)
         if key is not None:
             self.operators[key].remove(name)
-            if key != (KEYWORDS, SHARED):  # which is kept, and queries may be very many
+            if not self.operators[key].stays:  # else queries may be very many
                 self._drop_idle()
 
     def alive(self, name: str) -> list[LiveResult]:
         """The results of a query that are alive now, as snapshots; nothing for a query that holds none.
 
-        Queries other than keywords find them in the log again. Raises UsageError for an unknown name.
+        Raises UsageError for an unknown name.
         """
         if name not in self._plans:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._plans)}")
-        plan = self._plan(name)
-        if plan.query.kind == KEYWORDS:
-            return self._keyword_queries().alive(name)
-        if self._placed.get(name) is None or self.operators[self._placed[name]].keeps is None:
+        key, plan = self._placed.get(name), self._plan(name)
+        if key is None:
             return []
-        return self._new(plan).add([plan])
+        found = self.operators[key].alive(name)
+        if found is not None or self.operators[key].keeps is None:
+            return found or []
+        return plan.operator(self._state).add([plan])
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples for searches; True if there are more."""
-        return self._keyword_queries().prepare_searches(most)
+        return self._state.live is not None and self._state.live.prepare_searches(most)
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """The ``most`` frequent words that begin with ``start`` (folded), with the live tuples they are in.
 
         Only words that searches have learned. Raises TimeLimitError.
         """
-        return self._keyword_queries().completions(start, most)
+        return [] if self._state.live is None else self._state.live.completions(start, most)
 
     def search(self, plan: QueryPlan, most: int) -> Searched:
         """The ``most`` best results of keywords that are alive now.
@@ -178,7 +189,9 @@ class Session:
         The plan has a ranking, and does not stay. Raises UsageError if no live tuples are held;
         TimeLimitError, after which the session goes on as before.
         """
-        return self._keyword_queries().search(plan, most)
+        if self._state.live is None:
+            raise UsageError(NOTHING_LIVES)
+        return self._state.live.search(plan, most)
 
     def change_schema(self, text: str) -> list[LiveResult]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).
@@ -295,16 +308,16 @@ class Session:
     def expect(self, states: Mapping[str, bytes]) -> None:
         """Take a ``snapshot`` before the log up to it is replayed; ``restore`` it behind the replay."""
         self._state.expected = states
-        if self._keywords is not None:
-            self._keywords.expect()
+        for each in self.operators.values():
+            each.expect()
 
     def restore(self, states: Mapping[str, bytes]) -> None:
         """Inverse of ``snapshot``; queries whose states agree share an operator again."""
         self._state.expected = {}
-        groups: dict[tuple[Hashable, bytes], list[QueryPlan]] = {}
-        for name, known in self._plans.items():
+        groups: dict[tuple[Key, bytes], list[QueryPlan]] = {}
+        for name in self._plans:
             key = self._placed.get(name)
-            if known.query.kind == KEYWORDS or key is None or name not in states:
+            if key is None or name not in states:
                 continue
             if self.operators[key].keeps is None:
                 origin = blake2b(states[name]).digest()
@@ -313,16 +326,16 @@ class Session:
                 del self._placed[name]
         taken = set(self._placed.values())
         for (key, origin), plans in groups.items():
-            operator = self._new(plans[0]) if key in taken else self.operators[key]
+            operator = plans[0].operator(self._state) if key in taken else self.operators[key]
             taken.add(key)
             operator.restore(states, plans)
-            self._place(plans, (key, origin), operator)
+            self._place(plans, (key[0], (key[1], origin)), operator)
         self._drop_idle()
 
     def window_spans(self, name: str) -> list[WindowSpan]:
         """The windows, ended and open, of a query over a window expression; none for other queries."""
-        operator = self.operators.get(self._placed.get(name))
-        return [] if operator is None else operator.window_spans()
+        key = self._placed.get(name)
+        return [] if key is None else self.operators[key].window_spans()
 
     def load(self) -> Load:
         """What all operators hold together."""
@@ -334,7 +347,8 @@ class Session:
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind reads the log when it is added now."""
-        return kind != KEYWORDS or self._keywords is None or self._keywords.adding_needs_log
+        known = (operator for (of, _), operator in self.operators.items() if of == kind)
+        return all(each.adding_needs_log for each in known)
 
     @property
     def changing_needs_past(self) -> bool:
@@ -348,29 +362,19 @@ class Session:
             known = self._plans[name] = known.over(self.stream)
         return known
 
-    def _key(self, plan: QueryPlan) -> Hashable | None:
+    def _key(self, plan: QueryPlan) -> Key | None:
         """The key of the operator that answers a query; None if nothing of it belongs here."""
         group = plan.group(self._state)
         return None if group is None else (plan.query.kind, group)
 
-    def _keyword_queries(self) -> KeywordQueries:
-        if self._keywords is None:
-            from skws.queries.keywords.kind import KeywordQueries  # noqa: PLC0415 - loads the mesh, for keywords alone
-
-            self._keywords = self.operators[KEYWORDS, SHARED] = KeywordQueries(self._state)
-        return self._keywords
-
-    def _new(self, plan: QueryPlan) -> Operator:
-        return self._keyword_queries() if plan.query.kind == KEYWORDS else plan.operator(self._state)
-
-    def _place(self, plans: Iterable[QueryPlan], key: Hashable, operator: Operator) -> None:
+    def _place(self, plans: Iterable[QueryPlan], key: Key, operator: Operator) -> None:
         self.operators[key] = operator
         self._placed |= {plan.query.name: key for plan in plans}
 
     def _drop_idle(self) -> None:
         """Forget operators without queries."""
-        used = {*self._placed.values(), (KEYWORDS, SHARED)}
-        self.operators = {key: operator for key, operator in self.operators.items() if key in used}
+        used = set(self._placed.values())
+        self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used}
 
     def _by_query(self, found: Mapping[str, Iterable[LiveResult]]) -> list[Iterable[LiveResult]]:
         """The results that keyword queries share, then those of others in the order of their queries."""
@@ -381,9 +385,10 @@ class Session:
     def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[LiveResult]:
         order = self._state.order
         accepted = order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
-        arrived = order.in_order(accepted, ended=ended)
+        in_order, at_once = order.in_order(accepted, ended=ended), order.at_once(accepted)
         operators = [each for each in self.operators.values() if not replayed or each.keeps is not None]
-        parts = self._by_query(_merged(each.process(accepted, arrived) for each in operators))
+        given = [(each, in_order if each.in_order else at_once) for each in operators]
+        parts = self._by_query(_merged(each.process(some) for each, some in given if len(some.batch)))
         if ended:
             parts += self._by_query(_merged(each.finish() for each in operators))
         if len(parts) == 1:
@@ -409,6 +414,6 @@ def bounded_session(
     if not any(relation.table for relation in stream.schema.relations):
         first = next(batches, NO_RECORDS)
         stream, batches = replace(stream, sample=first), chain([first], batches)
-    session = Session(stream, share, keywords=any(plan.query.kind == KEYWORDS for plan in plans))
+    session = Session(stream, share, keywords=False)
     session.add_all(plans)
     return session, whole_instants(batches)

@@ -11,6 +11,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.kinds import plan_of
 from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session
@@ -150,3 +151,49 @@ def test_deletions_between_two_arrivals_each_have_their_time(at_once: int) -> No
     assert [(place.event, place.at) for place in places] == [
         ("enter", 1e-6), ("enter", 1e-6), ("leave", 2e-6), ("leave", 3e-6),
     ]  # fmt: skip
+
+
+def asked(name: str, text: str, size: int, **more: str) -> Query:
+    return Query(text, 3, TOP, {"size": str(size), **more}, name=name)
+
+
+SEVERAL = {
+    0: [asked("a", "alpha beta", 3), asked("b", "beta", 2), asked("c", "alpha beta", 1)],
+    6: [asked("d", "beta alpha", 2, group="yes"), asked("e", "alpha beta", 2)],
+    9: [asked("f", "alpha", 2)],
+}
+"""Queries by the number of the batch before which they are added."""
+
+
+@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
+def test_queries_that_share_an_engine_give_what_each_gives_alone(window: Window) -> None:
+    records = random_stream(TABLES, 9, 400, 4)
+    static = [r for r in records if TABLES.relations[r.relation].table]
+    stream = sorted((r for r in records if not TABLES.relations[r.relation].table), key=lambda r: r.time)
+
+    def told(names: str) -> dict[str, list[LiveResult]]:
+        log: list[LoggedBatch] = []
+        live = Session(Stream(TABLES, window), keywords=False, past=lambda: list(log))
+        live.load_tables(static)
+        found: dict[str, list[LiveResult]] = {name: [] for name in names}
+        for number, arrived in enumerate(parts(stream, seed=3)):
+            given = [query for query in SEVERAL.get(number, ()) if query.name in names]
+            if number == 12 and "b" in names:
+                live.remove("b")
+            batch = RecordBatch.of(arrived)
+            results = live.add_all([plan_of(query, live.stream) for query in given])
+            for query in given:
+                assert [r.id for r in live.alive(query.name)] == [
+                    r.id for r in results if r.name == query.name
+                ]
+            log.append(LoggedBatch(live.position, live.now, batch))
+            results += live.take(batch)
+            assert len(live.operators) <= len(SEVERAL)
+            for each in results:
+                found[each.name].append(each)
+        return found
+
+    together = told("abcdef")
+    assert all(together.values())
+    for name, results in together.items():
+        assert seen(results) == seen(told(name)[name])

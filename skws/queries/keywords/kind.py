@@ -12,8 +12,8 @@ from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
-from skws.queries.operator import SHARED, Begins, Operator, QueryPlan, StreamState
-from skws.queries.order import Order, counting
+from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, QueryPlan, StreamState
+from skws.queries.order import Order
 from skws.results.model import LiveResult
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
@@ -39,16 +39,21 @@ class KeywordPlan(SearchPlan):
         return KeywordQueries(state)
 
 
-class KeywordQueries(Operator):
+class KeywordQueries(LiveOperator):
     """The keyword queries of a session. They share an engine, which corrects its results by late records."""
 
     def __init__(self, state: StreamState) -> None:
         self._state = state
         self._engine: ColumnarEngine | None = None
+        state.live = self
 
     def begin(self) -> None:
-        """Hold live tuples from the start of the stream, whether or not there is a query."""
         self._engine = self._new()
+
+    @property
+    def in_order(self) -> bool:
+        """Under a window of time results are corrected by late records."""
+        return self._state.stream.by_count
 
     @property
     def adding_needs_log(self) -> bool:
@@ -74,29 +79,25 @@ class KeywordQueries(Operator):
             self._engine.remove(name)
 
     def alive(self, name: str) -> list[LiveResult]:
-        """The results of a query that are alive now."""
         return [] if self._engine is None else list(self._engine.alive(name))
 
     def prepare_searches(self, most: int) -> bool:
-        """Learn the words of at most so many live tuples; True if there are more."""
         return self._engine is not None and self._engine.prepare_searches(most)
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
-        """Words of live tuples that begin with a text."""
         return [] if self._engine is None else self._engine.completions(start, most)
 
     def search(self, plan: QueryPlan, most: int) -> Searched:
-        """The best results among the live tuples."""
         if self._engine is None:
-            raise UsageError("there are no live tuples to search: no keyword query has begun")
+            raise UsageError(NOTHING_LIVES)
         if plan.search is None:
             raise UsageError(f"{plan.query.text!r}: only keywords can be searched for among live tuples")
         return self._engine.search(ordered_by_sample(plan.search, self._state.stream.sample), most)
 
-    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
-        if self._engine is None or not len(accepted):
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+        if self._engine is None:
             return {}
-        return {SHARED: self._processed(self._engine, self._state.order, accepted, arrived)}
+        return {SHARED: self._processed(self._engine, self._state.order, arrived)}
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:
         if self._engine is None:
@@ -115,7 +116,6 @@ class KeywordQueries(Operator):
         return {SHARED: state} if state else {}
 
     def expect(self) -> None:
-        """The log is replayed from now on, up to the expected state."""
         if self._engine is not None:
             self._engine.expect(self._state.expected.get(SHARED, b""))
 
@@ -148,7 +148,8 @@ class KeywordQueries(Operator):
         state = self._state
         engine, order = self._new(), Order(state.stream)
         for accepted in state.logged(order):
-            _exhaust(self._processed(engine, order, accepted, order.in_order(accepted)))
+            in_order = order.in_order(accepted)
+            _exhaust(self._processed(engine, order, in_order if self.in_order else order.at_once(accepted)))
         _settle(engine, state.order)
         engine.seek(state.order.position)
         engine.expire(state.order.now)
@@ -169,13 +170,10 @@ class KeywordQueries(Operator):
         engine.expect(state.expected.get(SHARED, b""))
         return engine
 
-    def _processed(
-        self, engine: ColumnarEngine, order: Order, accepted: RecordBatch, arrived: OrderedBatch
-    ) -> Iterator[LiveResult]:
-        """Under a window of time records as accepted, under a count window as they are next in order."""
+    def _processed(self, engine: ColumnarEngine, order: Order, arrived: OrderedBatch) -> Iterator[LiveResult]:
         _settle(engine, order)
         if not self._state.stream.by_count:
-            return engine.process_batches([counting(accepted)])
+            return engine.process_batches([arrived.batch])
         return chain.from_iterable(_at_positions(engine, arrived))
 
 

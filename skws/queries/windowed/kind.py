@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import orjson
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan
 from skws.queries.operator import Operator, QueryPlan, StreamState
@@ -93,9 +93,7 @@ class WindowedQueries(Operator):
         if self._engine is not None:
             self._engine.remove(name)
 
-    def process(self, accepted: RecordBatch, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
-        if not len(arrived.batch):
-            return {}
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
         if self._engine is None:
             self._engine, _ = self._new_engine(self._plans)
             self._engine.seek(arrived.position)

@@ -2,12 +2,14 @@
 
     python -m bench.soak
     python -m bench.soak --of deletions --window '36500 days' --changes 1000000
+    python -m bench.soak --of touches --rows 100000 --changes 1000000 --searches 1000
 
 ``skws watch FILE --checkpoint FOLDER`` runs as a user runs it, over a file that grows. First come the rows,
-then the changes: ``updates`` of random rows, ``deletions`` of random rows each with an insertion, or the
-same of rows without a key (``keyless``). A line of the table has the most of its part. Both are level if the
-most in the last third of the changes is at most a tenth above the most in the first. At the end the search
-is stopped and started again from its checkpoint. Other options go to ``skws watch``.
+then the changes: ``updates`` of random rows, ``deletions`` of random rows each with an insertion, the same
+of rows without a key (``keyless``), or ``touches``, updates of what no search is for. A line of the table
+has the most of its part. Both are level if the most in the last third of the changes is at most a tenth
+above the most in the first. At the end the search is stopped and started again from its checkpoint, and the
+results told are counted by their operation. Other options go to ``skws watch``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -34,13 +37,13 @@ SCHEMA = """\
 name: shop
 window: none
 relations:
-  customer: {{attributes: {{id: integer, name: text}}{key}}}
-  visit: {{attributes: {{id: integer, customer: integer, note: text}}{key}}}
+  customer: {{attributes: {{id: integer, name: text, seen: integer}}{key}}}
+  visit: {{attributes: {{id: integer, customer: integer, note: text, seen: integer}}{key}}}
 joins: [visit.customer = customer.id]
 """
 KEY = ", key: [id]"
 SEARCHES = "far: w11 w12 w13\nnear: {query: w21 w22, max_size: 3}\none: w31 w32 w33\n"
-KINDS = ("updates", "deletions", "keyless")
+KINDS = ("updates", "deletions", "keyless", "touches")
 WORDS = tuple(f"w{number}" for number in range(2_000))
 START = 1_700_000_000
 EACH = 0.05  # seconds between two looks
@@ -76,7 +79,9 @@ class Rows:
         while True:
             place = self.rng.randrange(self.number)
             row = self.alive[place]
-            if self.kind == "updates":
+            if self.kind == "touches":
+                self.alive[place] = {**row, "seen": self.time}
+            elif self.kind == "updates":
                 self.alive[place] = self.row(int(str(row["id"])))
             else:
                 yield self.line("-", row)
@@ -170,13 +175,25 @@ def size_of(folder: Path) -> int:
     return size
 
 
-def soak(kind: str, window: str, rows: int, changes: int, part: int, options: list[str]) -> Iterator[Held]:
-    """What was held at most in each part: first of the rows, then of the changes, then after a restart."""
+def searches(number: int) -> str:
+    """So many searches; those of ``SEARCHES`` come first."""
+    rng = random.Random(7)
+    more = (f"s{n}: {{query: {' '.join(rng.sample(WORDS, 2))}, max_size: 3}}\n" for n in range(number - 3))
+    return SEARCHES + "".join(more)
+
+
+def soak(
+    kind: str, window: str, rows: int, changes: int, part: int, number: int, options: list[str]
+) -> Iterator[Held]:
+    """What was held at most in each part: first of the rows, then of the changes, then after a restart.
+
+    ``number``: of searches.
+    """
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "in.jsonl").touch()
         (folder / "schema.yaml").write_text(SCHEMA.format(key="" if kind == "keyless" else KEY))
-        (folder / "queries.yaml").write_text(SEARCHES)
+        (folder / "queries.yaml").write_text(searches(number))
         options = ["--window", window, *options]
         lines = Rows(kind, rows)
         watch = Watch(folder, options)
@@ -194,6 +211,9 @@ def soak(kind: str, window: str, rows: int, changes: int, part: int, options: li
         print(f"started again in {seconds:.1f} s: {told}")
         yield taken(watch, folder, following, 0, part)
         watch.stop()
+        with (folder / "out.jsonl").open("rb") as file:
+            ops = Counter(orjson.loads(line)["op"] for line in file)
+        print("told: " + ", ".join(f"{ops[op]:,} {op}" for op in "+-~"))
 
 
 def taken(watch: Watch, folder: Path, lines: Iterator[bytes], done: int, number: int) -> Held:
@@ -235,12 +255,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--changes", type=int, default=5_000_000, help="records after the first rows")
     parser.add_argument("--part", type=int, default=200_000, help="records of a line of the table")
+    parser.add_argument("--searches", type=int, default=3, help="saved searches, 3 or more")
     given, options = parser.parse_known_args()
     print(f"{given.of}, window {given.window} {' '.join(options)}")
     print("     records  memory MB  checkpoint MB  live tuples  records/s")
     parts: list[Held] = []
     number = 0
-    for held in soak(given.of, given.window, given.rows, given.changes, given.part, options):
+    for held in soak(given.of, given.window, given.rows, given.changes, given.part, given.searches, options):
         number += given.part if parts else given.rows
         parts.append(held)
         print(told(number, held), flush=True)

@@ -131,5 +131,10 @@ def _in_words(error: Mapping[str, Any]) -> str:
     if kind not in _EXPECTED:
         return f"{place}: {error['msg']}"
     found = error["input"]
-    size = f"{len(found):,}" if kind in {"string_too_long", "too_long"} else shown(found)
+    size = f"{len(found):,}" if kind in {"string_too_long", "too_long"} else _as_json(found)
     return f"{place}: expected {_EXPECTED[kind].format_map(error.get('ctx', {}))}, got {size}"
+
+
+def _as_json(value: object) -> str:
+    """A value as the client wrote it."""
+    return orjson.dumps(value).decode() if value is None or isinstance(value, bool) else shown(value)

@@ -266,7 +266,7 @@ def test_the_head_of_event_streams_ends(client: httpx.Client) -> None:
         ("{}", "query is missing"),
         ("", "the body is missing"),
         ("[]", "the body: expected a JSON object, got []"),
-        ("null", "the body: expected a JSON object, got None"),
+        ("null", "the body: expected a JSON object, got null"),
         ('{"query":"x"', "the body is no JSON: character 12: expected ',' delimiter"),
         ("{query:1}", "the body is no JSON: character 2: expected property name enclosed in double quotes"),
         ("[" * 200_000, "the body is nested too deep"),

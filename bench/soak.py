@@ -183,7 +183,7 @@ def searches(number: int) -> str:
 
 
 def soak(
-    kind: str, window: str, rows: int, changes: int, part: int, number: int, options: list[str]
+    kind: str, window: str, rows: int, changes: int, part: int, options: list[str], number: int = 3
 ) -> Iterator[Held]:
     """What was held at most in each part: first of the rows, then of the changes, then after a restart.
 
@@ -261,7 +261,7 @@ def main() -> None:
     print("     records  memory MB  checkpoint MB  live tuples  records/s")
     parts: list[Held] = []
     number = 0
-    for held in soak(given.of, given.window, given.rows, given.changes, given.part, given.searches, options):
+    for held in soak(given.of, given.window, given.rows, given.changes, given.part, options, given.searches):
         number += given.part if parts else given.rows
         parts.append(held)
         print(told(number, held), flush=True)

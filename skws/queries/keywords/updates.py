@@ -20,6 +20,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
+import orjson
 from msgspec.structs import replace
 
 from skws.results.model import Changed, LiveResult, Result, ResultTuple, instant_of, parsed
@@ -510,15 +511,34 @@ class ShardUpdates:
     """Tells updates of which one shard has retracted a version, and another has found the next one.
 
     Shards have the results of certain root tuples, and keywords that move from one tuple to another may make
-    another one the root. The begins of such results are known here alone. What one shard tells of an id stays
-    as it is: the shard knows the instants, which times do not tell under a count window. ``replaces``: as of
-    ``Updates``.
+    another one the root. The begins of such results are known here alone, so they are a state to be kept.
+    What one shard tells of an id stays as it is: the shard knows the instants, which times do not tell under
+    a count window. ``replaces``: as of ``Updates``.
     """
 
     def __init__(self, *, replaces: bool) -> None:
         self._replaces = replaces
         # By the name of the query, id, and the begin that its shard knows.
-        self._begins: dict[tuple[str, str, float | None], float | None] = {}
+        self._begins: dict[tuple[str, str, float | None], Begin] = {}
+        self._limit = _LEAST
+
+    def __len__(self) -> int:
+        """Live results that moved from shard to shard; some may have expired."""
+        return len(self._begins)
+
+    def snapshot(self) -> bytes:
+        """The state; empty if there is none."""
+        return orjson.dumps([*map(list, self._begins.values())]) if self._begins else b""
+
+    def restore(self, state: bytes) -> None:
+        """Inverse of ``snapshot``."""
+        self._begins.clear()
+        for begin in map(Begin._make, orjson.loads(state) if state else ()):
+            self._note(begin)
+
+    def remove(self, name: str) -> None:
+        """Forget the results of a query; another one of the name does not know their begins."""
+        self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
 
     def take(self, results: Sequence[tuple[int, LiveResult]]) -> list[LiveResult]:
         """The results of all shards in order of time, retractions first, as one engine tells them.
@@ -527,6 +547,7 @@ class ShardUpdates:
         """
         if not (self._begins or any(result.op == "-" for _, result in results)):
             return [result for _, result in results]
+        self._forget(results[-1][1] if results else None)
         told: list[LiveResult | None] = []
         ended: dict[Id, tuple[int, int]] = {}  # places of retractions, and their shards
         for shard, given in results:
@@ -550,7 +571,7 @@ class ShardUpdates:
                 ):
                     update = updated(before, result, before.start)
                     if update is None or not self._replaces:
-                        self._begins[*name, result.start] = before.start
+                        self._note(Begin(*name, result.start, before.start, result.end))
                         told[place] = None
                     told.append(_taking_over(update, self._replaces))
                     continue
@@ -564,7 +585,19 @@ class ShardUpdates:
         known = *_name(result), result.start
         if known not in self._begins:
             return result
-        begin = self._begins[known]
-        if result.op == "-":
-            del self._begins[known]
-        return replace(result, start=begin)
+        begin = self._begins.pop(known)
+        if result.op != "-":
+            self._note(begin._replace(end=result.end))
+        return replace(result, start=begin.begin)
+
+    def _note(self, begin: Begin) -> None:
+        self._begins[begin.name, begin.id, begin.version] = begin
+
+    def _forget(self, last: LiveResult | None) -> None:
+        """Forget results that had expired at the latest one, once they are many."""
+        result = parsed(last) if last is not None and len(self._begins) > self._limit else None
+        if not isinstance(result, Result):
+            return
+        now = _at(instant_of(result))
+        self._begins = {one: each for one, each in self._begins.items() if _at(each.end, now + 1) > now}
+        self._limit = 2 * len(self._begins) + _LEAST

@@ -44,7 +44,8 @@ class OutputMerger:
     """Takes batches in order. ``done`` hears which commands were carried out.
 
     ``full``: the limit of results is reached; ``ended``: so is the source's end. ``onlooker``: sees the
-    records behind their results, and what goes on inside (``insight``).
+    records behind their results, and what goes on inside (``insight``). ``updates``: their state is part of
+    each commit.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class OutputMerger:
         self.full = self.ended = False
         self.delivered = 0
         self.bad = 0
-        self._updates = ShardUpdates(replaces=request.updates is ToldUpdates.REPLACE)
+        self.updates = ShardUpdates(replaces=request.updates is ToldUpdates.REPLACE)
         self._late_reported = False  # that some came too late
         self._unwritable_reported = False
         self.reasons: list[str] = []
@@ -85,8 +86,10 @@ class OutputMerger:
         """One batch. ``again``: of an earlier process. Raises SinkError."""
         told = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
         stats = [one for _, one in told]
-        results = self._limited(self._updates.take(results_of(output)))
         heads = [convert(one["head"], BatchHeader) for one in stats if "head" in one]
+        for command in (command for head in heads for command in head.commands if command.op == "remove"):
+            self.updates.remove(command.name)
+        results = self._limited(self.updates.take(results_of(output)))
         letters = tuple(letter for head in heads for letter in head.letters)
         for one in stats:
             letters += tuple(one.get("late_letters", ()))
@@ -210,6 +213,7 @@ def records_of(output: Output) -> Iterator[RecordBatch]:
         yield unpacked(parts[0]) if len(parts) == 1 else rejoined(parts)
 
 
+_UPDATES: Final = "updates of shards"
 AHEAD: Final = 16
 """Batches that wait for the sinks; the job waits with the next one."""
 TICK: Final = 0.1  # seconds
@@ -231,6 +235,7 @@ class OutputCommitter:
         self._closing = Event()
         self._flushed = clock.now()
         committed = merger.delivered = self._checkpoint.committed()
+        merger.updates.restore(self._checkpoint.states().get(_UPDATES, b""))
         for output in self._left(committed):
             merger.take(output, again=True)
         if self.last < held:
@@ -272,7 +277,8 @@ class OutputCommitter:
     def commit(self) -> None:
         """All sinks have for good what was delivered."""
         self._merger.delivery.flush()
-        self._checkpoint.commit(self._merger.delivered, {})
+        updates = self._merger.updates.snapshot()
+        self._checkpoint.commit(self._merger.delivered, {_UPDATES: updates} if updates else {})
         self._outbox.trim(self._merger.delivered)
         self._flushed = self._clock.now()
 

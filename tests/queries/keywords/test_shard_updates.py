@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from skws.queries.keywords.updates import ShardUpdates
-from skws.results.model import Result, ResultTuple
+from skws.results.model import Result, ResultTuple, parsed
 
 
 def version(op: str, title: str, start: float, end: float | None) -> Result:
@@ -27,3 +29,39 @@ def test_a_version_that_another_shard_goes_on_with_is_an_update() -> None:
 def test_what_one_shard_tells_stays_as_it_is() -> None:
     """Under a count window instants may have one time: the result left, and came back at another."""
     assert told(0, 0) == [("-", 3.0), ("+", 0.0)]
+
+
+NEXT: list[tuple[str, Result]] = [
+    ("~", version("~", "Fiction", 0.0, 9.0)),
+    ("-", version("-", "Fiction", 0.0, 5.0)),
+]
+
+
+def test_begins_outlive_the_process() -> None:
+    """The shard that goes on with a result does not know when it began in another one."""
+    before = ShardUpdates(replaces=False)
+    before.take([(0, RETRACTED), (1, FOUND)])
+    for op, following in NEXT:
+        again = ShardUpdates(replaces=False)
+        again.restore(before.snapshot())
+        (result,) = map(parsed, again.take([(1, following)]))
+        assert isinstance(result, Result)
+        assert (result.op, result.start) == (op, 3.0)
+        before = again
+    assert before.snapshot() == b""
+
+
+def test_begins_of_results_that_expired_and_of_removed_queries_are_forgotten() -> None:
+    updates = ShardUpdates(replaces=False)
+    for at in range(5_000):
+        name = f"{at:x}"
+        old, new = (
+            replace(one, id=name, end=end)
+            for one, end in ((version("-", "Pulp", at - 1, 0), at), (version("+", "Fiction", at, 0), at + 9))
+        )
+        updates.take([(0, old), (1, new)])
+    assert len(updates) < 2_500
+    updates.remove("other")
+    assert len(updates)
+    updates.remove("pulp")
+    assert not len(updates)

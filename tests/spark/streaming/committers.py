@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from skws.jobs.clock import StoppableClock
+from skws.queries.keywords.updates import ShardUpdates
 from skws.spark.streaming.output_merger import OutputCommitter
 from skws.spark.streaming.run_directory import Output, OutputLog
 
@@ -19,6 +20,7 @@ class Taking:
         self.full = False
         self.delivered = 0
         self.delivery = SimpleNamespace(flush=lambda: None, every=1.0)
+        self.updates = ShardUpdates(replaces=False)
 
     def take(self, output: Output, *, again: bool = False) -> None:
         del again
@@ -31,7 +33,7 @@ def committer(
 ) -> tuple[OutputCommitter, list[Output]]:
     """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
     merger = Taking()
-    checkpoint = SimpleNamespace(committed=lambda: committed, commit=lambda *_: None)
+    checkpoint = SimpleNamespace(committed=lambda: committed, commit=lambda *_: None, states=dict)
     place: Any = SimpleNamespace(checkpoint=checkpoint, outbox=lambda: OutputLog(folder, "run", size))
     made = OutputCommitter(place, merger, clock or StoppableClock(), held)  # type: ignore[arg-type]
     return made, merger.taken

@@ -287,7 +287,7 @@ def _conversion(kind: pa.DataType, wanted: AttributeType) -> Convert:
     """The conversion of Python values of an Arrow column to the type ``wanted``."""
     instant = _instant(kind)
     if instant is not None:
-        return instant if wanted is AttributeType.TIMESTAMP else _refusing(wanted)
+        return instant if wanted is AttributeType.TIMESTAMP else _refusing(wanted, instant)
 
     def convert(value: Any) -> Value:
         return conversion(wanted, type(value))(value)
@@ -295,8 +295,15 @@ def _conversion(kind: pa.DataType, wanted: AttributeType) -> Convert:
     return convert
 
 
-def _refusing(wanted: AttributeType) -> Convert:
-    return conversion(wanted, object)
+def _refusing(wanted: AttributeType, instant: Callable[[Any], int]) -> Convert:
+    """Refuses times, but for those that are missing: of a column of these alone the type is not known."""
+    refuse = conversion(wanted, object)
+
+    def convert(value: Any) -> Value:
+        instant(value)
+        return refuse(value)
+
+    return convert
 
 
 READ_TOGETHER = 32_768  # rows, over all files

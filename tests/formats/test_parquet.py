@@ -113,6 +113,7 @@ MOMENT = datetime(2026, 3, 1, 9, 30)  # noqa: DTZ001 - Arrow's time stamps need 
         (array(pa.float32(), 1.5, float("inf")), T.NUMBER, 1.5),
         (array(pa.binary(2), b"ab"), T.TEXT, "ab"),
         (array(pa.string(), "a").dictionary_encode(), T.TEXT, "a"),
+        (pa.array([3 * 10**17, 3 * 10**17]).cast(pa.timestamp("us")), T.TEXT, None),
         (pa.nulls(2), T.TEXT, None),
         (pa.nulls(2, pa.date32()), T.TEXT, None),
     ],

@@ -304,18 +304,19 @@ class _Version:
 class _History:
     """The versions of one id that records may still correct, by their begin.
 
-    ``begin``: that of the result during the first of them, if versions before it were forgotten. ``told``:
-    what was told last.
+    ``begin``: that of the result during the first of them, if versions before it were forgotten. ``known``:
+    the begin of the first version that the query knows, if there are others. ``told``: what was told last.
     """
 
     versions: list[_Version] = field(default_factory=list)
     begin: float | None = None
+    known: float | None = None
     told: Result | None = None
 
     def called(self, name: str) -> _History:
         """The same for another query."""
         versions = [_Version(v.start, v.end, replace(v.result, name=name)) for v in self.versions]
-        return _History(versions, self.begin, self.told and replace(self.told, name=name))
+        return _History(versions, self.begin, self.known, self.told and replace(self.told, name=name))
 
     def apply(self, result: Result) -> None:
         """Take in a version, or the end of one."""
@@ -333,9 +334,24 @@ class _History:
 
     def begin_at(self, place: int) -> float | None:
         """When the result began that has a version now."""
-        while place and self.versions[place - 1].end == self.versions[place].start:
+        while not (first := self._is_first_known(place)) and place:
+            if self.versions[place - 1].end != self.versions[place].start:
+                break
             place -= 1
-        return self.begin if not place and self.begin is not None else self.versions[place].start
+        return self.begin if not (place or first or self.begin is None) else self.versions[place].start
+
+    def _is_first_known(self, place: int) -> bool:
+        return self.known is not None and _at(self.versions[place].start) <= self.known
+
+    def begin_at_last(self, begin: float | None) -> None:
+        """The result began then during the last version, whatever versions are known."""
+        if _at(begin) < _at(self.versions[0].start):
+            self.begin = begin
+        else:
+            self.known = _at(begin)
+            self.begin = None if len(self.versions) == 1 else self.begin
+        if self.told is not None:
+            self.told = replace(self.told, start=begin)
 
     def trim(self, horizon: float) -> None:
         """Forget versions that ended at or before a horizon, but for the last."""
@@ -398,14 +414,13 @@ class CorrectedUpdates(Updates):
         return [begin for history in self._known.values() if (begin := self._begin(history))]
 
     def expect(self, begins: Iterable[Begin]) -> None:
-        self._new.clear()
+        computed, self._new = self._new, {}
         expected = {(each.name, each.id): each for each in begins}
-        for name, history in self._known.items() if expected else ():
-            begin = expected.get(name)
-            if begin is not None and _at(begin.begin) < _at(history.versions[0].start):
-                history.begin = begin.begin
-                if history.told is not None:
-                    history.told = replace(history.told, start=begin.begin)
+        for name in computed.keys() | expected.keys():
+            if (history := self._known.get(name)) is not None:
+                begin = expected.get(name)
+                # Without one, the query came later: it knows the present version alone.
+                history.begin_at_last(history.versions[-1].start if begin is None else begin.begin)
 
     def forget(self, now: int, horizon: int) -> None:
         del now
@@ -469,7 +484,7 @@ class CorrectedUpdates(Updates):
             return
         if self.replaces and before is not None:
             begin = before.start
-        gone = replace(last.result, op="-", start=begin, end=last.end, snapshot=False)
+        gone = replace(last.result, op="-", start=begin, end=last.end, score=None, snapshot=False)
         if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):
             return
         if before is None or (before.op == "-" and _at(before.end) < _at(gone.end)):
@@ -490,7 +505,7 @@ class CorrectedUpdates(Updates):
         if told is None:
             return replace(last.result, op="+", start=before.start), []
         now = found_again(told)
-        return now, [replace(before, op="-", end=last.start, snapshot=False), now]
+        return now, [replace(before, op="-", end=last.start, score=None, snapshot=False), now]
 
     def _begin(self, history: _History) -> Begin | None:
         last, begin = history.versions[-1], history.begin_at(len(history.versions) - 1)

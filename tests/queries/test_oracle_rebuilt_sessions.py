@@ -112,9 +112,17 @@ def lines(results: list[LiveResult]) -> list[bytes]:
 
 
 def compare(
-    stream: Stream, records: list[Record], rng: random.Random, queries: tuple[Query, ...] = QUERIES
+    stream: Stream,
+    records: list[Record],
+    rng: random.Random,
+    queries: tuple[Query, ...] = QUERIES,
+    *,
+    replaces: bool = False,
 ) -> tuple[Recovered, int]:
-    """Compare after every batch; gives the rebuilt session, and the number of results."""
+    """Compare after every batch; gives the rebuilt session, and the number of results.
+
+    ``replaces``: what lives replaces the log now and then.
+    """
     calm, broken, found = Session(stream), Recovered(stream, queries=queries), 0
     calm.add_all(plans_over(queries, calm.stream))
     while records:
@@ -123,7 +131,7 @@ def compare(
         results = lines(calm.take(batch))
         assert lines(broken.take(batch)) == results
         found += len(results)
-        if queries == LOGGED_AS_LIVES and rng.random() < 0.3:
+        if replaces and rng.random() < 0.3:
             broken.replace_log()
         if rng.random() < 0.3:
             broken.rebuild()
@@ -150,28 +158,31 @@ def test_with_records_out_of_order(seed: int) -> None:
     assert broken.told
 
 
+@pytest.mark.parametrize("queries", [LOGGED_AS_LIVES, (*LOGGED_AS_LIVES, SCORED)], ids=["plain", "scored"])
 @pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), Unbounded()])
 @pytest.mark.parametrize("lateness", [0, 5])
 @seeds(3, 40)
-def test_the_log_is_replaced_by_what_lives(window: Window, lateness: int, seed: int) -> None:
+def test_the_log_is_replaced_by_what_lives(
+    queries: tuple[Query, ...], window: Window, lateness: int, seed: int
+) -> None:
+    """Scores come from the frequencies of words among what lives."""
     rng = random.Random(seed)
     records = random_records(rng, 100)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     stream = Stream(SCHEMA, window, lateness=lateness)
-    broken, found = compare(stream, records, rng, LOGGED_AS_LIVES)
+    broken, found = compare(stream, records, rng, queries, replaces=True)
     assert found > 10
     assert broken.replaced
 
 
-@pytest.mark.parametrize("scored", [QUERIES[2], SCORED])
-def test_what_lives_does_not_tell_scores(scored: Query) -> None:
-    """They come from the frequencies of words at the time that a result was found."""
+def test_what_lives_does_not_tell_the_best() -> None:
+    """Their scores come from the frequencies of words at the time that each was found."""
     session = Session(Stream(SCHEMA, TimeWindow(15)))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
     session.take(RecordBatch.of(random_records(random.Random(1), 20)))
     assert session.lasting_records() is not None
-    session.add(scored)
+    session.add(QUERIES[2])
     assert session.lasting_records() is None
 
 

@@ -336,11 +336,6 @@ class ColumnarEngine(MeshEngine):
         return self._operator.held(dict(self._queries), self._results.held())
 
     @property
-    def scores(self) -> bool:
-        """True if results of some query have scores."""
-        return any(plan.ranking is not None for _, plan in self._queries)
-
-    @property
     def position(self) -> int:
         """The position of the next insertion in the stream, for count windows."""
         return self._order.position

@@ -130,9 +130,7 @@ class KeywordQueries(LiveOperator):
             self._engine.expect_begins(begins.get(SHARED, ()))
 
     def lasting_records(self) -> RecordBatch | None:
-        if self._engine is None or self._engine.scores:
-            return None  # scores depend on how frequent words were when results were found
-        return self._engine.lasting_records()
+        return None if self._engine is None else self._engine.lasting_records()
 
     def load(self) -> Load:
         return Load() if self._engine is None else self._engine.load()

@@ -125,6 +125,15 @@ class Analyzer(StrEnum):
     """The whole text, letter by letter."""
 
 
+class VersionOrder(StrEnum):
+    """How the texts of an attribute are ordered that are versions."""
+
+    DEBIAN = "debian"
+    """As ``dpkg --compare-versions`` does."""
+    SEMANTIC = "semantic"
+    """Semantic Versioning 2.0.0."""
+
+
 class Unknown(StrEnum):
     """What happens to attributes of records that the schema lacks."""
 
@@ -147,7 +156,7 @@ class Attribute:
     the epoch for a timestamp); a bounded attribute can make a query answerable
     in constant memory (bounded-memory paper). ``analyzer``: how keywords are looked for in a text.
     ``origin``: what records call it, None for its name: a column, or a path into nested objects and arrays
-    with dots between (``customer.address.city``).
+    with dots between (``customer.address.city``). ``order``: of a text whose values are versions.
     """
 
     name: str
@@ -156,8 +165,11 @@ class Attribute:
     max: int | float | None = None
     analyzer: Analyzer = Analyzer.ENGLISH
     origin: str | None = None
+    order: VersionOrder | None = None
 
     def __post_init__(self) -> None:
+        if self.order is not None and self.type.family is not AttributeType.TEXT:
+            raise ValueError(f"attribute {self.name}: only texts and strings have an order of versions")
         if self.analyzer is not Analyzer.ENGLISH and self.type is not AttributeType.TEXT:
             raise ValueError(f"attribute {self.name}: only text attributes have an analyzer")
         if (self.min, self.max) != (None, None) and self.type not in BOUNDABLE:

@@ -65,7 +65,8 @@ def _attribute_lines(relation: Relation) -> Iterator[str]:
             if attribute.name in names
         ]
         analyzer = [] if attribute.analyzer is Analyzer.ENGLISH else [f"analyzer {attribute.analyzer}"]
-        notes = ", ".join(roles + analyzer + _bounds(attribute))
+        order = [] if attribute.order is None else [f"versions of {attribute.order} order"]
+        notes = ", ".join(roles + analyzer + order + _bounds(attribute))
         yield f"{attribute.name:<{width}}  {attribute.type:<9}  {notes}".rstrip()
 
 

@@ -94,7 +94,9 @@ def _meaning(alternative: Alternative) -> str:
         case Wildcard():
             meaning = f"words of the form {alternative.form}"
         case Condition():
+            orders = dict.fromkeys(test.order for _, test in alternative.tests if test.order is not None)
             meaning = "a value that satisfies the condition"
+            meaning += "".join(f", versions in {order} order" for order in orders)
         case Term():
             meaning = f"{_stem(alternative.analyzer)} {alternative.stem}"
     return meaning

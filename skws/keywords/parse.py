@@ -18,8 +18,9 @@ from skws.keywords.scope import (
     in_range,
     is_near_name,
     left_out,
-    refuse_attribute,
+    other_attribute,
     resolve,
+    versus,
 )
 from skws.keywords.syntax import fault
 from skws_mesh.sequence import KeywordSequence
@@ -300,16 +301,18 @@ class _Reader:
     def _compared(self, node: syntax.Node, name: str, attribute: object) -> Condition:
         if isinstance(node, syntax.Comparison):
             attribute = compared(node.name, self.schema)
-            if not node.quoted:
-                refuse_attribute(attribute, node.text, self.schema)
+            other = None if node.quoted else other_attribute(attribute, node.text, self.schema)
+            if other is not None:
+                return versus(attribute, node.sign, other, self.schema)
             return compare(attribute, node.sign, node.text, self.schema)
         assert isinstance(attribute, Compared)  # noqa: S101 - the caller has looked
         if isinstance(node, syntax.Range):
             return in_range(attribute, node.low, node.high, self.schema)
         if not isinstance(node, syntax.Word | syntax.Phrase):
             raise QueryError(f"{name} is compared as a whole: it takes no '*', '?' or '~'")
-        if isinstance(node, syntax.Word):
-            refuse_attribute(attribute, node.text, self.schema)
+        other = other_attribute(attribute, node.text, self.schema) if isinstance(node, syntax.Word) else None
+        if other is not None:
+            return versus(attribute, Op.EQUAL, other, self.schema)
         return compare(attribute, Op.EQUAL, node.text, self.schema)
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
+from skws.data.versions import VersionKey
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
-from skws_schema.model import Analyzer, Value
+from skws_schema.model import Analyzer, Op, Value, VersionOrder
 
 
 class Scope(NamedTuple):
@@ -92,23 +93,38 @@ class Wildcard(_Scoped):
 
 
 class Interval(NamedTuple):
-    """Values between two ends, None for no end; with ``outside`` all other values. Never NULL."""
+    """Values between two ends, None for no end; with ``outside`` all other values. Never NULL.
 
-    low: Value
-    high: Value
+    ``order``: the values are versions, and the ends their keys (``skws.data.versions``).
+    """
+
+    low: Value | VersionKey
+    high: Value | VersionKey
     low_open: bool = False
     high_open: bool = False
     outside: bool = False
+    order: VersionOrder | None = None
+
+
+class Versus(NamedTuple):
+    """Values that compare so with those of another column of the same row. Never NULL."""
+
+    sign: Op
+    column: int
+    order: VersionOrder | None = None
+
+
+Test: TypeAlias = Interval | Versus
 
 
 @dataclass(frozen=True, slots=True)
 class Condition(_Scoped):
-    """Tuples of the scope's relation, of which any of some columns has a value in an interval.
+    """Tuples of the scope's relation, of which any of some columns has a value that passes a test.
 
     ``failing``: the other tuples of the relation, those with NULL among them.
     """
 
-    tests: tuple[tuple[int, Interval], ...]
+    tests: tuple[tuple[int, Test], ...]
     failing: bool = False
 
     def __post_init__(self) -> None:

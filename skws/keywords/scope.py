@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from skws.data.blocks import Block
 from skws.data.values import TEXT_CONVERSIONS, MalformedError, integer_of_int, number_of_text, refusal
-from skws.keywords.query import Condition, Interval, Scope
+from skws.data.versions import known_key, version_key
+from skws.keywords.query import Condition, Interval, Scope, Test, Versus
 from skws_schema.errors import QueryError, nearest
-from skws_schema.model import AttributeType, Op, Relation, Row, Schema, Value, meant
+from skws_schema.model import COMPARED, AttributeType, Op, Relation, Row, Schema, Value, VersionOrder, meant
 
 
 class Compared(NamedTuple):
@@ -78,26 +79,57 @@ def compared(name: str, schema: Schema) -> Compared:
     return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
 
 
-def refuse_attribute(attribute: Compared, value: str, schema: Schema) -> None:
-    """Raises QueryError if a value without quotes is the name of an attribute: it is compared with values.
+def other_attribute(attribute: Compared, value: str, schema: Schema) -> Compared | None:
+    """The attribute of the same relation that a value without quotes is the name of; None for a value.
 
-    ``relation.attribute`` always is; a bare name if the same relation has an attribute of its type.
+    ``relation.attribute`` always is; a bare name if the relation has an attribute of its type.
+    Raises QueryError for one of another relation, or whose values do not compare with these.
     """
     head, _, tail = value.rpartition(".")
+    relation = schema.relations[attribute.relation]
     owner = meant(head, schema.index) if head else None
+    described = relation.attributes[attribute.column]
     if owner is None and not head:
-        relation = schema.relations[attribute.relation]
-        kind = relation.attributes[attribute.column].type.family
-        same = [each.name for each in relation.attributes if each.type.family is kind]
+        same = [each.name for each in relation.attributes if each.type.family is described.type.family]
         named = meant(value, same)
     else:
         named = meant(tail, schema.relation(owner).columns) if owner is not None else None
-    if named is not None:
-        _, name = _described(attribute, schema)
+    if named is None:
+        return None
+    name = f"{relation.name}.{described.name}"
+    if owner is not None and owner != relation.name:
         raise QueryError(
-            f"{value!r} is an attribute, and a condition compares {name} with a value"
-            f'; join relations by the schema, or write "{value}" for the text'
+            f"{value!r} is an attribute of another relation: a condition compares {name} with a value"
+            f' or another attribute of the same row; write "{value}" for the text'
         )
+    other = relation.attributes[relation.columns[named]]
+    if other.type.family is not described.type.family:
+        raise QueryError(f"{name} is of type {described.type}, and {other.name} of type {other.type}")
+    if other.order is not described.order:
+        orders = " and ".join(str(each.order or "letter by letter") for each in (described, other))
+        raise QueryError(f"{name} and {other.name} are compared in different orders: {orders}")
+    return Compared(attribute.relation, relation.columns[named])
+
+
+def versus(attribute: Compared, sign: str, other: Compared, schema: Schema) -> Condition:
+    """The condition that two values of a row compare so. Raises QueryError for a sign that does not fit."""
+    op = _operator(attribute, sign, schema)
+    order = _order(attribute, schema)
+    test = Versus(op, other.column, order)
+    return Condition(((attribute.column, test),), scope=Scope(attribute.relation, None))
+
+
+def _operator(attribute: Compared, sign: str, schema: Schema) -> Op:
+    if sign not in _SIGNS:
+        raise QueryError(f"no comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
+    kind, name = _described(attribute, schema)
+    if kind is AttributeType.BOOLEAN and sign not in {Op.EQUAL, Op.DIFFERENT}:
+        raise QueryError(f"{name} is a boolean, which has no order; expected = or !=")
+    return Op(sign)
+
+
+def _order(attribute: Compared, schema: Schema) -> VersionOrder | None:
+    return schema.relations[attribute.relation].attributes[attribute.column].order
 
 
 def comparable(schema: Schema) -> tuple[str, ...]:
@@ -249,13 +281,9 @@ def compare(attribute: Compared, sign: str, text: str, schema: Schema) -> Condit
 
     A date stands for its whole day. Raises QueryError for a sign or value that does not fit the type.
     """
-    if sign not in _SIGNS:
-        raise QueryError(f"no comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
-    kind, name = _described(attribute, schema)
-    op = Op(sign)
-    if kind is AttributeType.BOOLEAN and op not in {Op.EQUAL, Op.DIFFERENT}:
-        raise QueryError(f"{name} is a boolean, which has no order; expected = or !=")
-    span = _read(kind, name, text, op)
+    op = _operator(attribute, sign, schema)
+    order = _order(attribute, schema)
+    span = _read(*_described(attribute, schema), text, op, order)
     match op:
         case Op.LESS:
             interval = Interval(None, span.low, high_open=True)
@@ -267,7 +295,7 @@ def compare(attribute: Compared, sign: str, text: str, schema: Schema) -> Condit
             interval = Interval(span.high, None, low_open=span.closed)
         case Op.EQUAL | Op.DIFFERENT:
             interval = Interval(span.low, span.high, high_open=not span.closed, outside=op is Op.DIFFERENT)
-    return _condition(attribute, interval)
+    return _condition(attribute, interval._replace(order=order))
 
 
 def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condition:
@@ -278,8 +306,9 @@ def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condit
     kind, name = _described(attribute, schema)
     if kind is AttributeType.BOOLEAN:
         raise QueryError(f"{name} is a boolean, which has no range")
-    first = _read(kind, name, low, Op.AT_LEAST) if low else None
-    last = _read(kind, name, high, Op.AT_MOST) if high else None
+    order = _order(attribute, schema)
+    first = _read(kind, name, low, Op.AT_LEAST, order) if low else None
+    last = _read(kind, name, high, Op.AT_MOST, order) if high else None
     if first and last and (first.low > last.high or (first.low == last.high and not last.closed)):
         raise QueryError(f"the range {low}..{high} ends before it begins")
     return _condition(
@@ -288,6 +317,7 @@ def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condit
             first.low if first else None,
             last.high if last else None,
             high_open=bool(last and not last.closed),
+            order=order,
         ),
     )
 
@@ -302,7 +332,13 @@ def _condition(attribute: Compared, interval: Interval) -> Condition:
     return Condition(((attribute.column, interval),), scope=Scope(attribute.relation, None))
 
 
-def _read(kind: AttributeType, name: str, text: str, op: Op) -> _Span:
+def _read(kind: AttributeType, name: str, text: str, op: Op, order: VersionOrder | None) -> _Span:
+    if order is not None:
+        try:
+            key = version_key(order, text)
+        except MalformedError as error:
+            raise QueryError(f"{name} is compared in {order} order: {error}") from None
+        return _Span(key, key)
     try:
         if kind is AttributeType.TIMESTAMP and _DATE.fullmatch(text):
             midnight: Any = TEXT_CONVERSIONS[kind](text)
@@ -340,7 +376,7 @@ _LARGEST: Final = 2**63 - 1
 
 def satisfied(condition: Condition, row: Row) -> bool:
     """True if a row of the condition's relation satisfies it."""
-    found = any(_holds(interval, row[column]) for column, interval in condition.tests)
+    found = any(_passes(test, row, column) for column, test in condition.tests)
     return found != condition.failing
 
 
@@ -350,43 +386,65 @@ def text_satisfies(condition: Condition, column: int, kind: AttributeType, text:
         value = TEXT_CONVERSIONS[kind](text)
     except MalformedError:
         return False
-    intervals = [interval for tested, interval in condition.tests if tested == column]
+    intervals = [each for tested, each in condition.tests if tested == column and isinstance(each, Interval)]
     return not condition.failing and any(_holds(interval, value) for interval in intervals)
 
 
 def satisfying(condition: Condition, block: Block) -> Flags:
     """Which rows of a block of the condition's relation satisfy it."""
     found = np.zeros(len(block), dtype=bool)
-    for column, interval in condition.tests:
-        found |= _condition_column(block, column, interval)
+    for column, test in condition.tests:
+        found |= _condition_column(block, column, test)
     return ~found if condition.failing else found
 
 
+def _passes(test: Test, row: Row, column: int) -> bool:
+    if isinstance(test, Interval):
+        return _holds(test, row[column])
+    return _compares(test, row[column], row[test.column])
+
+
+def _compares(test: Versus, value: Value, other: Value) -> bool:
+    if value is None or other is None:
+        return False
+    if test.order is None:
+        return bool(COMPARED[test.sign](value, other))
+    keys = known_key(test.order, str(value)), known_key(test.order, str(other))
+    return None not in keys and bool(COMPARED[test.sign](*keys))
+
+
 def _holds(interval: Interval, value: Value) -> bool:
-    return value is not None and bool(_between(interval, value) != interval.outside)
+    if value is None:
+        return False
+    compared = value if interval.order is None else known_key(interval.order, str(value))
+    return compared is not None and bool(_between(interval, compared) != interval.outside)
 
 
 def _between(interval: Interval, value: Any) -> Any:
     """For one value, or element by element for an array. Ends have the type of the values."""
-    low, high, low_open, high_open, _ = interval
+    low: Any = interval.low
+    high: Any = interval.high
     found = True
     if low is not None:
-        found = value > low if low_open else value >= low
+        found = value > low if interval.low_open else value >= low
     if high is not None:
-        below = value < high if high_open else value <= high
+        below = value < high if interval.high_open else value <= high
         found = below if found is True else found & below
     return found
 
 
-def _condition_column(block: Block, column: int, interval: Interval) -> Flags:
-    ends = [end for end in (interval.low, interval.high) if end is not None]
+def _condition_column(block: Block, column: int, test: Test) -> Flags:
+    if isinstance(test, Versus):
+        pairs = zip(block.values(column), block.values(test.column), strict=True)
+        return np.fromiter((_compares(test, *pair) for pair in pairs), bool, len(block))
+    ends = [end for end in (test.low, test.high) if end is not None]
     if all(isinstance(end, int) and _SMALLEST <= end <= _LARGEST for end in ends):
         integers = block.integers(column)
         if integers is not None:
-            return np.asarray(_between(interval, integers) != interval.outside, dtype=bool)
-    if not any(isinstance(end, str) for end in ends):
+            return np.asarray(_between(test, integers) != test.outside, dtype=bool)
+    if not any(isinstance(end, str | tuple) for end in ends):
         numbers = block.numbers(column)
         if numbers is not None:
             values, present = numbers
-            return np.asarray(_between(interval, values) != interval.outside, dtype=bool) & present
-    return np.fromiter((_holds(interval, value) for value in block.values(column)), bool, len(block))
+            return np.asarray(_between(test, values) != test.outside, dtype=bool) & present
+    return np.fromiter((_holds(test, value) for value in block.values(column)), bool, len(block))

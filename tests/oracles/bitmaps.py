@@ -7,10 +7,11 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from skws.data.versions import known_key
 from skws.keywords.analysis import Token, tokens
 from skws.keywords.match import EXCLUDED
-from skws.keywords.query import Condition, Fuzzy, KeywordQuery, Phrase, Prefix, Slot, Term, Wildcard
-from skws_schema.model import Row, Schema
+from skws.keywords.query import Condition, Fuzzy, KeywordQuery, Phrase, Prefix, Slot, Term, Versus, Wildcard
+from skws_schema.model import COMPARED, Row, Schema
 
 
 def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
@@ -125,6 +126,15 @@ def compares(condition: Condition, relation: int, row: Row) -> bool:
     found = False
     for column, interval in condition.tests:
         value: Any = row[column]
+        if interval.order is not None and value is not None:
+            value = known_key(interval.order, value)
+        if isinstance(interval, Versus):
+            other: Any = row[interval.column]
+            if interval.order is not None and other is not None:
+                other = known_key(interval.order, other)
+            if value is not None and other is not None:
+                found = found or COMPARED[interval.sign](value, other)
+            continue
         if value is None:
             continue
         low: Any = interval.low

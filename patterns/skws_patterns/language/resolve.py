@@ -120,6 +120,7 @@ class _Resolver:
     def _compared(self, letter: Letter, condition: Filter) -> Compared:
         column = self._column(letter, condition.reference.attribute, condition.span)
         attribute = self._schema.relations[letter.relation].attributes[column]
+        self._refuse_versions(attribute, condition.operator, condition.span)
         try:
             return Compared(column, condition.operator, typed(condition.value, attribute))
         except ValueError as error:
@@ -136,7 +137,15 @@ class _Resolver:
             if one.type is AttributeType.BOOLEAN and operator not in {Op.EQUAL, Op.DIFFERENT}:
                 message = f"{one.name} and {other.name} are booleans, which have no order; expected = or !="
                 raise self._fault(condition.span, message)
+            self._refuse_versions(one, operator, condition.span)
+            self._refuse_versions(other, operator, condition.span)
             yield Related(left, operator, right)
+
+    def _refuse_versions(self, attribute: Attribute, operator: str, span: Span) -> None:
+        """Patterns compare texts letter by letter, which is not the order of versions."""
+        if attribute.order is not None and operator not in {Op.EQUAL, Op.DIFFERENT}:
+            message = f"{attribute.name} is a version ({attribute.order}), which patterns have no order for"
+            raise self._fault(span, f"{message}; expected = or !=, or a keyword query")
 
     def _contains(self, letter: Letter, condition: Keyword) -> Contains:
         relation = self._schema.relations[letter.relation]

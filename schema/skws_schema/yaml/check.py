@@ -192,6 +192,15 @@ def _check_analyzers(located: Located, draft: Draft) -> None:
             located.report(place, message)
 
 
+def _check_orders(located: Located, draft: Draft) -> None:
+    for name, kind in (draft.types or {}).items():
+        written = mapping(mapping(draft.entry.get("attributes")).get(name))
+        if written.get("order") is not None and kind and kind.family is not AttributeType.TEXT:
+            place = located.key_place((*draft.path, "attributes", name, "order"))
+            message = f"{draft.name}.{name}: only a string or text has an order of versions; this is {kind}"
+            located.report(place, message)
+
+
 def _check_bounds(located: Located, draft: Draft) -> None:
     for name, kind in (draft.types or {}).items():
         written = mapping(mapping(draft.entry.get("attributes")).get(name))
@@ -220,4 +229,12 @@ def _check_bounds_of(located: Located, path: Path, kind: AttributeType, written:
         located.report(located.value_place((*path, "min")), message)
 
 
-_RELATION_CHECKS = (_check_names, _check_search, _check_time, _check_source, _check_analyzers, _check_bounds)
+_RELATION_CHECKS = (
+    _check_names,
+    _check_search,
+    _check_time,
+    _check_source,
+    _check_analyzers,
+    _check_orders,
+    _check_bounds,
+)

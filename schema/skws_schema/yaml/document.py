@@ -30,7 +30,17 @@ from pydantic import (
 )
 
 from skws_schema.errors import nearest
-from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema, Unknown, iso
+from skws_schema.model import (
+    Analyzer,
+    Attribute,
+    AttributeType,
+    Join,
+    Relation,
+    Schema,
+    Unknown,
+    VersionOrder,
+    iso,
+)
 from skws_schema.yaml.located import SCALARS, TAG_PREFIX, Data, Located, Path
 
 _NAME = re.compile(r"\w[\w-]*")
@@ -108,6 +118,8 @@ class AttributeDocument(_Level):
     analyzer: Analyzer | None = Field(default=None, examples=["german"])
     """How keywords are looked for in a text: by the stems of a language, as simple words without case and
     accents, or none: the whole text, letter by letter (default: that of the relation)."""
+    order: VersionOrder | None = Field(default=None, examples=["debian"])
+    """How conditions compare its texts, which are versions. For text and string."""
     origin: Text | None = Field(default=None, alias="from", examples=["Order ID", "customer.address.city"])
     """What records call it: a column, or a path into nested objects and arrays, with dots between (default:
     its name). The texts of an array are joined with commas."""
@@ -232,6 +244,7 @@ _EXPECTED: dict[tuple[str, ...], str] = {
     ("relations", "*", "search", "*"): "the name of an attribute",
     ("relations", "*", "analyzer"): f"an analyzer ({_ANALYZERS})",
     ("relations", "*", "attributes", "*", "analyzer"): f"an analyzer ({_ANALYZERS})",
+    ("relations", "*", "attributes", "*", "order"): f"an order of versions ({', '.join(VersionOrder)})",
     ("relations", "*", "time"): "the name of an attribute",
     ("relations", "*", "table"): "true or false",
     ("relations", "*", "source"): "a path or an address (text)",
@@ -337,6 +350,7 @@ def _keys(path: Path) -> list[str]:
 
 _CHOICES: dict[str | int, tuple[type[StrEnum], str]] = {
     "analyzer": (Analyzer, "analyzer"),
+    "order": (VersionOrder, "order of versions"),
     "unknown": (Unknown, "choice for unknown attributes"),
 }
 
@@ -344,7 +358,10 @@ _CHOICES: dict[str | int, tuple[type[StrEnum], str]] = {
 def _unknown_choice(path: Path, value: str) -> str:
     kind, what = _CHOICES.get(path[-1], (AttributeType, "type"))
     known = [each.value for each in kind]
-    return f"unknown {what} {value!r}; expected one of {', '.join(known)}{nearest(value.lower(), known)}"
+    hint = nearest(value.lower(), known)
+    if kind is AttributeType and value.lower() in {"version", "semver"}:
+        hint = "; versions are texts with an order: {type: string, order: semantic}, or debian"
+    return f"unknown {what} {value!r}; expected one of {', '.join(known)}{hint}"
 
 
 def _misspelt(around: Data, path: Path) -> bool:
@@ -397,10 +414,12 @@ def names(items: Iterable[str]) -> str:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """An attribute's type, with its bounds, its analyzer and what records call it if it has any."""
+    """An attribute's type, with its bounds, its analyzer, its order and what records call it, if any."""
     bounds = _bounds(attribute)
     if attribute.analyzer is not Analyzer.ENGLISH:
         bounds += f", analyzer: {attribute.analyzer}"
+    if attribute.order is not None:
+        bounds += f", order: {attribute.order}"
     if attribute.origin is not None:
         bounds += f", from: {scalar(attribute.origin)}"
     return f"{{type: {attribute.type}{bounds}}}" if bounds else attribute.type.value

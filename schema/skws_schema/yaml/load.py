@@ -166,7 +166,7 @@ def _attribute(name: str, entry: AttributeEntry, analyzer: Analyzer) -> Attribut
     if not isinstance(entry, AttributeDocument):
         return Attribute(name, kind, analyzer=analyzer)
     low, high = (None if b is None else bound_value(kind, b) for b in (entry.min, entry.max))
-    return Attribute(name, kind, low, high, entry.analyzer or analyzer, entry.origin)
+    return Attribute(name, kind, low, high, entry.analyzer or analyzer, entry.origin, entry.order)
 
 
 def _decode(raw: bytes, source: str) -> str:

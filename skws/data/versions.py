@@ -1,0 +1,82 @@
+"""Versions, which are compared neither as texts nor as numbers: keys that sort as their order says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from skws.data.values import MalformedError, shown
+from skws_schema.model import VersionOrder
+
+VersionKey = tuple[Any, ...]
+
+_PARTS: Final = re.compile(r"([^0-9]*)([0-9]*)")
+_SEMANTIC: Final = re.compile(
+    r"v?(?P<numbers>[0-9]+(?:\.[0-9]+){0,2})(?:-(?P<early>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
+    r"(?:\+[0-9A-Za-z.-]+)?"
+)
+_LONGEST: Final = 1_000
+"""Characters of a version; Python reads a number of so many digits."""
+EXPECTED: Final = {
+    VersionOrder.DEBIAN: "a version of Debian such as 2:1.4~rc1-3",
+    VersionOrder.SEMANTIC: "a semantic version such as 1.4.0-rc.1",
+}
+
+
+def version_key(order: VersionOrder, text: str) -> VersionKey:
+    """What a version is compared by. Raises MalformedError for a text that is none of this order."""
+    key = known_key(order, text)
+    if key is None:
+        raise MalformedError(f"expected {EXPECTED[order]}, got {shown(text)}")
+    return key
+
+
+@lru_cache(maxsize=1 << 16)
+def known_key(order: VersionOrder, text: str) -> VersionKey | None:
+    """As ``version_key``; None for a text that is no version."""
+    return _KEYS[order](text) if len(text) <= _LONGEST else None
+
+
+def _debian(text: str) -> VersionKey | None:
+    """As ``dpkg --compare-versions`` (Debian Policy, section 5.6.12)."""
+    epoch, _, rest = text.partition(":") if ":" in text else ("0", "", text)
+    version, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "0")
+    if not (epoch.isascii() and epoch.isdigit() and version and revision) or any(map(str.isspace, text)):
+        return None
+    return int(epoch), _pieces(version), _pieces(revision)
+
+
+def _pieces(text: str) -> VersionKey:
+    """Signs and numbers in turn, then an end: a tilde is before it, letters before other signs."""
+    return tuple(
+        part for signs, digits in _PARTS.findall(text) for part in ((*map(_rank, signs), 0), int(digits or 0))
+    )
+
+
+def _rank(sign: str) -> int:
+    if sign == "~":
+        return -1
+    return ord(sign) if sign.isascii() and sign.isalpha() else ord(sign) + 256
+
+
+def _semantic(text: str) -> VersionKey | None:
+    """Semantic Versioning 2.0.0, section 11. Missing numbers are 0; what is built does not count."""
+    found = _SEMANTIC.fullmatch(text)
+    if found is None:
+        return None
+    numbers = [int(number) for number in found["numbers"].split(".")]
+    early = found["early"]
+    parts = () if early is None else tuple(map(_identifier, early.split(".")))
+    return (*numbers, *[0] * (3 - len(numbers)), early is None, parts)
+
+
+def _identifier(text: str) -> tuple[int, int, str]:
+    return (0, int(text), "") if text.isascii() and text.isdigit() else (1, 0, text)
+
+
+_KEYS: Final[dict[VersionOrder, Callable[[str], VersionKey | None]]] = {
+    VersionOrder.DEBIAN: _debian,
+    VersionOrder.SEMANTIC: _semantic,
+}

@@ -1,0 +1,191 @@
+"""The orders of versions, beside dpkg and the tables of their definitions; and where an order is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import pairwise
+from shutil import which
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skws
+from skws.data.blocks import RowBlock
+from skws.data.values import MalformedError
+from skws.data.versions import known_key, version_key
+from skws.keywords.match import Matcher
+from skws.keywords.parse import parse_query
+from skws_schema.errors import PatternError, QueryError, SchemaError
+from skws_schema.model import VersionOrder
+from skws_schema.yaml.document import to_yaml
+from skws_schema.yaml.load import parse_schema
+from tests.strategies import examples
+
+DEBIAN, SEMANTIC = VersionOrder.DEBIAN, VersionOrder.SEMANTIC
+ASCENDING = {
+    DEBIAN: (
+        *("0~~", "0~~a", "0~", "0", "0a", "0+", "0.9", "1.0~rc1-1", "1.0-0.1", "1.0-1~deb12u1", "1.0-1"),
+        *("1.0-1+b1", "1.0-1.1", "1.0-2", "1.0a-1", "1.0+dfsg-1", "1.0.1", "1.2", "1.10", "1:0.1", "2:0"),
+    ),
+    # The examples of sections 9 to 11 of Semantic Versioning 2.0.0.
+    SEMANTIC: (
+        *("0.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2"),
+        *("1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.1", "1.9.0", "1.10.0", "2.0.0", "2.1.0", "2.1.1"),
+    ),
+}
+EQUAL = {
+    DEBIAN: (("1.0", "1.0-0"), ("1.0", "0:1.0"), ("1.00", "1.0"), ("1.a", "1.a0")),
+    SEMANTIC: (("1", "1.0.0"), ("v1.2", "1.2.0"), ("1.0.0+x.1", "1.0.0+y"), ("01.2.3", "1.2.3")),
+}
+NONE = {
+    DEBIAN: ("", " ", "1 2", "a:1", "1:", ":1", "1-", "-1", "x" * 2000),
+    SEMANTIC: ("", "a", "1.2.3.4", "1.", "1.0-", "1.0-a..b", "1 2", "x1", "1" * 2000, "1.2.³"),
+}
+
+
+@pytest.mark.parametrize("order", VersionOrder)
+def test_the_table(order: VersionOrder) -> None:
+    for one, other in pairwise(ASCENDING[order]):
+        assert version_key(order, one) < version_key(order, other), (one, other)
+    for one, other in EQUAL[order]:
+        assert version_key(order, one) == version_key(order, other), (one, other)
+    for text in NONE[order]:
+        assert known_key(order, text) is None
+        with pytest.raises(MalformedError, match="expected a"):
+            version_key(order, text)
+
+
+PIECES = ("0", "1", "10", "9", "00", "~", "+", ".", "a", "b", "Z", "rc", "-", "1:", "~~", "dfsg")
+versions = st.lists(st.sampled_from(PIECES), max_size=5).map(lambda pieces: "1" + "".join(pieces))
+
+
+def dpkg(one: str, sign: str, other: str) -> bool:
+    done = subprocess.run(["dpkg", "--compare-versions", one, sign, other], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(which("dpkg") is None, reason="no dpkg")
+@given(versions, versions)
+@examples(400)
+def test_dpkg_has_the_same_order(one: str, other: str) -> None:
+    first, second = known_key(DEBIAN, one), known_key(DEBIAN, other)
+    if first is not None and second is not None:
+        assert (first < second, first == second) == (dpkg(one, "lt", other), dpkg(one, "eq", other))
+
+
+@pytest.mark.skipif(which("dpkg") is None, reason="no dpkg")
+def test_dpkg_has_the_same_table() -> None:
+    assert all(dpkg(one, "lt", other) for one, other in pairwise(ASCENDING[DEBIAN]))
+    assert all(dpkg(one, "eq", other) for one, other in EQUAL[DEBIAN])
+
+
+YAML = """
+name: inventory
+relations:
+  package:
+    attributes:
+      name: text
+      version: {type: string, order: debian}
+      available: {type: string, order: debian}
+      tag: {type: text, order: semantic}
+      size: integer
+      most: integer
+"""
+SCHEMA = parse_schema(YAML)
+
+
+@pytest.mark.parametrize(
+    ("condition", "row", "holds"),
+    [
+        ("version<2.9.14", ("2.9.4", None), True),
+        ("version<2.9.14", ("2.9.14~rc1", None), True),
+        ("version<=2.9.14", ("2.9.14-0", None), True),
+        ("version>2:1.2.3~rc1-4", ("2:1.2.3-1", None), True),
+        ("version=1.0", ("1.00", None), True),
+        ("version!=1.0", ("1.00", None), False),
+        ("version!=1.0", ("1.1", None), True),
+        ("version:1.0", ("1.00", None), True),
+        ("version:1.9..1.10", ("1.9.5", None), True),
+        ("version:..1.9", ("1.10", None), False),
+        ("version<available", ("1.9", "1.10"), True),
+        ("version>=available", ("1.9", "1.10"), False),
+        ("version=package.available", ("1.0", "1.00"), True),
+        ("version<available", ("1.9", None), False),
+        ("version<available", (None, "1.9"), False),
+        ("version!=available", ("no version", "1.9"), False),
+        ("version!=1.9", ("no version", None), False),
+        ('version<"available"', ("1.9", "1.10"), None),
+    ],
+)
+def test_conditions_by_row_and_by_block(
+    condition: str, row: tuple[str | None, str | None], holds: bool | None
+) -> None:
+    if holds is None:
+        holds = known_key(DEBIAN, "1.9") < known_key(DEBIAN, "available")  # type: ignore[operator]
+    matcher = Matcher(parse_query(f"!{condition}", SCHEMA), SCHEMA)
+    whole = ("x", *row, None, None, None)
+    (by_block,) = matcher.bitmaps_of([RowBlock(0, [whole])])
+    assert (matcher.bitmap(0, whole) == 1, int(by_block[0]) == 1) == (holds, holds)
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "signs"), [(1, 2, {"<", "<=", "!="}), (2, 2, {"<=", "=", ">="}), (None, 2, set())]
+)
+def test_numbers_of_a_row_are_compared(size: int | None, most: int | None, signs: set[str]) -> None:
+    row = ("x", None, None, None, size, most)
+    held = {
+        sign
+        for sign in ("<", "<=", "=", "!=", ">=", ">")
+        if Matcher(parse_query(f"!size{sign}most", SCHEMA), SCHEMA).bitmap(0, row)
+    }
+    assert held == signs
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("x tag<latest", "tag is compared in semantic order: expected a semantic version such as"),
+        ("x tag<1.2.3.4", "got '1.2.3.4'"),
+        ("x version<1:", "compared in debian order: expected a version of Debian such as"),
+        ("x version:2.0..1.9", "the range 2.0..1.9 ends before it begins"),
+        ("x version<tag", "compared in different orders: debian and semantic"),
+        ("x version<name", "compared in different orders: debian and letter by letter"),
+        ("x size<package.name", "size is of type integer, and name of type text"),
+    ],
+)
+def test_what_has_no_order_is_refused(query: str, message: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        parse_query(query, SCHEMA)
+    assert message in str(refused.value)
+
+
+def test_a_schema_keeps_its_orders() -> None:
+    assert parse_schema(to_yaml(SCHEMA)) == SCHEMA
+    assert SCHEMA.relations[0].attributes[3].order is SEMANTIC
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        (
+            "{type: integer, order: debian}",
+            "r.v: only a string or text has an order of versions; this is integer",
+        ),
+        ("{type: string, order: rpm}", "unknown order of versions 'rpm'; expected one of debian, semantic"),
+        ("version", "versions are texts with an order: {type: string, order: semantic}, or debian"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(attribute: str, message: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        parse_schema(f"relations:\n  r:\n    attributes: {{t: text, v: {attribute}}}\n")
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("where", ["p.version < '2.0'", "p.version < p.available"])
+def test_patterns_refuse_an_order_that_they_do_not_know(where: str) -> None:
+    query = skws.Query.of_pattern(f"package p ; package q where {where} within 1 minute")
+    with pytest.raises(
+        PatternError, match=r"version is a version \(debian\), which patterns have no order for"
+    ):
+        skws.Session(YAML).add(query)

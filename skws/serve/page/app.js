@@ -68,7 +68,8 @@ async function search({ again = false, fromAddress = false } = {}) {
     if (!again) parts.push(`${Math.max(1, Math.round(found.seconds * 1000))} ms`);
     if (!found.complete) parts.push(`only those of up to ${counted(found.max_size, "row")}, as time ran out`);
     if (fresh) parts.push(`${fresh} new`);
-    say([parts.join(" · "), ...found.notes].join("\n"));
+    const notes = found.notes.filter((note) => !found.instead || !note.endsWith(`: ${found.instead}`)); // the button says so
+    say([parts.join(" · "), ...notes].join("\n"));
     at("empty").replaceChildren(...(found.meant || found.instead ? suggestion(found.meant || found.instead) : ["No joined rows have all of these keywords. Try fewer of them, or the beginning of a word: berl*."]));
     at("search-fault").textContent = "";
   } catch (error) {
@@ -119,9 +120,10 @@ async function showAddress({ back = false } = {}) {
   else if (back || number === 0) await welcome();
 }
 
-// Words without those that only end otherwise, as societies beside society.
-function apart(words) {
-  return words.filter((word, place) => words.findIndex((other) => other.slice(0, 5) === word.slice(0, 5)) === place);
+// Two words to try: rather long ones, which say more, and none that only end otherwise, as societies beside society.
+function samples(words) {
+  const telling = [...words.filter((word) => word.length >= 5), ...words];
+  return telling.filter((word, place) => telling.findIndex((other) => other.slice(0, 5) === word.slice(0, 5)) === place).slice(0, 2);
 }
 
 // An empty page: what is searched, and words that occur.
@@ -132,8 +134,8 @@ async function welcome() {
   say("");
   at("results-title").textContent = "Results";
   at("empty").textContent = "Type keywords: each result is a tree of joined rows that together contain all of them.";
-  const words = (await Promise.all(["a", "c", "m", "s"].map((text) => ask("POST", "complete", { query: text, limit: 4 }).catch(() => null))))
-    .flatMap((told) => apart((told?.completions ?? []).filter((one) => one.count).map((one) => one.text)).slice(0, 2));
+  const words = (await Promise.all(["a", "c", "m", "s"].map((text) => ask("POST", "complete", { query: text, limit: 20 }).catch(() => null))))
+    .flatMap((told) => samples((told?.completions ?? []).filter((one) => one.count).map((one) => one.text)));
   if (mine !== number) return; // something else is shown by now
   const take = (word) => () => {
     at("query").value = word;

@@ -6,7 +6,7 @@ a log that holds them is read as it was when they came.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -232,12 +232,48 @@ class PartitionEnds:
         """The latest times, each once."""
         return np.array(sorted(self._ended.union(self._reached.values())), dtype=np.int64)
 
+    def told(self) -> Ints:
+        """The same as rows of a partition and a time; partition 0 where nobody knows it."""
+        rows = [(0, time) for time in sorted(self._ended)]
+        rows += [(0 if known is None else known, time) for known, time in self._reached.items()]
+        return np.array(rows, dtype=np.int64).reshape(-1, 2)
+
+
+class AwaitedPartitions:
+    """Partitions that may go on after micro-batches in which they brought nothing, as those of topics do.
+
+    ``known``: of each its number, how far it has come, and when it last brought something, by the clock.
+    ``idle``: for how long it is waited for, in microseconds.
+    """
+
+    def __init__(self, known: Iterable[Sequence[int]], idle: int) -> None:
+        self._known = {number: (end, seen) for number, end, seen in known}
+        self._idle = idle
+
+    def ends(self, told: Ints, clock: int) -> Ints:
+        """How far all have come that brought something (``PartitionEnds.told``) or are waited for."""
+        brought: dict[int, int] = {}
+        for number, end in told.tolist():
+            brought[number] = max(end, brought.get(number, end))
+        brought.pop(0, None)
+        waiting = {
+            number: (end, seen)
+            for number, (end, seen) in self._known.items()
+            if number not in brought and clock - seen <= self._idle
+        }
+        self._known = waiting | {number: (end, clock) for number, end in brought.items()}
+        return np.concatenate([told[:, 1], np.array([end for end, _ in waiting.values()], dtype=np.int64)])
+
+    @property
+    def known(self) -> list[list[int]]:
+        return [[number, end, seen] for number, (end, seen) in sorted(self._known.items())]
+
 
 def final_of(ends: Ints, before: int, lateness: int) -> int:
     """Up to which time all partitions have come that were read; ``before``: up to which they had.
 
-    ``ends``: how far each has come (``PartitionEnds``). One that brought nothing does not count, nor does one
-    whose records were all late.
+    ``ends``: how far each has come that brought something or is waited for. One whose records were all late
+    does not count.
     """
     taken = ends[ends >= before - lateness]
     return max(before, int(taken.min())) if len(taken) else before

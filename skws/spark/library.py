@@ -10,6 +10,7 @@ Only DataFrame operations are used, so it runs over Spark Connect, too.
 
 from __future__ import annotations
 
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,6 +55,7 @@ from skws.spark.session import packages_zip
 from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import Job
+from skws_mesh.columnar.columns import Ints
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
@@ -77,6 +79,7 @@ _LATE: Final = Path("late")  # has late rows come as dead letters, which become 
 _SHARED_OUT: Final = f"{PIECES}, shard int"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
+_IDLE: Final = "1 minute"
 _OF_TOPICS: Final = ("topic", "partition", "offset")  # columns of messages of Kafka
 _PARTITION: Final = "partition of the row"
 _EXCERPT: Final = 100  # bytes of a bad record
@@ -94,6 +97,7 @@ def search(
     lateness: str | None = None,
     shards: int | None = None,
     memory: str | None = None,
+    idle: str | None = None,
 ) -> DataFrame:
     """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
 
@@ -116,6 +120,9 @@ def search(
     explain`` names it). None: as many as ``spark.sql.shuffle.partitions``, at most 4, or one if there is no
     key; a checkpoint keeps these partitions, so a restart may have any number of them, and of cores.
 
+    ``idle``: for how long a partition of a topic that brings nothing is waited for, by the clock: until then,
+    what it brings is not late because others are ahead. None: a minute.
+
     ``memory``: how much the processes that hold the rows of streams may take on each machine, together, such
     as "8GiB" or "60%" of what is free there; None for the latter. So much is shared by the tasks of an
     executor, too.
@@ -136,6 +143,8 @@ def search(
     live = any(frame.isStreaming for frame in data.values())
     if lateness is not None and not live:
         raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
+    if idle is not None and not live:
+        raise UsageError("idle: only partitions of streaming DataFrames can bring nothing for a while")
     stream = stream_of(described, window, max_size, finite=not live)
     queries = [one.named(name, max_size) for name, one in named_queries(query).items()]
     windows = {plan.window for plan in plans_over(queries, stream)}
@@ -156,7 +165,7 @@ def search(
             sinks=(),
             memory=size,
         )
-        results = _streaming(spark, data, job, share, shards)
+        results = _streaming(spark, data, job, share, shards, parse_duration(idle or _IDLE, what="idle"))
         return results if limit is None else results.limit(limit)
     pieces = _all_pieces(data, described, share)
     run = BatchRun(pieces, queries, stream, windows.pop(), share, _tasks(spark))
@@ -195,7 +204,12 @@ def _inferred(data: Mapping[str, DataFrame]) -> Schema:
 
 
 def _streaming(
-    spark: SparkSession, data: Mapping[str, DataFrame], job: Job, memory: MemoryShare, shards: int | None
+    spark: SparkSession,
+    data: Mapping[str, DataFrame],
+    job: Job,
+    memory: MemoryShare,
+    shards: int | None,
+    idle: int,
 ) -> DataFrame:
     """The results of a job over streaming DataFrames, and static ones for its tables."""
     # Batch searches need no host of streams.
@@ -227,7 +241,7 @@ def _streaming(
     rows = [unpacked(bytes(row.packed)) for row in tables]
     streams = {name: frame for name, frame in data.items() if name not in static}
     pieces = _all_pieces(streams, job.schema, memory, division.layout, job.stream.lateness)
-    return searched(pieces, job, division, together(rows) if rows else NO_RECORDS, COLUMNS)
+    return searched(pieces, job, division, together(rows) if rows else NO_RECORDS, COLUMNS, idle)
 
 
 def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
@@ -309,7 +323,8 @@ def _pieces(
 
     columns = [sf.col(f"`{name}`") for name in kept]
     rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)
-    return rows.mapInArrow(_packer(chunks, relation, schema, memory, layout, lateness), _SHARED_OUT)
+    pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_of_topics(frame))
+    return rows.mapInArrow(pack, _SHARED_OUT)
 
 
 def _record_pieces(
@@ -340,14 +355,19 @@ def _record_pieces(
 
     value = sf.col("value").cast("binary").alias("value")
     rows = frame.select(value) if lateness is None else _told_apart(frame, [value])
-    return rows.mapInArrow(
-        _packer(chunks, len(schema.relations), schema, memory, layout, lateness), _SHARED_OUT
-    )
+    number, lasting = len(schema.relations), _of_topics(frame)
+    pack = _packer(chunks, number, schema, memory, layout, lateness, lasting=lasting)
+    return rows.mapInArrow(pack, _SHARED_OUT)
+
+
+def _of_topics(frame: DataFrame) -> bool:
+    """Whether rows tell a partition that may bring more at any time; a file brings all that it has."""
+    return set(_OF_TOPICS) <= set(frame.columns)
 
 
 def _told_apart(frame: DataFrame, columns: list[Column]) -> DataFrame:
     """Columns of a stream, and a row's file or partition of a topic; 0 if nobody knows it."""
-    if set(_OF_TOPICS) <= set(frame.columns):
+    if _of_topics(frame):
         return frame.select(*columns, sf.hash(*_OF_TOPICS[:2]).alias(_PARTITION))
     file = sf.input_file_name()
     with suppress(AnalysisException):  # if a row has several files, as joined ones may
@@ -376,8 +396,10 @@ def _packer(
     memory: MemoryShare,
     layout: Callable[[], Layout],
     lateness: int | None,
+    *,
+    lasting: bool,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``lateness``: that of a stream, None for data that is there."""
+    """``lateness``: that of a stream, None for data that is there; ``lasting``: its partitions may go on."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -397,12 +419,24 @@ def _packer(
                         yield from _rows(shards.groups[number], packers[number].records(records))
             for group, packer in zip(shards.groups, packers, strict=True):
                 yield from _rows(group, packer.rest())
-                if ends is not None and len(times := ends.all()):
-                    told = Piece(place, -1, Holds.TIME, int(times[0]), int(times[-1]), len(times))
-                    yield from _rows(group, [(told, times.astype("<i8").tobytes())])
+                if ends is not None and len(told := ends.told()):
+                    times = told[:, 1]
+                    piece = Piece(place, -1, Holds.TIME, int(times.min()), int(times.max()), len(times))
+                    yield from _rows(group, [(piece, _told(told, relation if lasting else None))])
         freeze_loaded_objects()
 
     return pack
+
+
+def _told(ends: Ints, relation: int | None) -> bytes:
+    """Ends of partitions (``PartitionEnds.told``), and when that is told.
+
+    ``relation``: whose partitions may go on; None of those that are done, which need no number.
+    """
+    known = ends[:, 0] != 0
+    numbers = np.zeros(len(ends), dtype=np.int64) if relation is None else (ends[:, 0] << 16) + relation + 1
+    rows = np.column_stack([np.where(known, numbers, 0), ends[:, 1]])
+    return np.concatenate([[time.time_ns() // 1000], rows.reshape(-1)]).astype("<i8").tobytes()
 
 
 def _rows(group: int, pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
 from skws.queries.kinds import plans_of
-from skws.queries.order import PartitionEnds, final_of
+from skws.queries.order import AwaitedPartitions, PartitionEnds, final_of
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.session import Session
 from skws.results.model import LiveResult
@@ -154,7 +154,24 @@ def test_ends_of_stretches_say_what_is_final() -> None:
     for times, partition in (([5, 3, 9], 1), ([8, 1, 2], 2), ([7], 1)):
         known.take(np.array(times, dtype=np.int64), partition)
     assert known.all().tolist() == [8, 9]
-    assert PartitionEnds(0).all().tolist() == []
+    assert known.told().tolist() == [[1, 9], [2, 8]]
+    assert PartitionEnds(0).all().tolist() == PartitionEnds(0).told().tolist() == []
+
+
+def test_partitions_that_bring_nothing_are_waited_for() -> None:
+    known: list[list[int]] = []
+    for clock, told, expected in (
+        (100, [(1, 5), (2, 50), (0, 9)], [5, 50, 9]),
+        (104, [(2, 60)], [60, 5]),  # without a number, nobody knows that it may go on
+        (110, [(2, 70), (2, 65)], [70, 65, 5]),
+        (111, [(2, 80)], [80]),  # 1 has been idle for too long
+        (112, [(1, 7)], [7, 80]),
+        (140, [], []),
+    ):
+        awaited = AwaitedPartitions(known, 10)
+        assert awaited.ends(np.array(told, dtype=np.int64).reshape(-1, 2), clock).tolist() == expected
+        known = awaited.known
+    assert known == []
 
 
 @pytest.mark.parametrize("final", [None, START])

@@ -181,6 +181,35 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
     assert len(told) == 1150
 
 
+@pytest.mark.parametrize("idle", [None, "1 us"])
+def test_a_partition_that_is_behind_may_bring_nothing_for_a_while(
+    spark_one: SparkSession, tmp_path: Path, idle: str | None
+) -> None:
+    """The partitions of a topic are an hour apart; the slow one is silent every other time."""
+    start = pd.Timestamp("2024-01-01", tz="UTC")
+    (tmp_path / "in").mkdir()
+    types = "topic string, partition long, offset long, " + TYPES["purchase"]
+    for number in range(5):
+        parts = []
+        for partition in (1,) if number % 2 else (0, 1):
+            numbers = pd.Series(range(10 * number, 10 * number + 10))
+            times = start + pd.to_timedelta(numbers + 3600 * partition, unit="s")
+            row: dict[str, Any] = {"topic": "t", "partition": partition, "customer_id": 1, "item": "Byron"}
+            parts.append(
+                pd.DataFrame({"id": 2 * numbers + partition, "offset": numbers, "time": times, **row})
+            )
+        shown = pd.concat(parts)
+        shown["time"] = shown["time"].astype("datetime64[us, UTC]")
+        shown.to_parquet(tmp_path / "in" / f"{number}.parquet", index=False)
+        rows = spark_one.readStream.schema(types).parquet(str(tmp_path / "in"))
+        options: dict[str, Any] = {"schema": SHOP, "window": WINDOW, "idle": idle}
+        found = skws.spark.search(spark_one, {"purchase": rows}, "byron", **options)
+        run(found, tmp_path, tmp_path / "out")
+    told = spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    late = sum(row["op"] == "late" for row in told)
+    assert (len(told), late) == (80, 20 if idle else 0)
+
+
 def test_state_is_written_as_that_of_a_live_job(spark_one: SparkSession, tmp_path: Path) -> None:
     """But for what the user has set."""
     of_rocks_db = "spark.sql.streaming.stateStore.rocksdb."

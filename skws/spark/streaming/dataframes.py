@@ -30,7 +30,7 @@ from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
 from skws.queries.kinds import read_result
-from skws.queries.order import final_of
+from skws.queries.order import AwaitedPartitions, final_of
 from skws.results.frames import COLUMNS, result_table
 from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
@@ -54,13 +54,15 @@ def searched(
     division: Division,
     tables: RecordBatch,
     columns: str,
+    idle: int,
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
     ``division``: whose groups are the pieces' column ``shard``; ``tables``: the rows of static relations.
+    ``idle``: see ``AwaitedPartitions``.
     """
     name = uuid4().hex[:8]  # unlike that of other searches of the same streaming query
-    processor = FrameProcessor(name, job, division, packed(tables))
+    processor = FrameProcessor(name, job, division, packed(tables), idle)
     outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,10 +96,11 @@ def _late_row(letter: str) -> dict[str, Any]:
 class FrameProcessor(MeshProcessor):
     """The shards of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
 
-    def __init__(self, name: str, job: Job, division: Division, tables: bytes) -> None:
+    def __init__(self, name: str, job: Job, division: Division, tables: bytes, idle: int) -> None:
         super().__init__(name, job, {})
         self._fresh = ShardProgress(final=ALWAYS)
         self._lateness = job.stream.lateness
+        self._idle = idle
         self._tables = tables
         self._division = division
         self._by = "" if division.keys is None else f", by {division.keys.shown(job.schema)}"
@@ -121,7 +124,10 @@ class FrameProcessor(MeshProcessor):
         commands = self._commands(mark)
         tables = b"" if mark.epoch else self._tables
         number = mark.epoch
-        pieces, ends = _in_order(rows)
+        pieces, told, clock = _in_order(rows)
+        awaited = AwaitedPartitions(mark.partitions, self._idle)
+        ends = awaited.ends(told, clock)
+        self._partitions = awaited.known
         before = ALWAYS if mark.final is None else mark.final
         final, reached = final_of(ends, before, self._lateness), int(ends.max(initial=mark.now))
         batches = _cut(merged((piece.first, piece.place, batch) for piece, batch in pieces))
@@ -169,18 +175,22 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]], Ints]:
-    """The pieces by their first times; and the ends of the stretches that all tasks have read."""
+def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]], Ints, int]:
+    """The pieces by their first times; what tasks tell of partitions (``PartitionEnds.told``), and when."""
     held: list[tuple[Piece, bytes]] = []
-    ends: list[Ints] = [np.zeros(0, dtype=np.int64)]
+    told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
+    clock = ALWAYS
     for row in rows:
         piece = Piece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size)
         if piece.holds is Holds.TIME:
-            ends.append(np.frombuffer(bytes(row.packed), dtype="<i8"))
+            values = np.frombuffer(bytes(row.packed), dtype="<i8")
+            clock = max(clock, int(values[0]))
+            told.append(values[1:].reshape(-1, 2))
         else:
             held.append((piece, row.packed))
     held.sort(key=lambda each: (each[0].first, each[0].place))
-    return ((piece, unpacked(bytes(blob))) for piece, blob in held), np.concatenate(ends)
+    found = ((piece, unpacked(bytes(blob))) for piece, blob in held)
+    return found, np.concatenate(told), clock
 
 
 def _cut(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

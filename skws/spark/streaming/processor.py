@@ -12,7 +12,7 @@ there is one for all blobs.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -92,7 +92,8 @@ class ShardProgress:
     a micro-batch brought the shard nothing; ``tables``: how many blobs. ``position``, ``now``, ``final``:
     of the stream (``Session``).
 
-    ``given``: what it was last started with, where no driver keeps that.
+    ``given``: what it was last started with, where no driver keeps that. ``partitions``: of the source, as
+    far as they are waited for (``AwaitedPartitions``).
     """
 
     epoch: int = 0
@@ -103,6 +104,7 @@ class ShardProgress:
     now: int = ALWAYS
     given: str = ""
     final: int | None = None
+    partitions: Sequence[Sequence[int]] = ()
 
 
 STATE_STORE: Final = {
@@ -134,6 +136,7 @@ class MeshProcessor(StatefulProcessor):
     """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
 
     _given = ""  # what its state is to remember of this start
+    _partitions: Sequence[Sequence[int]] = ()  # and of the partitions behind the micro-batches of a task
     _fresh = ShardProgress()
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
@@ -168,6 +171,7 @@ class MeshProcessor(StatefulProcessor):
             if before is not None:
                 mark = self._kept(mark, *before)
                 yield from _told(share, *before)
+            mark = replace(mark, partitions=self._partitions)
             self._store.put("mark", "", orjson.dumps(asdict(mark)))
         finally:
             client.close()

@@ -34,6 +34,7 @@ NOT_RUN = {
     "docs/architecture/simulation.md": r"make sim ",
     "examples/sakila/README.md": r"mkdir sakila-csv",
     "examples/stackexchange/README.md": r"python examples/stackexchange/csv_from_xml.py ",
+    "examples/vulnerabilities/README.md": r"python -m examples\.vulnerabilities\n?$",
     "docs/performance.md": r"python -m bench\.|skws bench |skws search kilo lima ",
     "docs/testing.md": r"python -m tests\.(sim|fuzz) ",
 }

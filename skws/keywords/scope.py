@@ -175,6 +175,11 @@ def left_out(name: str, schema: Schema) -> int:
     relation = meant(name, known)
     if relation is not None:
         return schema.index[relation]
+    if meant(name, [join.name for join in schema.joins]) is not None:
+        raise QueryError(
+            f"{name!r} is a join, and '-{name}:' leaves out a relation: a query uses all joins of the schema;"
+            " leave the join out of the schema"
+        )
     hint = nearest(name, known) or f"; there are {', '.join(known)}"
     raise QueryError(
         f"no relation {name!r}, which '-{name}:' would leave out{hint}"

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
+from skws.keywords.query import Condition, KeywordQuery, Versus
 from skws.results.model import LiveResult, Result, ResultTuple, TupleShown, instant_of
 from skws.sinks.base import Encoder
 from skws.sinks.text import (
@@ -31,6 +32,7 @@ from skws.sinks.text import (
     value_text,
     visible,
 )
+from skws_schema.model import Relation
 
 _TIME: Final = 20
 _LEAST_MATCH: Final = 20
@@ -41,7 +43,7 @@ _VALUE_WIDTH: Final = 72
 
 
 class NetworkTable(Encoder[Result]):
-    """Operation, time, network and match: the searched texts of the tuples, in the network's order.
+    """Operation, time, network and match: what is asked of the tuples (``asked``), in the network's order.
 
     The time of a result is its start, that of a retraction the time when it is retracted. Results with a
     score have it after the time, and their rank if only the best results are emitted.
@@ -52,6 +54,8 @@ class NetworkTable(Encoder[Result]):
 
     def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:
         self._query, self._schema = plan.query, plan.schema
+        relations = enumerate(plan.schema.relations)
+        self._asked = {each.name: asked(plan.query, n, each) for n, each in relations}
         self.verbatim = color
         self._width = width
         self._headed = False
@@ -83,11 +87,11 @@ class NetworkTable(Encoder[Result]):
         return f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}".rstrip()
 
     def _matched(self, result: Result) -> str:
-        """The searched texts; on a terminal each is cut so that all have a share of the width."""
+        """What is asked of the tuples; on a terminal each is cut so that all have a share of the width."""
         texts = [
             (shown.relation, name, value_text(value))
             for shown in result.tuples
-            for name in self._schema.relation(shown.relation).search
+            for name in self._asked[shown.relation]
             if (value := shown.row[name]) is not None
         ]
         lengths = [cell_len(visible(text)) for *_, text in texts]
@@ -99,6 +103,24 @@ class NetworkTable(Encoder[Result]):
             short, spans = shortened(visible(text), spans, share)
             parts.append(marked(short, spans, color=True) if self.verbatim else short)
         return _SEPARATOR.join(parts)
+
+
+def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, ...]:
+    """The attributes of a relation that conditions compare, then those that keywords are looked for in.
+
+    ``position``: its place in the schema. What is excluded with a minus tells nothing of a result.
+    """
+    conditions = [
+        each
+        for slot in (*query.slots, *query.exclusions)
+        for each in slot.alternatives
+        if isinstance(each, Condition) and each.relation == position
+        if each.failing or slot in query.slots
+    ]
+    tests = [pair for each in conditions for pair in each.tests]
+    columns = [column for column, _ in tests]
+    columns += [test.column for _, test in tests if isinstance(test, Versus)]
+    return tuple(dict.fromkeys((*(relation.attributes[column].name for column in columns), *relation.search)))
 
 
 class MatchTable(Encoder[LiveResult]):

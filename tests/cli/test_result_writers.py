@@ -210,6 +210,14 @@ def test_a_wide_table_cuts_nothing_short(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
+def test_a_table_shows_what_conditions_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    asked = written("table", *movie_results("tarantino travolta released>=1990-01-01"))
+    assert "Quentin Tarantino - 1994-10-14T00:00:00Z - Pulp Fiction - " in asked
+    excluded = written("table", *movie_results("tarantino travolta -released<1990-01-01"))
+    assert "Quentin Tarantino - Pulp Fiction - " in excluded
+
+
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_table_that_no_terminal_shows_cuts_nothing_short(
     columns: int, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -11,6 +12,7 @@ from skws.keywords.parse import MAX_SLOTS, parse_query
 from skws.keywords.query import Condition, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
 from skws.keywords.scope import with_left_out
 from skws_schema.errors import QueryError
+from skws_schema.model import Join
 from tests.keywords.texts_and_queries import ACTOR, DIRECTOR, MOVIE, PLOT, SCHEMA, TITLE
 from tests.strategies import examples
 
@@ -271,8 +273,15 @@ def test_semicolons_part_groups_of_keywords(
     assert (query.keywords, query.sequence.groups) == (keywords, groups)
 
 
+def test_a_join_is_no_relation_to_leave_out() -> None:
+    join = Join("edited_by", "director", "actor", (("name", "name"),))
+    named = replace(SCHEMA, joins=(join,))
+    with pytest.raises(QueryError, match=r"'edited_by' is a join, .* leave the join out of the schema"):
+        parse_query("pulp -edited_by:", named)
+
+
 def test_a_group_without_words_says_why() -> None:
-    with pytest.raises(QueryError, match="no keyword after this ';'; ignored: the"):
+    with pytest.raises(QueryError, match="no keyword after this ';'; 'the' is a stop word"):
         parse_query("pulp ; the", SCHEMA)
 
 

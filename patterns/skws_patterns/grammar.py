@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Final
 
@@ -90,6 +91,12 @@ def parse(text: str, start: str) -> Tree[Token]:
         raise _fault(text, error) from None
 
 
+_ABSENCE: Final = re.compile(
+    r"(?:^|[\s(])(?P<word>no|not|unless|without|absent|!)(?:\s+[^\W\d][\w-]*){0,2}$", re.IGNORECASE
+)
+"""Where the text ends that is read, a word by which other languages ask for what does not come."""
+
+
 def _fault(text: str, error: UnexpectedInput) -> PatternError:
     place, word, names = len(text.rstrip()), "", set[str]()
     if isinstance(error, UnexpectedCharacters):
@@ -101,6 +108,14 @@ def _fault(text: str, error: UnexpectedInput) -> PatternError:
             place, word = error.pos_in_stream or 0, str(error.token)
     found = f"unexpected {word!r}" if word else "the text ends here"
     expected = " or ".join(sorted({_WORDS[name] for name in names if name in _WORDS}))
+    absent = _ABSENCE.search(text, 0, place + len(word))
+    if absent is not None:
+        return PatternError.at(
+            text,
+            *absent.span("word"),
+            f"there is no {absent['word']!r}: a match is told when its last tuple comes,"
+            " so a pattern cannot wait for one that does not come",
+        )
     return PatternError.at(
         text, place, place + len(word), f"{found}; expected {expected or 'something else'}"
     )

@@ -304,6 +304,11 @@ def flag(given: Mapping[Any, Any], key: str) -> bool:
 
 def _options(given: Mapping[Any, Any]) -> dict[str, str]:
     """The options of the query, checked."""
+    if isinstance(given.get("group"), str | list):
+        raise UsageError(
+            f"group: {given['group']!r}: expected true or false: it folds near-duplicates of the best;"
+            " results are not grouped by an attribute, since one that ends could hide others that hold"
+        )
     options = {option: _text(key, given[key]) for key, option in _TEXTS.items() if key in given}
     for key, option in _FLAGS.items():
         if flag(given, key):

@@ -153,3 +153,27 @@ def test_repetitions_of_repetitions() -> None:
     with pytest.raises(PatternError, match="nested too deeply") as refused:
         parse_pattern(nested, SCHEMA)
     assert "^^^" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("login l ; no transfer t where l.user = t.user within 1 hour", "no"),
+        ("login l AND NOT transfer t", "NOT"),
+        ("login l ; !transfer t", "!"),
+        ("login l unless transfer t within 1 hour", "unless"),
+        ("login l ; transfer t within 1 hour without refund", "without"),
+    ],
+)
+def test_absence_is_refused_with_the_reason(text: str, word: str) -> None:
+    with pytest.raises(PatternError) as refused:
+        parse_pattern(text, SCHEMA)
+    message, _, carets = str(refused.value).splitlines()
+    assert message.startswith(f"there is no {word!r}: a match is told when its last tuple comes")
+    assert carets.count("^") == len(word)
+
+
+@pytest.mark.parametrize("text", ["login no ; transfer t refund", "login l where l.memo = 'not' x"])
+def test_such_words_elsewhere_are_no_absence(text: str) -> None:
+    with pytest.raises(PatternError, match="unexpected"):
+        parse_pattern(text, SCHEMA)

@@ -92,6 +92,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, limit: often}", "limit 'often': expected a rate such as '10 per minute'"),
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
+        ("q: {query: ada, top: 3, group: source}", "results are not grouped by an attribute"),
         ("q: {query: ada, updates: often}", "updates: 'often': expected true or false"),
         ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
         ("q: [", "not valid YAML"),

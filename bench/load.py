@@ -92,6 +92,8 @@ class Load:
 
 HEAVY: Final = Load(relations=20, max_size=5)
 """Above the defaults in |SR| and T_max: what the speed of skws is measured on."""
+DENSE: Final = Load(relations=20, max_size=5, kwf=0.02, selectivity=500)
+"""Twice as many tuples have a keyword, and twice as many join: results and joins take most of the time."""
 KEYED: Final = Load(relations=20, max_size=5, minutes=120, selectivity=6000, keyed=True)
 """A key divides it. As many tuples join as in the heavy load, of six times as many that are alive."""
 

@@ -9,7 +9,7 @@ bounds the time: slices are uneven, and each repeats the window before it.
 
 Then N parts of a stream that a key divides, each by itself as well. They get their records packed: reading
 and dividing is the work of others, and is measured apart. Last, N shards of live searches in the same way,
-divided by the key, and by root tuple.
+divided by the key, and by root tuple: there on the heavy load, and on one where joins take most of the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from bench.live_shards import live_shards, show
-from bench.load import HEAVY, KEYED
+from bench.load import DENSE, HEAVY, KEYED
 from bench.processes import peak
 from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
@@ -45,6 +45,7 @@ from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, 
 from skws.spec.job import Job
 from skws_schema.show import to_yaml
 
+_DENSE: Final = 0.1  # of the hours: a tuple of the dense load takes ten times as long
 _WAYS: Final = {
     "one process": ("--engine", "local", "--jobs", "1"),
     "{cores} processes": ("--engine", "local", "--jobs", "{cores}"),
@@ -254,6 +255,8 @@ def main() -> None:
             draw(found, tuples, given.plot)
         numbers = [int(one) for one in given.shards.split(",")]
         by_root = live_shards(HEAVY, replay, Partitioning.ROOTS, numbers, Path(folder))
+        DENSE.write(replay, round(given.hours * 3600 * _DENSE))
+        dense = live_shards(DENSE, replay, Partitioning.ROOTS, numbers, Path(folder))
         KEYED.write(replay, round(given.hours * 3600))
         headings = ("shards", "divide s", "largest s", "to N=1", "held MB", "to N=1")
         print("\n" + "".join(f"{one:>11}" for one in headings))
@@ -266,6 +269,7 @@ def main() -> None:
             )
         show(live_shards(KEYED, replay, Partitioning.KEYS, numbers, Path(folder)))
         show(by_root)
+        show(dense)
 
 
 if __name__ == "__main__":

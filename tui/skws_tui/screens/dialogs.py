@@ -35,7 +35,7 @@ ACTIONS: Final = frozenset(
             "oldest-result",
         ),
         *("complete", "earlier-query", "later-query", "replace-query", "save-query", "did-you-mean"),
-        *("save-schema", "apply-schema", "infer-schema", "add-join", "undo"),
+        *("save-schema", "apply-schema", "infer-schema", "add-join", "find", "undo"),
         *("seek-back", "seek-on", "step-back", "step-on", "go-to"),
     }
 )

@@ -21,7 +21,7 @@ from skws.index.table import TableIndex
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.snapshot.search import SnapshotSearch
-from skws.results.model import Result, TupleShown
+from skws.results.model import Result, ResultTuple
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice
@@ -180,7 +180,7 @@ def mondial(folder: Path) -> Iterator[Question]:
         yield Question(each["query"], tuple(answers))
 
 
-def holds(shown: TupleShown, known: Known) -> bool:
+def holds(shown: ResultTuple, known: Known) -> bool:
     """Whether a tuple of a result is a known one."""
     relation, values = known
     return shown.relation == relation and all(

@@ -41,7 +41,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.kinds import plans_over
 from skws.queries.operator import QueryPlan
 from skws.results.frames import results_html
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.sources.addresses import (
     KAFKA,
     Database,
@@ -80,7 +80,7 @@ _ON_ERROR: Final = (OnError.FAIL, OnError.SKIP)
 _REMEDY: Final = 'use on_error="skip" to go on past bad rows'
 
 
-class Results(Sequence[LiveResult]):
+class Results(Sequence[Result]):
     """Results in order of time, or best first, found while they are read.
 
     ``schema``: the one that was used, given or inferred. ``counts``, ``bad`` and ``notes`` are complete when
@@ -94,10 +94,10 @@ class Results(Sequence[LiveResult]):
         self.counts = Counts()
         self.bad = BadRecordLog(on_error, remedy=_REMEDY)
         self.notes: tuple[str, ...] = ()
-        self._known: list[LiveResult] = []
-        self._rest: Iterator[LiveResult] = iter(())
+        self._known: list[Result] = []
+        self._rest: Iterator[Result] = iter(())
 
-    def __iter__(self) -> Iterator[LiveResult]:
+    def __iter__(self) -> Iterator[Result]:
         at = 0
         while self._reaches(at + 1):
             yield self._known[at]
@@ -108,10 +108,10 @@ class Results(Sequence[LiveResult]):
         return len(self._known)
 
     @overload
-    def __getitem__(self, at: int) -> LiveResult: ...
+    def __getitem__(self, at: int) -> Result: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[LiveResult]: ...
-    def __getitem__(self, at: int | slice) -> LiveResult | Sequence[LiveResult]:
+    def __getitem__(self, at: slice) -> Sequence[Result]: ...
+    def __getitem__(self, at: int | slice) -> Result | Sequence[Result]:
         last = at.stop if isinstance(at, slice) else at + 1
         if last is None or last <= 0:
             len(self)
@@ -171,7 +171,7 @@ class Results(Sequence[LiveResult]):
             if query.kind in (KEYWORDS, TOP, WINDOWED)
         }
 
-        def marks(result: LiveResult, relation: str, attribute: str, text: str) -> list[tuple[int, int]]:
+        def marks(result: Result, relation: str, attribute: str, text: str) -> list[tuple[int, int]]:
             query = parsed.get(result.name)
             spans = [] if query is None else highlight(query, self.schema, relation, attribute, text)
             return [(start, end) for start, end, _ in spans]
@@ -269,7 +269,7 @@ class Session:
     def counts(self) -> Counts:
         return self._session.counts()
 
-    def add(self, query: Queries) -> list[LiveResult]:
+    def add(self, query: Queries) -> list[Result]:
         """Answer queries from now on; gives their results that are alive.
 
         Raises QueryError, PatternError, UsageError, also for a name that is taken.
@@ -282,7 +282,7 @@ class Session:
         """Answer a query no longer. Raises UsageError if there is none of that name."""
         self._session.remove(name)
 
-    def process(self, data: Mapping[str, Any]) -> list[LiveResult]:
+    def process(self, data: Mapping[str, Any]) -> list[Result]:
         """Take in rows by relation; gives the results and retractions, in order of time.
 
         A frame without times has that of the latest row before. Raises UsageError, BadRecordsError: then no
@@ -513,7 +513,7 @@ def _position(name: str, schema: Schema) -> int:
 
 def _searched(
     results: Results, given: _Given, stream: Stream, plans: Sequence[QueryPlan]
-) -> Iterator[LiveResult]:
+) -> Iterator[Result]:
     """The results of a search; its counts at the end."""
     tables, batches = _records(given, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
@@ -538,7 +538,7 @@ def _timeless(schema: Schema) -> bool:
     return all(relation.table for relation in schema.relations)
 
 
-def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) -> Iterator[LiveResult]:
+def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) -> Iterator[Result]:
     """The best results over all rows, best first; ``most``: None for all."""
     assert plan.search is not None  # noqa: S101 - of keywords
     asked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
@@ -563,7 +563,7 @@ def _why_nothing(given: _Given, plan: Plan) -> EmptyResult:
 
 def _best_of_database(
     results: Results, database: Database, asked: Plan, most: int | None
-) -> Iterator[LiveResult]:
+) -> Iterator[Result]:
     """By the index on disk that ``skws search`` uses, too."""
     from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - as below
     from skws.queries.referred_rows import SHOWN  # noqa: PLC0415 - as below

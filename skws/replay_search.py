@@ -27,7 +27,7 @@ from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session, bounded_session
 from skws.queries.slices import SMALL
-from skws.results.model import LiveResult, parsed
+from skws.results.model import LiveResult, Result
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import PATTERN
@@ -86,13 +86,13 @@ class Search:
         self.found = 0
         self.retracted = self.updated = 0
 
-    def results(self, report: ReportProgress = unreported) -> Generator[LiveResult, None, None]:
+    def results(self, report: ReportProgress = unreported) -> Generator[Result, None, None]:
         """Results in order of time; with a lateness, as they are found.
 
         Raises BadRecordsError, SourceError.
         """
         for result in self._given(report):
-            yield parsed(result)
+            yield result.parsed
 
     def best(self, most: int, report: ReportProgress = unreported) -> Searched:
         """The ``most`` best results over the rows that are there at the end of the replay, best first.
@@ -227,7 +227,7 @@ class Search:
                 self._tell(f"--jobs {jobs}: one process searches: {reason}")
             yield None if reason else run
 
-    def _alone(self, report: ReportProgress) -> Iterator[LiveResult]:
+    def _alone(self, report: ReportProgress) -> Iterator[Result]:
         if self.plan is not None and (self.job.mesh is not None or self.job.lateness is not None):
             yield from self._as_they_arrive(self.plan, report)
             return
@@ -258,7 +258,7 @@ class Search:
     def _batches(self, report: ReportProgress) -> Iterator[RecordBatch]:
         return self.replay.batches(self._log, self._step(report, "reading"))
 
-    def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[LiveResult]:
+    def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[Result]:
         """By the paper's meshes, or with records judged late one by one as the files have them."""
         expect_long_lived_objects()
         reading = self._step(report, "reading")

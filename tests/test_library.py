@@ -19,7 +19,6 @@ import pytest
 import skws
 from skws.replay_search import Search
 from skws.results.frames import COLUMNS
-from skws.results.model import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_schema.errors import BadRecordsError, QueryError, SchemaError, UsageError
@@ -158,7 +157,6 @@ def test_values_keep_their_types_in_pandas() -> None:
 def test_graphs_of_networkx() -> None:
     results = skws.search("byron leaks", DATA, schema=SHOP)
     result = results[0]
-    assert isinstance(result, Result)
     graph = result.to_networkx()
     assert [graph.nodes[n]["relation"] for n in graph] == ["customer", "purchase", "complaint"]
     assert graph.nodes[0]["row"] == CUSTOMERS[0]

@@ -15,7 +15,7 @@ from skws.cli.given import chosen_format, job_fields, read_schema
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat
-from skws.queries.sql import SqlResult, to_json, to_text
+from skws.queries.sql import to_json, to_text
 from skws.replay_search import Search
 from skws.results.model import dumped
 from skws.sinks.base import destination
@@ -126,7 +126,6 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
     search = Search(job)
     with destination(output, stdout_bytes()) as out:
         for result in search.results():
-            assert isinstance(result, SqlResult)  # noqa: S101 - of a query in SQL
             (shown,) = result.tuples
             out.write(dumped({"time": result.start, "row": shown.row, "count": result.count}) + b"\n")
     tell_bad(search.bad)

@@ -16,7 +16,7 @@ from skws.keywords.plan import many_networks
 from skws.progress import unreported
 from skws.queries.diagnosis import Command, why_nothing
 from skws.replay_search import Search
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
@@ -24,7 +24,7 @@ from skws.spec.job import Job
 from skws.spec.query import SIZE
 from skws_schema.errors import counted
 
-Order: TypeAlias = Callable[[Iterator[LiveResult]], Iterator[LiveResult]]
+Order: TypeAlias = Callable[[Iterator[Result]], Iterator[Result]]
 COUNT: Final = "count"
 """In place of a format: only the number of results."""
 
@@ -113,11 +113,10 @@ def of_all(given: int, found: int, *, known: bool) -> str:
 
 
 def _by_score(most: int | None) -> Order:
-    def ordered(results: Iterator[LiveResult]) -> Iterator[LiveResult]:
+    def ordered(results: Iterator[Result]) -> Iterator[Result]:
         """Each result once, with its last end: the greatest score of when it was found comes first."""
         found: dict[str, Result] = {}
         for result in results:
-            assert isinstance(result, Result)  # noqa: S101 - keywords alone are scored
             if result.op != "-":
                 found[result.id] = result
             elif result.id in found:

@@ -16,9 +16,7 @@ from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS, moment
-from skws.queries.patterns.result import PatternResult
-from skws.queries.sql import SqlResult
-from skws.results.model import LiveResult, Result, parsed
+from skws.results.model import LiveResult, Result
 from skws.sinks.addresses import parse_sink
 from skws.spec.query import (
     APPEND_ONLY,
@@ -107,7 +105,7 @@ class Limiter:
             return None
         self._passed += 1
         self._held.pop(result.id, None)  # it may have expired, and come again
-        return self._numbered(parsed(result)) if self.held_back else parsed(result)
+        return self._numbered(result.parsed) if self.held_back else result.parsed
 
     def state(self) -> dict[str, Any]:
         """The state of the limiter, as JSON."""
@@ -125,17 +123,11 @@ class Limiter:
             self._interval, self._passed = state["stretch"], state["told"]
             self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
 
-    def _numbered(self, result: LiveResult) -> LiveResult:
-        """The result with the number of those held back; for other packages' kinds the log tells it."""
-        held = self.held_back
-        if isinstance(result, Result):
-            result = structs.replace(result, held_back=held)
-        elif isinstance(result, PatternResult | SqlResult):
-            result = replace(result, held_back=held)
-        else:
-            return result
+    def _numbered(self, result: Result) -> Result:
+        """The result with the number of those held back."""
+        numbered = structs.replace(result, held_back=self.held_back)
         self.held_back = 0
-        return result
+        return numbered
 
     def _hold(self, name: str) -> None:
         self.held_back += 1

@@ -98,7 +98,7 @@ class Intake:
 
 
 def _encoded(result: LiveResult) -> LiveResult:
-    return EncodedResult(result.to_json(), lambda _: result)
+    return EncodedResult(result.to_json(), result.parsed)
 
 
 class Input:

@@ -13,7 +13,7 @@ from skws.keywords.plan import many_networks
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan, changed
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, Query, Stream
@@ -50,7 +50,7 @@ class StandingQueries:
         """All, in the order in which they were added."""
         return tuple(self._standing.values())
 
-    def apply(self, command: Command) -> list[LiveResult]:
+    def apply(self, command: Command) -> list[Result]:
         """Carry out a command; returns the snapshot of a new query. Raises SkwsError."""
         if command.op == "remove":
             if self._live is not None:
@@ -64,9 +64,9 @@ class StandingQueries:
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.stand_all([self._named(command)])
 
-    def apply_all(self, commands: Iterable[Command]) -> list[LiveResult]:
+    def apply_all(self, commands: Iterable[Command]) -> list[Result]:
         """Carry out commands; queries that are added one behind the other are added together."""
-        found: list[LiveResult] = []
+        found: list[Result] = []
         for op, together in groupby(commands, key=attrgetter("op")):
             if op == "add":
                 found += self.stand_all([self._named(command) for command in together])
@@ -95,9 +95,9 @@ class StandingQueries:
         plan = self._planned(known, self.stream).search
         return "" if plan is None else many_networks(plan)
 
-    def stand_all(self, standing: Sequence[Query]) -> list[LiveResult]:
+    def stand_all(self, standing: Sequence[Query]) -> list[Result]:
         """Answer queries from now on; returns their snapshots. Raises SkwsError."""
-        found: list[LiveResult] = []
+        found: list[Result] = []
         if self._live is not None:
             found = self._live.add_all([self._planned(one, self.stream) for one in standing])
         for one in standing:

@@ -14,7 +14,7 @@ from skws.jobs.journal import Before, Entry, Journal
 from skws.jobs.standing import StandingQueries
 from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.sources.feed import Offset
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -28,7 +28,7 @@ class Outcome:
     ``before``: the queries that stood before its commands; None if it has none.
     """
 
-    results: list[LiveResult]
+    results: list[Result]
     late: list[Late]
     before: tuple[Query, ...] | None = None
 
@@ -74,7 +74,7 @@ class Worker:
         late, self._late = self._late, []
         return Outcome(results, late, before)
 
-    def alive(self, name: str) -> list[LiveResult]:
+    def alive(self, name: str) -> list[Result]:
         """The results of a standing query that are alive now, as a new query would be given them."""
         self._number += 1  # the log up to and including the last entry
         try:
@@ -105,7 +105,7 @@ class Worker:
         now = self.before
         return found, replace(now, position=now.position - found.insertions, now=ALWAYS)
 
-    def _apply(self, entry: Entry) -> list[LiveResult]:
+    def _apply(self, entry: Entry) -> list[Result]:
         self._number = entry.number
         return self.standing.apply_all(entry.commands)
 

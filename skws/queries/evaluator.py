@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from skws.data.batch import Ints, Record, RecordBatch
-from skws.results.model import LiveResult
+from skws.results.model import LiveResult, Result
 from skws_windows.window import Window
 
 
@@ -86,7 +86,7 @@ class Load:
 
 def matches(result: LiveResult) -> int:
     """The number of results that one stands for: rows of SQL, and selected patterns, have a count."""
-    return getattr(result, "count", 1)
+    return result.count or 1
 
 
 class Evaluator(ABC):
@@ -98,12 +98,12 @@ class Evaluator(ABC):
     def load_tables(self, records: Sequence[Record]) -> None:  # noqa: B027 - most read streams alone
         """The static tables, before the stream."""
 
-    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[LiveResult]:  # noqa: ARG002
+    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[Result]:  # noqa: ARG002
         """Take in the log; gives the results that are alive now, as snapshots."""
         return ()
 
     @abstractmethod
-    def take(self, arrived: OrderedBatch) -> Iterable[LiveResult]:
+    def take(self, arrived: OrderedBatch) -> Iterable[Result]:
         """The results of the next records, in order of time."""
 
     def count(self, arrived: OrderedBatch) -> int:
@@ -120,7 +120,7 @@ class Evaluator(ABC):
         """True if the end of the stream would give results."""
         return False
 
-    def end(self) -> Iterable[LiveResult]:
+    def end(self) -> Iterable[Result]:
         """The results that waited for more of the stream, which has ended."""
         return ()
 

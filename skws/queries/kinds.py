@@ -1,18 +1,14 @@
-"""The kinds of queries by name, each loaded on first use; results of all kinds in order, and as JSON."""
+"""The kinds of queries by name, each loaded on first use; and results of all kinds in order."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
-
-import orjson
 
 from skws.extras import KINDS as ADDED
 from skws.extras import extension
 from skws.queries.operator import SHARED, Key, LiveOperator, QueryPlan, StreamState
-from skws.queries.patterns.result import PatternResult
-from skws.results.model import EncodedResult, LiveResult, Result, instant_of, parsed
+from skws.results.model import LiveResult, Result, instant_of
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
@@ -97,39 +93,14 @@ def plans_of(job: Job) -> dict[str, QueryPlan]:
 
 def moment(result: LiveResult) -> float:
     """When a result is given, in seconds since the epoch; static results come first."""
-    result = parsed(result)
-    if isinstance(result, Result):
-        time = instant_of(result) if result.place is None else result.place.at
-    else:
-        time = result.start if result.op == "+" else result.end
+    whole = result.parsed
+    time = instant_of(whole) if whole.place is None else whole.place.at
     return -1.0 if time is None else time
 
 
-def in_order_of_time(parts: Sequence[list[LiveResult]]) -> list[LiveResult]:
+def in_order_of_time(parts: Sequence[list[Result]]) -> list[Result]:
     """The results of several operators, each in order, as one list."""
     found = [part for part in parts if part]
     if len(found) == 1:
         return found[0]
     return sorted((result for part in found for result in part), key=moment)
-
-
-def read_result(line: bytes) -> LiveResult:
-    """A result of any kind from its JSON form; for input that skws wrote itself."""
-    shown = orjson.loads(line)
-    if "network" in shown:
-        return Result.from_dict(shown)
-    if "count" in shown:
-        from skws.queries.sql import SqlResult  # noqa: PLC0415 - only for SQL
-
-        return SqlResult.from_dict(json.loads(line))  # counts may have more than 64 bits
-    return PatternResult.from_dict(shown)
-
-
-def encoded(line: bytes) -> EncodedResult:
-    """As ``read_result``, when it is asked for."""
-    return EncodedResult(line, read_result)
-
-
-def written(result: LiveResult) -> bytes:
-    """Inverse of ``read_result``."""
-    return result.packed() if isinstance(result, Result) else result.to_json()

@@ -18,7 +18,7 @@ from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matche
 from skws.queries.keywords.updates import Begin
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import Part
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
@@ -147,30 +147,30 @@ class Operator(ABC):
         return False
 
     @abstractmethod
-    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:
         """Static tables, before the stream; gives the results of their rows alone."""
 
     @abstractmethod
-    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+    def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         """Answer queries from now on; gives their results that are alive. Raises UsageError."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
         """Stop answering a query."""
 
-    def alive(self, name: str) -> list[LiveResult] | None:  # noqa: ARG002
+    def alive(self, name: str) -> list[Result] | None:  # noqa: ARG002
         """The results of a query that are alive now, as a snapshot; None if only the log tells."""
         return None
 
     @abstractmethod
-    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Process the next records, which are some: as ``in_order`` says."""
 
-    def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:  # noqa: ARG002
+    def advance(self, now: int) -> dict[str, Iterable[Result]]:  # noqa: ARG002
         """What happens up to a time, which included, before any more records."""
         return {}
 
-    def finish(self) -> dict[str, Iterable[LiveResult]]:
+    def finish(self) -> dict[str, Iterable[Result]]:
         """The results that waited for more of the stream, which has ended."""
         return {}
 
@@ -180,7 +180,7 @@ class Operator(ABC):
         return sum(matches(result) for results in found.values() for result in results)
 
     @abstractmethod
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
         """Go on with another schema, whose YAML is ``text``; gives the changes to results."""
 
     def seek(self) -> None:  # noqa: B027 - most operators find the position in their records
@@ -336,26 +336,26 @@ class QueryOperator(Operator):
     def waits(self) -> bool:
         return self._state.order.waits or self.evaluator.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:
         self.evaluator.load_tables(records)
         return list(self.evaluator.begin(()))
 
-    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:  # noqa: ARG002 - it is known
+    def add(self, plans: Sequence[QueryPlan]) -> list[Result]:  # noqa: ARG002 - it is known
         return list(memory_checked(self.evaluator.begin(self._state.logged_in_order())))
 
     def remove(self, name: str) -> None:
         """The operator goes with its query."""
 
-    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         return {self._name: self.evaluator.take(arrived)}
 
-    def finish(self) -> dict[str, Iterable[LiveResult]]:
+    def finish(self) -> dict[str, Iterable[Result]]:
         return {self._name: self.evaluator.end()}
 
     def count(self, arrived: OrderedBatch) -> int:
         return self.evaluator.count(arrived)
 
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:  # noqa: ARG002
         """Go on with a new evaluator; results given before are not given again."""
         former, self._plan = self.evaluator, self._plan.over(self._state.stream)
         self.evaluator = self._new()

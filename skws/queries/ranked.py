@@ -20,7 +20,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
-from skws.results.model import LiveResult, Place, Result, Score
+from skws.results.model import Place, Result, Score
 from skws.spec.query import (
     WINDOW,
     Query,
@@ -91,11 +91,11 @@ class TopQueries(Operator):
     def waits(self) -> bool:
         return self._state.order.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:
         self._filtered(self._engine.load_tables(records))
         return self._alive(self._tops)
 
-    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+    def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         added = {plan.query.name: plan for plan in plans if isinstance(plan, TopPlan)}
         begun = bool(self._plans)
         self._plans |= added
@@ -111,20 +111,20 @@ class TopQueries(Operator):
         del self._plans[name], self._tops[name]
         self._engine.remove(name)
 
-    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Changes in order of time, up to the time that the batch reaches."""
-        found: defaultdict[str, list[LiveResult]] = defaultdict(list)
+        found: defaultdict[str, list[Result]] = defaultdict(list)
         for run in arrived.runs():
             for part in self._apart(run):
                 for name, results in self._taken(part).items():
                     found[name] += results
         return dict(found)
 
-    def advance(self, now: int) -> dict[str, Iterable[LiveResult]]:
+    def advance(self, now: int) -> dict[str, Iterable[Result]]:
         """The changes as results expire."""
         return {name: list(top.advance(now)) for name, top in self._tops.items()}
 
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:  # noqa: ARG002
         """The results that leave with removed relations, and those that new joins bring in."""
         former, stream = dict(self._tops), self._state.stream
         self._plans = {name: plan.over(stream) for name, plan in self._plans.items()}
@@ -224,7 +224,7 @@ class TopQueries(Operator):
                 found[name] += self._tops[name].take(mine)
         return found
 
-    def _alive(self, names: Iterable[str]) -> list[LiveResult]:
+    def _alive(self, names: Iterable[str]) -> list[Result]:
         """The best results of queries now, best first."""
         at = self._when(self._engine.now)
         return [

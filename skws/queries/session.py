@@ -25,7 +25,7 @@ from skws.queries.operator import (
 )
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import WHOLE, Part
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
@@ -108,7 +108,7 @@ class Session:
         """The windows that the log is kept for."""
         return {kept for each in self.operators.values() if (kept := each.keeps) is not None}
 
-    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:
         """Static tables, before the stream; gives the results of their rows alone.
 
         Queries that are added later have these results in their snapshots.
@@ -118,11 +118,11 @@ class Session:
         self._state.tables = [*self._state.tables, *records]
         return [result for each in self.operators.values() for result in each.load_tables(records)]
 
-    def add(self, query: Query) -> list[LiveResult]:
+    def add(self, query: Query) -> list[Result]:
         """Answer a query from now on; gives its results that are alive. Raises QueryError, UsageError."""
         return self.add_all([plan_of(query, self.stream)])
 
-    def add_all(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+    def add_all(self, plans: Sequence[QueryPlan]) -> list[Result]:
         """Answer queries from now on, those of one group together; gives their results that are alive.
 
         Raises UsageError for a name that is taken, before any query is added; UsageError for a query that
@@ -137,7 +137,7 @@ class Session:
         groups: dict[Key | None, list[QueryPlan]] = {}
         for plan in plans:
             groups.setdefault(self._key(plan), []).append(plan)
-        found: list[LiveResult] = []
+        found: list[Result] = []
         for key, together in groups.items():
             if key is not None:
                 operator = self.operators.get(key) or together[0].operator(self._state)
@@ -157,7 +157,7 @@ class Session:
             if not self.operators[key].stays:  # else queries may be very many
                 self._drop_idle()
 
-    def alive(self, name: str) -> list[LiveResult]:
+    def alive(self, name: str) -> list[Result]:
         """The results of a query that are alive now, as snapshots; nothing for a query that holds none.
 
         Raises UsageError for an unknown name.
@@ -193,7 +193,7 @@ class Session:
             raise UsageError(NOTHING_LIVES)
         return self._state.live.search(plan, most)
 
-    def change_schema(self, text: str) -> list[LiveResult]:
+    def change_schema(self, text: str) -> list[Result]:
         """Go on with the schema of a YAML text, which was checked (``check_change``).
 
         Gives the retractions of results over removed relations and joins, then
@@ -209,11 +209,11 @@ class Session:
         found = _merged([each.change_schema(change, text) for each in self.operators.values()])
         return [result for results in self._by_query(found) for result in results]
 
-    def take(self, batch: RecordBatch, *, ended: bool = False) -> list[LiveResult]:
+    def take(self, batch: RecordBatch, *, ended: bool = False) -> list[Result]:
         """Process a micro-batch, whose records may be in any order; gives the results by time."""
         return list(self.process(batch, ended=ended))
 
-    def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[LiveResult]:
+    def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[Result]:
         """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
         return self._processed(batch, ended=ended, replayed=False)
 
@@ -252,7 +252,7 @@ class Session:
                 return None
         return found
 
-    def advance(self, now: int) -> list[LiveResult]:
+    def advance(self, now: int) -> list[Result]:
         """What happens up to a time, in microseconds, at which no more records come."""
         found = self._by_query(_merged(each.advance(now) for each in self.operators.values()))
         return in_order_of_time([list(part) for part in found])
@@ -277,7 +277,7 @@ class Session:
             counts.updates += own.updates
         return counts
 
-    def settle(self, final: int) -> list[LiveResult]:
+    def settle(self, final: int) -> list[Result]:
         """All partitions of the stream have come to a time, in microseconds; gives what waited for that.
 
         From the first call on, before any record, this in place of the latest record says which records are
@@ -376,13 +376,13 @@ class Session:
         used = set(self._placed.values())
         self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used}
 
-    def _by_query(self, found: Mapping[str, Iterable[LiveResult]]) -> list[Iterable[LiveResult]]:
+    def _by_query(self, found: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
         """The results that keyword queries share, then those of others in the order of their queries."""
         if found.keys() <= {SHARED}:  # as is usual, and queries may be very many
             return list(found.values())
         return [found[name] for name in (SHARED, *self._plans) if name in found]
 
-    def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[LiveResult]:
+    def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[Result]:
         order = self._state.order
         accepted = order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
         in_order, at_once = order.in_order(accepted, ended=ended), order.at_once(accepted)

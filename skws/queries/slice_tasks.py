@@ -33,9 +33,9 @@ from skws.formats.splits import Holds, Piece
 from skws.memory import expect_long_lived_objects
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
-from skws.queries.kinds import encoded, moment, read_result, written
+from skws.queries.kinds import moment
 from skws.queries.slices import Slice, SliceRun, Slicing, in_order, summed
-from skws.results.model import LiveResult, Result
+from skws.results.model import EncodedResult, LiveResult, Result
 from skws.spec.query import KEYWORDS, TOP, Query, Stream
 from skws_schema.budgets import check
 from skws_windows.window import MICROSECOND, TimeWindow, Window
@@ -198,11 +198,11 @@ class BeginsOfSlices:
         """A result of the next slice, as it is told after all before it."""
         if not self._known or line.startswith(_FOUND):
             return line
-        result = read_result(line)
+        result = Result.from_json(line)
         earlier = self._known.get((result.name, result.id, result.start))
-        if earlier is None or not isinstance(result, Result):
+        if earlier is None:
             return line
-        return written(replaced(result, start=earlier.begin))
+        return replaced(result, start=earlier.begin).packed()
 
 
 _FOUND: Final = b'{"op":"+"'
@@ -249,7 +249,7 @@ class SlicedRun(ABC):
             parts = [list(part) for part in found]
             timed = [(each for some in part for each in _timed(some)) for part in parts]
             lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
-        yield from map(encoded, lines)
+        yield from map(EncodedResult, lines)
 
     def _in_turn(self, found: Iterable[Iterable[Timed | Progress | Updated]]) -> Iterator[bytes]:
         """The lines of one slice after the other."""
@@ -329,7 +329,7 @@ def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted])
     times: list[float] = []
     size = 0
     for result in results:
-        line = written(result)
+        line = result.parsed.packed()
         held.append(line)
         times.append(moment(result))
         size += len(line)

@@ -27,7 +27,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.order import insertions
 from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import KEYWORDS, PATTERN, TOP, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
@@ -244,7 +244,7 @@ class SliceRun:
         found = {} if self._session is None else self._session.begins()
         return tuple(chain.from_iterable(found.values()))
 
-    def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[LiveResult]:
+    def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Its results in order."""
         session, found, taken = self._begun(tables, batches)
         if self._slice.has_tables:
@@ -265,7 +265,7 @@ class SliceRun:
 
     def _begun(
         self, tables: Sequence[Record], batches: Iterable[RecordBatch]
-    ) -> tuple[Session, list[LiveResult], Iterator[RecordBatch]]:
+    ) -> tuple[Session, list[Result], Iterator[RecordBatch]]:
         """A session with the tables, their own results, and the records that the slice takes in."""
         taken = self._inside(batches)
         first = next(taken, NO_RECORDS)  # behind all tables
@@ -301,7 +301,7 @@ class SliceRun:
         if not begun:
             self._pass_to(session, self._slice.begin)
 
-    def _pass_to(self, session: Session, time: int) -> list[LiveResult]:
+    def _pass_to(self, session: Session, time: int) -> list[Result]:
         """What happens before a time without more records, as results expire."""
         return [] if self._stream.by_count else session.advance(time - 1)
 

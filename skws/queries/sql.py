@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from skws.data.batch import Record
 from skws.index import with_sources
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState, check_stays
-from skws.results.model import JsonRow, Op, ResultTuple, dumped
+from skws.results.model import JsonRow, Result, ResultTuple
 from skws.spec.query import Query, Stream
 from skws_bounds.maxref import Failure
 from skws_bounds.normal_form import Atom, Domain, Place, Union
@@ -141,55 +140,14 @@ def shown_row(union: Union, values: Output) -> JsonRow:
     return dict(zip(query.names, shown, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class SqlResult:
-    """A row added ``count`` times by the tuples of one time, ``start``, in seconds; it stands for a tuple."""
+def row_result(query: Query, start: float, row: JsonRow, count: int) -> Result:
+    """A row added ``count`` times by the tuples of one time, ``start``, in seconds; it stands for a tuple.
 
-    name: str
-    query: str
-    id: str
-    start: float
-    count: int
-    tuples: tuple[ResultTuple, ...]
-    op: Op = "+"
-    end: None = None
-    snapshot: bool = False
-    held_back: int = 0
-
-    @classmethod
-    def of(cls, query: Query, start: float, row: JsonRow, count: int) -> SqlResult:
-        """Equal rows of one time are one result."""
-        text = orjson.dumps([query.name, start, row])
-        tuple_id = blake2b(text, digest_size=12).hexdigest()
-        return cls(query.name, query.text, tuple_id, start, count, _row(tuple_id, row))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form as plain objects."""
-        (shown,) = self.tuples
-        made = {
-            "op": self.op,
-            "name": self.name,
-            "query": self.query,
-            "id": self.id,
-            "start": self.start,
-            "end": self.end,
-            "count": self.count,
-            "tuples": [{"relation": shown.relation, "id": shown.id, "keywords": [], "row": shown.row}],
-        }
-        return made | {"held_back": self.held_back} if self.held_back else made
-
-    def to_json(self) -> bytes:
-        return dumped(self.to_dict())
-
-    @classmethod
-    def from_dict(cls, shown: dict[str, Any]) -> SqlResult:
-        """Inverse of ``to_dict``."""
-        tuples = _row(shown["id"], shown["tuples"][0]["row"])
-        return cls(shown["name"], shown["query"], shown["id"], shown["start"], shown["count"], tuples)
-
-
-def _row(id: str, row: JsonRow) -> tuple[ResultTuple, ...]:  # noqa: A002 - of the result
-    return (ResultTuple.given("row", id, (), row),)
+    Equal rows of one time are one result.
+    """
+    identity = blake2b(orjson.dumps([query.name, start, row]), digest_size=12).hexdigest()
+    shown = ResultTuple.given("row", identity, (), row)
+    return Result.of_tuples(query, identity, start, None, (shown,), count=count)
 
 
 FORCE: Final = "force"
@@ -242,7 +200,7 @@ class SqlEvaluator(Evaluator):
         if loaded:
             self._run = Run(self._union, self._schema, self._tables)
 
-    def take(self, arrived: OrderedBatch) -> Iterator[SqlResult]:
+    def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         """Raises BadRecordsError for a deletion from a stream of the query, UsageError from a replay."""
         for record in arrived.batch.records():
             if record.delete and self._finite:
@@ -266,13 +224,13 @@ class SqlEvaluator(Evaluator):
     def waits(self) -> bool:
         return self._now is not None
 
-    def end(self) -> Iterator[SqlResult]:
+    def end(self) -> Iterator[Result]:
         if self._now is None:
             return
         rows, self._rows = self._rows, {}
         for values, count in self._run.step(self._now, rows):
             row = shown_row(self._union, values)
-            yield SqlResult.of(self._query, self._now / MICROSECOND, row, count)
+            yield row_result(self._query, self._now / MICROSECOND, row, count)
         self._most = max(self._most, self._run.entries)
         self._now = None
 

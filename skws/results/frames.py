@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from skws.data.values import LATEST
-from skws.results.model import LiveResult, TupleShown
+from skws.results.model import Result, ResultTuple
 from skws_schema.model import iso
 
 _MICROSECOND: Final = 1_000_000
@@ -45,9 +45,9 @@ NULL is unbounded.
 """
 
 
-def result_row(result: LiveResult) -> dict[str, Any]:
+def result_row(result: Result) -> dict[str, Any]:
     """A result as a row of COLUMNS, with Python values."""
-    score = getattr(result, "score", None)
+    score = result.score
     return {
         "name": result.name,
         "query": result.query,
@@ -56,24 +56,22 @@ def result_row(result: LiveResult) -> dict[str, Any]:
         "end": _micros(result.end),
         "id": result.id,
         "score": None if score is None else score.value,
-        "network": getattr(result, "network", None),
+        "network": result.network or None,
         "tuples": [
             {
                 "relation": shown.relation,
-                "label": "+".join(getattr(shown, "labels", ())) or None,
+                "label": "+".join(shown.labels) or None,
                 "id": shown.id,
                 "keywords": list(shown.keywords),
                 "row": _texts(shown.row),
             }
             for shown in result.tuples
         ],
-        "joins": [
-            {"left": left, "right": right, "name": name} for left, right, name in getattr(result, "joins", ())
-        ],
+        "joins": [{"left": left, "right": right, "name": name} for left, right, name in result.joins],
     }
 
 
-def result_table(results: Iterable[LiveResult]) -> pa.Table:
+def result_table(results: Iterable[Result]) -> pa.Table:
     """Results as an Arrow table with COLUMNS."""
     return pa.Table.from_pylist(list(map(result_row, results)), schema=COLUMNS)
 
@@ -93,7 +91,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-Marks: TypeAlias = Callable[[LiveResult, str, str, str], Sequence[tuple[int, int]]]
+Marks: TypeAlias = Callable[[Result, str, str, str], Sequence[tuple[int, int]]]
 """The spans of keywords in a text, given its result, relation and attribute."""
 
 _OPS: Final = {"+": "added", "~": "updated", "-": "retracted"}
@@ -105,7 +103,7 @@ _MARK: Final = "background:#ffe08a;color:#000;border-radius:2px;padding:0 1px"
 _DIM: Final = "opacity:.65"
 
 
-def results_html(results: Sequence[LiveResult], marks: Marks, *, more: bool) -> str:
+def results_html(results: Sequence[Result], marks: Marks, *, more: bool) -> str:
     """The results one below the other; ``more``: there are others."""
     if not results:
         return f'<div style="{_STYLE}">No results.</div>'
@@ -114,8 +112,8 @@ def results_html(results: Sequence[LiveResult], marks: Marks, *, more: bool) -> 
     return f"<div>{shown}{rest}</div>"
 
 
-def _result(result: LiveResult, marks: Marks) -> str:
-    score = getattr(result, "score", None)
+def _result(result: Result, marks: Marks) -> str:
+    score = result.score
     # A result over rows that are there for good was never added, and does not end.
     live = result.start is not None or result.end is not None or result.op != "+"
     parts = [
@@ -123,9 +121,8 @@ def _result(result: LiveResult, marks: Marks) -> str:
         *([_OPS[result.op], _lifespan(result)] if live else []),
     ]
     head = f'<b>{escape(result.name)}</b> <span style="{_DIM}">{escape(" · ".join(parts))}</span>'
-    joins: Iterable[tuple[int, int, str]] = getattr(result, "joins", ())
     below: dict[int, list[tuple[int, str]]] = {}
-    for left, right, name in joins:
+    for left, right, name in result.joins:
         below.setdefault(min(left, right), []).append((max(left, right), name))
     roots = [0] if below else range(len(result.tuples))
     items = "".join(_branch(result, node, "", below, marks) for node in roots)
@@ -133,7 +130,7 @@ def _result(result: LiveResult, marks: Marks) -> str:
 
 
 def _branch(
-    result: LiveResult, node: int, join: str, below: dict[int, list[tuple[int, str]]], marks: Marks
+    result: Result, node: int, join: str, below: dict[int, list[tuple[int, str]]], marks: Marks
 ) -> str:
     shown = result.tuples[node]
     via = f' <span style="{_DIM}" title="joined by">({escape(join)})</span>' if join else ""
@@ -142,12 +139,12 @@ def _branch(
     return f"<li><b>{escape(_name(shown))}</b>{via}: {_attributes(result, shown, marks)}{nested}</li>"
 
 
-def _name(shown: TupleShown) -> str:
-    labels = "+".join(getattr(shown, "labels", ()))
+def _name(shown: ResultTuple) -> str:
+    labels = "+".join(shown.labels)
     return f"{labels} = {shown.relation}" if labels else shown.relation
 
 
-def _attributes(result: LiveResult, shown: TupleShown, marks: Marks) -> str:
+def _attributes(result: Result, shown: ResultTuple, marks: Marks) -> str:
     pairs = ((name, value) for name, value in shown.row.items() if value is not None)
     return ", ".join(
         f'<span style="{_DIM}">{escape(name)}</span>&nbsp;'
@@ -156,7 +153,7 @@ def _attributes(result: LiveResult, shown: TupleShown, marks: Marks) -> str:
     )
 
 
-def _value(result: LiveResult, relation: str, attribute: str, value: Any, marks: Marks) -> str:
+def _value(result: Result, relation: str, attribute: str, value: Any, marks: Marks) -> str:
     if not isinstance(value, str):
         return escape(str(value))
     parts, at = [], 0
@@ -166,7 +163,7 @@ def _value(result: LiveResult, relation: str, attribute: str, value: Any, marks:
     return "".join([*parts, escape(value[at:])])
 
 
-def _lifespan(result: LiveResult) -> str:
+def _lifespan(result: Result) -> str:
     start, end = _moment(result.start), _moment(result.end)
     return f"{start or 'always'} – {end}" if end else start or "always"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, log2, prod
@@ -18,6 +18,8 @@ from skws.extras import installed
 
 if TYPE_CHECKING:
     import networkx
+
+    from skws.spec.query import Query
 
 FRESHNESS: Final = "freshness"
 """The part that fades: it halves with every half-life that passes."""
@@ -131,21 +133,8 @@ def dumped(shown: Any) -> bytes:
         return json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-class TupleShown(Protocol):
-    """Common to tuples of all results, as in ``ResultTuple``."""
-
-    @property
-    def relation(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def keywords(self) -> tuple[str, ...]: ...
-    @property
-    def row(self) -> JsonRow: ...
-
-
 class LiveResult(Protocol):
-    """Common to results of all kinds of standing queries, as in ``Result``."""
+    """A ``Result``, perhaps one that is encoded and was not read yet."""
 
     @property
     def op(self) -> Op: ...
@@ -162,7 +151,12 @@ class LiveResult(Protocol):
     @property
     def snapshot(self) -> bool: ...
     @property
-    def tuples(self) -> Sequence[TupleShown]: ...
+    def tuples(self) -> Sequence[ResultTuple]: ...
+    @property
+    def count(self) -> int | None: ...
+    @property
+    def parsed(self) -> Result:
+        """All of it."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -194,17 +188,27 @@ class ResultTuple(Struct, eq=False, gc=False):
     """One tuple of a result: its description, and its keywords.
 
     ``id`` names it in the stream; ``row`` maps attributes to JSON values. Most results are never shown, so
-    both are made on demand.
+    both are made on demand. Of a pattern: ``labels``, its variables there, and its ``position`` in the
+    stream, from 0.
     """
 
     described: Described
     keywords: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    position: int | None = None
     _json: bytes = b""
 
     @classmethod
     def given(cls, relation: str, id: str, keywords: tuple[str, ...], row: JsonRow) -> ResultTuple:  # noqa: A002
         """A tuple whose description is made already."""
         return cls(AsGiven(relation, id, row), keywords)
+
+    @classmethod
+    def from_dict(cls, shown: dict[str, Any]) -> ResultTuple:
+        """Inverse of ``to_dict``."""
+        described = AsGiven(shown["relation"], shown["id"], shown["row"])
+        labels, position = tuple(shown.get("labels", ())), shown.get("position")
+        return cls(described, tuple(shown["keywords"]), labels, position)
 
     @property
     def relation(self) -> str:
@@ -218,25 +222,32 @@ class ResultTuple(Struct, eq=False, gc=False):
     def row(self) -> JsonRow:
         return self.described.row
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form as plain objects."""
+        shown: dict[str, Any] = {"relation": self.relation, "id": self.id, "keywords": list(self.keywords)}
+        if self.position is not None:
+            shown |= {"labels": list(self.labels), "position": self.position}
+        shown["row"] = self.row
+        return shown
+
     def to_json(self) -> bytes:
         """The JSON form, made once: a tuple tends to be in several results."""
         if not self._json:
-            shown = {"relation": self.relation, "id": self.id, "keywords": self.keywords, "row": self.row}
-            self._json = orjson.dumps(shown)
+            self._json = orjson.dumps(self.to_dict())
         return self._json
 
+    def _values(self) -> tuple[Any, ...]:
+        return self.relation, self.id, self.keywords, self.labels, self.position
+
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ResultTuple)
-            and (self.relation, self.id, self.keywords) == (other.relation, other.id, other.keywords)
-            and self.row == other.row
-        )
+        return isinstance(other, ResultTuple) and self._values() == other._values() and self.row == other.row
 
     def __hash__(self) -> int:
         return hash((self.relation, self.id, self.keywords))
 
     def __repr__(self) -> str:
-        return f"ResultTuple({self.relation!r}, {self.id!r}, {self.keywords!r}, {self.row!r})"
+        marks = "" if self.position is None else f", {self.labels!r}, {self.position!r}"
+        return f"ResultTuple({self.relation!r}, {self.id!r}, {self.keywords!r}, {self.row!r}{marks})"
 
 
 class Place(Struct, frozen=True, gc=False):
@@ -278,7 +289,11 @@ _MADE: Final = 6  # fields before these
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):
-    """A minimal total joining network of tuples (``+``), its update (``~``), or its retraction (``-``).
+    """Tuples that answer a query together (``+``), their update (``~``), or their retraction (``-``).
+
+    Those of keywords are a minimal total joining ``network``. Results of patterns and SQL are no network:
+    theirs is empty, and there are no ``joins``. ``count``: SQL gives equal rows of one time as one result,
+    and says how many there are. Only results of keywords are updated or retracted.
 
     ``name`` is that of its query, ``query`` the text; queries of one text have results of their own each.
     ``start`` and ``end`` bound its lifespan in seconds since the epoch:
@@ -313,11 +328,32 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     held_back: int = 0
     at: float | None = None
     changed: Changed = ()
+    count: int | None = None
     until: float | None = None  # no part of what a result tells, so results may be equal without it
+
+    @classmethod
+    def of_tuples(
+        cls,
+        query: Query,
+        id: str,  # noqa: A002 - of the result
+        start: float,
+        end: float | None,
+        tuples: tuple[ResultTuple, ...],
+        *,
+        snapshot: bool = False,
+        count: int | None = None,
+    ) -> Result:
+        """A result that is no network. ``start`` and ``end``: in seconds since the epoch."""
+        name = query.name or query.text
+        return cls("+", name, query.text, id, start, end, "", tuples, (), snapshot, count=count)
+
+    @property
+    def parsed(self) -> Result:
+        return self
 
     @property
     def network(self) -> str:
-        """The candidate network that it is an instance of."""
+        """The candidate network that it is an instance of; empty if it is none."""
         return self._made()[0]
 
     @property
@@ -381,13 +417,11 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             "id": self.id,
             "start": self.start,
             "end": self.end,
-            "network": self.network,
-            "tuples": [
-                {"relation": t.relation, "id": t.id, "keywords": list(t.keywords), "row": t.row}
-                for t in self.tuples
-            ],
-            "joins": [list(join) for join in self.joins],
+            **self._of_kind(),
+            "tuples": [each.to_dict() for each in self.tuples],
         }
+        if self.network:
+            shown["joins"] = [list(join) for join in self.joins]
         if self.op == "~":
             shown |= {"at": self.at, "changed": {name: list(changed) for name, changed in self.changed}}
         if self.snapshot:
@@ -402,10 +436,15 @@ class Result(Struct, frozen=True, gc=False, eq=False):
                 shown["explanation"] = [part.to_dict() for part in self.score.parts]
         return shown
 
+    def _of_kind(self) -> dict[str, Any]:
+        """What results of one kind of query have before their tuples."""
+        kind: dict[str, Any] = {"network": self.network} if self.network else {}
+        return kind if self.count is None else kind | {"count": self.count}
+
     def to_json(self) -> bytes:
         """The JSON form, put together from that of its parts."""
-        if self.score is not None or self.place is not None or self.held_back:
-            return _dumps(self.to_dict())
+        if self.score is not None or self.place is not None or self.held_back or self.count is not None:
+            return dumped(self.to_dict())
         network, tuples, joins = self._made()
         plain = {
             "op": self.op,
@@ -414,8 +453,9 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             "id": self.id,
             "start": self.start,
             "end": self.end,
-            "network": network,
         }
+        if network:
+            plain["network"] = network
         rest = b',"snapshot":true}' if self.snapshot else b"}"
         if self.op == "~":
             rest = b"," + _dumps({"at": self.at, "changed": dict(self.changed)})[1:-1] + rest
@@ -423,14 +463,13 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             _dumps(plain)[:-1],
             b',"tuples":[',
             b",".join([shown.to_json() for shown in tuples]),
-            b'],"joins":',
-            _dumps(joins),
+            b'],"joins":' + _dumps(joins) if network else b"]",
             rest,
         )
         return b"".join(parts)
 
     def packed(self) -> bytes:
-        """For ``from_dict`` in another process: includes the fields that ``to_json`` omits."""
+        """For ``from_json`` in another process: includes the fields that ``to_json`` omits."""
         if self.tick is None and self.until is None:
             return self.to_json()
         unshown = {
@@ -443,16 +482,21 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return orjson.dumps(replace(self, score=None, place=None).to_dict() | {"unshown": unshown})
 
     @classmethod
+    def from_json(cls, line: bytes) -> Result:
+        """Inverse of ``to_json`` and ``packed``; for input that skws wrote itself."""
+        # Counts may have more than 64 bits, of which orjson would make a float.
+        return cls.from_dict(json.loads(line) if _COUNT in line else orjson.loads(line))
+
+    @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> Result:
         """Inverse of ``to_dict``, and of what ``packed`` gives; takes the parts of ``shown``."""
         if "unshown" in shown:
             shown |= shown.pop("unshown")
             shown["score"] = shown["score"] and Score.of_dict(shown["score"])
             shown["place"] = shown["place"] and Place(**shown["place"])
-        shown["tuples"] = tuple(
-            ResultTuple.given(t["relation"], t["id"], tuple(t["keywords"]), t["row"]) for t in shown["tuples"]
-        )
-        shown["joins"] = tuple((left, right, name) for left, right, name in shown["joins"])
+        shown["tuples"] = tuple(map(ResultTuple.from_dict, shown["tuples"]))
+        shown["joins"] = tuple((left, right, name) for left, right, name in shown.get("joins", ()))
+        shown.setdefault("network", "")
         if "changed" in shown:
             shown["changed"] = tuple((name, tuple(names)) for name, names in shown["changed"].items())
         return cls(**{f"_{name}" if f"_{name}" in _LATER else name: part for name, part in shown.items()})
@@ -475,17 +519,16 @@ _COUNT: Final = b'"count":'
 
 
 class EncodedResult:
-    """A ``LiveResult`` and its JSON form, which is made once for all who write it.
+    """A result and its JSON form, which is made once for all who write it.
 
-    ``line``: as ``skws.queries.kinds.written`` gives it, or ``to_json``; ``parse``: its inverse.
+    ``line``: as ``Result.packed`` gives it, or ``to_json``. ``result``: if it is known.
     """
 
-    __slots__ = ("_parse", "_parsed", "line")
+    __slots__ = ("_parsed", "line")
 
-    def __init__(self, line: bytes, parse: Callable[[bytes], LiveResult]) -> None:
+    def __init__(self, line: bytes, result: Result | None = None) -> None:
         self.line = line
-        self._parse = parse
-        self._parsed: LiveResult | None = None
+        self._parsed = result
 
     @property
     def op(self) -> Op:
@@ -499,13 +542,6 @@ class EncodedResult:
     def query(self) -> str:
         begin = self.line.index(_QUERY, _NAME) + len(_QUERY)
         return _text(self.line[begin : self.line.index(_ID, begin)])
-
-    @property
-    def parsed(self) -> LiveResult:
-        """As the process that made it had it."""
-        if self._parsed is None:
-            self._parsed = self._parse(self.line)
-        return self._parsed
 
     @property
     def id(self) -> str:
@@ -524,13 +560,19 @@ class EncodedResult:
         return self.parsed.snapshot
 
     @property
-    def tuples(self) -> Sequence[TupleShown]:
+    def tuples(self) -> Sequence[ResultTuple]:
         return self.parsed.tuples
 
     @property
-    def count(self) -> int:
-        """The number of results that it stands for."""
-        return getattr(self.parsed, "count", 1) if _COUNT in self.line else 1
+    def count(self) -> int | None:
+        return self.parsed.count if _COUNT in self.line else None
+
+    @property
+    def parsed(self) -> Result:
+        """As the process that made it had it."""
+        if self._parsed is None:
+            self._parsed = Result.from_json(self.line)
+        return self._parsed
 
     def to_dict(self) -> dict[str, Any]:
         return self.parsed.to_dict()
@@ -538,11 +580,6 @@ class EncodedResult:
     def to_json(self) -> bytes:
         """The line itself, unless it has parts that users do not get."""
         return self.parsed.to_json() if _UNSHOWN in self.line else self.line
-
-
-def parsed(result: LiveResult) -> LiveResult:
-    """For those who distinguish kinds of results."""
-    return result.parsed if isinstance(result, EncodedResult) else result
 
 
 @lru_cache(1024)

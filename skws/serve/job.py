@@ -20,7 +20,7 @@ from skws.keywords.suggest import completions
 from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.serve.events import Position
 from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
@@ -128,7 +128,7 @@ class ServedJob:
             words = partial(self._watch.worker.live.completions, most=most)
             return list(islice(completions(text, words, completable(self.schema)), most))
 
-    def alive(self, names: Sequence[str]) -> tuple[Position, list[list[LiveResult]]]:
+    def alive(self, names: Sequence[str]) -> tuple[Position, list[list[Result]]]:
         """The results of saved searches that are alive, and the position that their changes follow.
 
         Raises UsageError if there is no search of a name; NotReadyError, TimeLimitError.

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition, KeywordQuery, Versus
-from skws.results.model import LiveResult, Result, ResultTuple, TupleShown, instant_of
+from skws.results.model import Result, ResultTuple, instant_of
 from skws.sinks.base import Encoder
 from skws.sinks.text import (
     BOLD,
@@ -123,7 +123,7 @@ def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, 
     return tuple(dict.fromkeys((*(relation.attributes[column].name for column in columns), *relation.search)))
 
 
-class MatchTable(Encoder[LiveResult]):
+class MatchTable(Encoder[Result]):
     """Operation, time and match, for results that are no networks: the tuples of each on one line.
 
     A tuple's labels, where it has some, come before it. Equal results may come as one, with their number.
@@ -132,23 +132,23 @@ class MatchTable(Encoder[LiveResult]):
     def __init__(self) -> None:
         self._headed = False
 
-    def encode(self, result: LiveResult) -> bytes:
+    def encode(self, result: Result) -> bytes:
         head = "" if self._headed else f"op  {'time':<{_TIME}}  match\n"
         self._headed = True
         shown = " ; ".join(map(_text, result.tuples))
-        count = getattr(result, "count", 1)
+        count = result.count or 1
         shown += f"  {count:,} times" if count > 1 else ""
         return f"{head}{result.op:<2}  {_time(result):<{_TIME}}  {shown}\n".encode()
 
 
-def _time(result: LiveResult) -> str:
-    seconds = instant_of(result) if isinstance(result, Result) else result.start
+def _time(result: Result) -> str:
+    seconds = instant_of(result)
     return "always" if seconds is None else instant(floor(seconds))
 
 
-def _text(shown: TupleShown) -> str:
+def _text(shown: ResultTuple) -> str:
     values = ", ".join("" if value is None else visible(value_text(value)) for value in shown.row.values())
-    labels, relation = visible("+".join(getattr(shown, "labels", ()))), visible(shown.relation)
+    labels, relation = visible("+".join(shown.labels)), visible(shown.relation)
     return f"{labels}={relation}({values})" if labels else f"{relation}({values})"
 
 
@@ -206,13 +206,13 @@ class NetworkTree(Encoder[Result]):
         return f"{style}{text}{RESET}" if self.verbatim else text
 
 
-class MatchTree(Encoder[LiveResult]):
+class MatchTree(Encoder[Result]):
     """A line with operation and lifespan, then a labelled tuple a line; a blank line between results."""
 
     def __init__(self) -> None:
         self._first = True
 
-    def encode(self, result: LiveResult) -> bytes:
+    def encode(self, result: Result) -> bytes:
         lines = [] if self._first else [""]
         self._first = False
         lines.append(f"{result.op} {lifespan(result)}")
@@ -220,8 +220,8 @@ class MatchTree(Encoder[LiveResult]):
         return ("\n".join(lines) + "\n").encode()
 
 
-def _labelled(member: TupleShown) -> str:
+def _labelled(member: ResultTuple) -> str:
     pairs = ((name, value) for name, value in member.row.items() if value is not None)
     values = ", ".join(f"{visible(name)}: {visible(value_text(value))}" for name, value in pairs)
-    labels = visible(", ".join(getattr(member, "labels", ())))
+    labels = visible(", ".join(member.labels))
     return f"{labels} = {visible(member.relation)}  {values}".rstrip()

@@ -9,7 +9,7 @@ from typing import IO, Any, Final, Generic, TypeVar
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.results.model import LiveResult, Result, parsed
+from skws.results.model import LiveResult
 from skws.sinks.base import (
     NONE,
     BatchSink,
@@ -123,10 +123,8 @@ class StdoutSink(BatchSink):
         return done
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the output has no numbers
-        if self._format in _FOR_PEOPLE:
-            results = list(map(parsed, results))
         for result in results:
-            self._writer(result).write(result)
+            self._writer(result).write(result.parsed if self._format in _FOR_PEOPLE else result)
         with self._stdout.guarded():
             self._stdout.file.flush()
 
@@ -138,9 +136,9 @@ class StdoutSink(BatchSink):
 
     def _writer(self, result: LiveResult) -> Writer[Any]:
         people = self._format in _FOR_PEOPLE
-        if people and isinstance(result, Result) and self._run.schema is not self._schema:
+        if people and result.parsed.network and self._run.schema is not self._schema:
             self._networks, self._schema = {}, self._run.schema
-        writers = self._matches if people and not isinstance(result, Result) else self._networks
+        writers = self._matches if people and not result.parsed.network else self._networks
         key = result.name if people else ""
         if key not in writers:
             writers[key] = Writer(self._encoder(result), self._stdout)
@@ -151,7 +149,7 @@ class StdoutSink(BatchSink):
     def _encoder(self, result: LiveResult) -> Encoder[Any]:
         if self._format not in _FOR_PEOPLE:
             return plain_encoder(self._format, ranked="score" in result.to_dict())
-        if not isinstance(result, Result):
+        if not result.parsed.network:
             return MatchTable()
         query = parse_query(result.query, self._run.schema, match_names=self._run.match_names)
         plan = Plan(self._run.schema, query, Unbounded())

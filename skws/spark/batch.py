@@ -59,7 +59,7 @@ from skws.queries.slices import (
     plan_parts,
     plan_slices,
 )
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_schema.budgets import check
 from skws_schema.model import Schema
@@ -149,7 +149,7 @@ class BatchRun(SlicedRun):
         by_time = plan_slices(*asked)
         return (plan_parts(*asked) if by_time.reason else None) or by_time
 
-    def frame(self, table: Callable[[Iterable[LiveResult]], pa.Table], columns: str) -> DataFrame:
+    def frame(self, table: Callable[[Iterable[Result]], pa.Table], columns: str) -> DataFrame:
         """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
         queries, stream = self._queries, self._stream
 

@@ -13,8 +13,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
-from skws.queries.sql import SqlResult
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import SQL, Query, Stream
 from skws_bounds.run import Run
 from skws_bounds.sql import parse_sql
@@ -67,10 +66,10 @@ def batches(records: Sequence[Record], seed: int) -> Iterator[RecordBatch]:
         first += size
 
 
-def through_restarts(static: Sequence[Record], records: Sequence[Record], seed: int) -> list[LiveResult]:
+def through_restarts(static: Sequence[Record], records: Sequence[Record], seed: int) -> list[Result]:
     """The results of a search that ends and goes on from its state after each of ``batches``."""
     live = begun(static)
-    results: list[LiveResult] = []
+    results: list[Result] = []
     for batch in batches(records, seed):
         results += live.take(batch)
         assert not live.keeps
@@ -81,12 +80,12 @@ def through_restarts(static: Sequence[Record], records: Sequence[Record], seed: 
     return results + list(live.take(RecordBatch.of(()), ended=True))
 
 
-def told(results: Sequence[LiveResult]) -> Told:
+def told(results: Sequence[Result]) -> Told:
     found: Told = Counter()
     for result in results:
-        assert isinstance(result, SqlResult)
+        assert result.start is not None
         row = tuple(result.tuples[0].row.values())
-        found[result.name, round(result.start * SECOND), row] += result.count
+        found[result.name, round(result.start * SECOND), row] += result.count or 0
     return found
 
 

@@ -17,7 +17,6 @@ from rich.cells import cell_len
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.kinds import read_result
 from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple
 from skws.sinks.display import fair_share
@@ -36,7 +35,7 @@ ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 def movie_results(query: str = "tarantino travolta") -> tuple[Plan, list[Result]]:
     search = Search(Job.search(query, load_schema(SCHEMA), REPLAY, engine=EngineName.LOCAL))
     assert search.plan is not None
-    return search.plan, [result for result in search.results() if isinstance(result, Result)]
+    return search.plan, list(search.results())
 
 
 class Terminal(io.BytesIO):
@@ -100,7 +99,7 @@ def static() -> tuple[Plan, list[Result]]:
 def test_all_formats_hold_the_same(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
     for number, (plan, results) in enumerate((movie_results(), static)):
         lines = written("jsonl", plan, results).splitlines()
-        assert [read_result(line.encode()) for line in lines] == results
+        assert [Result.from_json(line.encode()) for line in lines] == results
         assert from_csv(written("csv", plan, results)) == expected(results)
         file = tmp_path / f"{number}.parquet"
         with open_writer(OutputFormat.PARQUET, file, plan, io.BytesIO()) as writer:

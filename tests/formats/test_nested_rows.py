@@ -12,7 +12,6 @@ import pytest
 import skws
 from skws.data.batch import BadRecord, Record
 from skws.formats import plan, read_split
-from skws.results.model import Result
 from skws.sources.drafts import inferred
 from skws_schema.errors import SchemaError
 from skws_schema.model import Schema
@@ -221,7 +220,6 @@ joins: [files.sha = commits.sha]
 def test_rows_of_python(schema: str | None, when: dict[str, Any]) -> None:
     rows = [{**commit, **when} for commit in COMMITS]
     (found,) = skws.search("fix lexer", {"commits": rows}, schema=schema)
-    assert isinstance(found, Result)
     assert found.tuples[0].relation == "commits"
     assert found.start == (when["time"].timestamp() if when else None)
 

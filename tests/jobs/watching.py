@@ -12,7 +12,7 @@ import orjson
 
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.results.model import LiveResult, parsed
+from skws.results.model import LiveResult
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
 from skws.spec.enums import EngineName
@@ -86,7 +86,7 @@ class Collected:
         self.opened = run
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        self.results += map(parsed, results)
+        self.results += (one.parsed for one in results)
 
     def flush(self) -> None:
         self.flushes += 1

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import PatternQuery, read_query
+from skws.results.model import Result
 from skws_patterns.hcq import ConjunctiveQuery, root_of_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
@@ -49,7 +49,7 @@ SCHEMA = Schema(
 PATTERN = 'A a AND * b where a.x = b.x and b:"alpha"'
 
 
-def told(stream: PatternStream, records: list[Record]) -> list[PatternResult]:
+def told(stream: PatternStream, records: list[Record]) -> list[Result]:
     return list(stream.process(RecordBatch.of(records)))
 
 
@@ -93,14 +93,14 @@ def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window:
     results = told(whole, records)
     snapshot = PatternStream(query, SCHEMA, window).alive_after([(RecordBatch.of(records), None)])
     assert all(result.snapshot and '"snapshot":true' in result.to_json().decode() for result in snapshot)
-    shown = Counter(replace(result, snapshot=False) for result in snapshot)
+    shown = Counter(structs.replace(result, snapshot=False) for result in snapshot)
     match window:
         case TimeWindow():
             now = records[-1].time / 1_000_000 if records else 0.0
             assert shown == Counter(r for r in results if r.end is not None and r.end > now)
         case CountWindow(size):
             assert shown == Counter(
-                r for r in results if r.tuples[0].position + size + 1 > whole.position - 1
+                r for r in results if (r.tuples[0].position or 0) + size + 1 > whole.position - 1
             )
         case _:
             assert shown == Counter(results)
@@ -108,9 +108,9 @@ def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window:
 
 def shared_out(
     query: PatternQuery, root: RootKey, schema: Schema, stream: list[tuple[int, Row]], window: Window
-) -> list[PatternResult]:
+) -> list[Result]:
     """The results of three shards, each fed its own tuples with their positions in the whole stream."""
-    found: list[PatternResult] = []
+    found: list[Result] = []
     for shard in range(3):
         mine = [i for i, (relation, row) in enumerate(stream) if root.shard(relation, row, 3) == shard]
         batch = RecordBatch.of([Record(stream[i][0], i, stream[i][1]) for i in mine])
@@ -120,7 +120,7 @@ def shared_out(
 
 def _whole(
     query: PatternQuery, schema: Schema, stream: list[tuple[int, Row]], window: Window
-) -> list[PatternResult]:
+) -> list[Result]:
     records = [Record(relation, time, row) for time, (relation, row) in enumerate(stream)]
     return told(PatternStream(query, schema, window), records)
 

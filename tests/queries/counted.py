@@ -10,7 +10,7 @@ import pytest
 from skws.extras import KINDS
 from skws.queries.evaluator import Evaluator, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState
-from skws.queries.patterns.result import PatternResult
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_schema.errors import UsageError
 from skws_windows.window import Window
@@ -24,7 +24,7 @@ class Counted(Evaluator):
         self._every = int(query.text)
         self._seen = self._sum = 0
 
-    def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
+    def take(self, arrived: OrderedBatch) -> Iterable[Result]:
         position = arrived.position
         for record in arrived.batch.records():
             if record.delete:
@@ -33,8 +33,7 @@ class Counted(Evaluator):
             self._sum += record.time
             if self._seen % self._every == 0:
                 identity = f"{self._seen}:{self._sum}:{position}"
-                named = self._query.name, self._query.text
-                yield PatternResult(*named, identity, record.time / 1_000_000, None, ())
+                yield Result.of_tuples(self._query, identity, record.time / 1_000_000, None, ())
             position += 1
 
     def snapshot(self) -> bytes:

@@ -16,7 +16,7 @@ from skws.formats.splits import Holds, Packer, Piece
 from skws.queries.evaluator import Counts
 from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, plan_slices
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import KEYWORDS, Query, RankingChoice, Stream, TopChoice
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -34,7 +34,7 @@ QUERIES = (
 )
 
 
-def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[LiveResult], Counts]:
+def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[Result], Counts]:
     """As one session finds them."""
     session = Session(stream, keywords=query.kind == KEYWORDS)
     session.add(query)
@@ -60,11 +60,9 @@ def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Pac
     return pieces
 
 
-def in_slices(
-    query: Query, stream: Stream, pieces: Packed, slicing: Slicing
-) -> tuple[list[LiveResult], Counts]:
+def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) -> tuple[list[Result], Counts]:
     """As independent slices find them."""
-    found: list[LiveResult] = []
+    found: list[Result] = []
     counts = Counts()
     for one in slicing.slices:
         read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Record, RecordBatch
 from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, key_partitioning, plan_keys
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Join, Row, Schema
@@ -146,7 +146,7 @@ def batches(records: list[Record], cuts: list[int]) -> list[RecordBatch]:
     return [RecordBatch.of(records[a:b]) for a, b in pairwise(bounds)]
 
 
-def shown(results: list[LiveResult]) -> Counter[str]:
+def shown(results: list[Result]) -> Counter[str]:
     return Counter(str(result.to_dict()) for result in results)
 
 
@@ -207,7 +207,7 @@ def test_oracle_parts_find_together_what_one_session_finds(
     shares = [Part(n, parts, Partitioning.KEYS) for n in range(parts)]
     late_apart: list[Record] = []
     apart = [Session(stream, share, lambda record, _: late_apart.append(record)) for share in shares]
-    found: list[LiveResult] = []
+    found: list[Result] = []
     for session, share in zip(apart, shares, strict=True):
         own = [*session.load_tables(tables), *session.add(query)]
         found += own if share.first else []

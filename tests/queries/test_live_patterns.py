@@ -11,16 +11,16 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.kinds import plan_of, read_result
+from skws.queries.kinds import plan_of
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Part, Partitioning
-from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import PATTERN, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import PatternError, UsageError
@@ -43,15 +43,15 @@ def standing(text: str) -> Query:
     return Query(text, kind=PATTERN).named("p", 5)
 
 
-def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[PatternResult]:
+def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[Result]:
     """What a search gives: all records at once, by time."""
     query = read_query(text, SCHEMA)
     whole = RecordBatch.of(sorted(records, key=lambda record: record.time))
     return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(whole))
 
 
-def watched(live: Session, batches: Sequence[Sequence[Record]]) -> list[LiveResult]:
-    found: list[LiveResult] = []
+def watched(live: Session, batches: Sequence[Sequence[Record]]) -> list[Result]:
+    found: list[Result] = []
     for batch in batches:
         found += live.take(RecordBatch.of(batch))
     return found + live.take(RecordBatch.of(()), ended=True)
@@ -81,7 +81,7 @@ def test_one_finds_what_a_search_finds_and_shards_find_it_together(
     batches = cut(records, places)
     found = watched(live, batches)
     assert Counter(found) == searched(text, stream.window, records)
-    assert [read_result(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
+    assert [Result.from_json(one.to_json()).to_json() for one in found] == [one.to_json() for one in found]
     assert Counter(result for shard in several for result in watched(shard, batches)) == Counter(found)
 
 
@@ -105,7 +105,7 @@ def test_records_out_of_order_are_found_as_if_in_order(
     live.add(standing(text))
     found = watched(live, cut(shuffled, places))
     # Which of those that came at one time came first is told by nothing.
-    names = Counter(frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in found)  # type: ignore[attr-defined]
+    names = Counter(frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in found)
     expected = searched(text, TimeWindow(9), sorted(shuffled, key=lambda record: record.time))
     assert names == Counter(
         frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in expected.elements()
@@ -132,11 +132,11 @@ def test_one_that_is_added_later_begins_with_what_is_alive(
     watched_only(second, before)
     snapshot = second.add(standing(text))
     assert all(result.snapshot for result in snapshot)
-    assert Counter(replace(result, snapshot=False) for result in snapshot) <= Counter(told)  # type: ignore[type-var]
+    assert Counter(structs.replace(result, snapshot=False) for result in snapshot) <= Counter(told)
     assert watched(second, [after]) == watched(first, [after])
 
 
-def watched_only(live: Session, records: Sequence[Record]) -> list[LiveResult]:
+def watched_only(live: Session, records: Sequence[Record]) -> list[Result]:
     return live.take(RecordBatch.of(records))
 
 

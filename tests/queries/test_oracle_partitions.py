@@ -15,7 +15,7 @@ from skws.queries.kinds import plans_of
 from skws.queries.order import AwaitedPartitions, PartitionEnds, final_of
 from skws.queries.partitioning import Part, Partitioning
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
@@ -69,7 +69,7 @@ class Reader:
     lateness: int
     late: int = 0
     final: int = ALWAYS
-    results: list[LiveResult] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.shard.shard.begin([], self.shard.request.named().values())
@@ -94,7 +94,7 @@ class Reader:
 
 
 def last_told(
-    results: Iterable[LiveResult],
+    results: Iterable[Result],
 ) -> dict[tuple[str, str], tuple[bool, float | None, float | None]]:
     """By query and id: whether it was retracted in the end, when it begins, and when it ends.
 

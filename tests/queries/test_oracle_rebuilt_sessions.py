@@ -15,7 +15,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.order import insertions
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, TOP, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
@@ -74,7 +74,7 @@ class Recovered:
         self.live = Session(self.stream)
         self.live.add_all(plans_over(self.queries, self.live.stream))
 
-    def take(self, batch: RecordBatch) -> list[LiveResult]:
+    def take(self, batch: RecordBatch) -> list[Result]:
         before = self.live.position, self.live.now
         found = self.live.take(batch)
         part = LogPart(int(batch.time.max()), self.live.position)
@@ -108,7 +108,7 @@ class Recovered:
         self.live.restore(self.states)
 
 
-def lines(results: list[LiveResult]) -> list[bytes]:
+def lines(results: list[Result]) -> list[bytes]:
     return sorted(result.to_json() for result in results)
 
 

@@ -11,7 +11,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.spec.query import RANK, Query, Stream
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
@@ -51,7 +51,7 @@ def compare(session: Session, text: str, size: int, most: int, rank: str) -> int
     found, count, reached, complete, *_ = searched(session, asked(text, "", size, rank), most)
     given = session.add(asked(text, "new", size, rank))
     session.remove("new")
-    alive = sorted((one for one in given if isinstance(one, Result) and one.op == "+"), key=order)
+    alive = sorted((one for one in given if one.op == "+"), key=order)
     assert complete
     assert count == sum(len(one.tuples) <= reached for one in alive)
     assert reached == size or len(found) == most
@@ -71,8 +71,8 @@ def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window
     session, undisturbed = Session(stream), Session(stream)
     tables = [record for record in records if schema.relations[record.relation].table]
     moving = [record for record in records if not schema.relations[record.relation].table]
-    told: list[LiveResult] = []
-    expected: list[LiveResult] = []
+    told: list[Result] = []
+    expected: list[Result] = []
     for each, results in ((session, told), (undisturbed, expected)):
         each.load_tables(tables)
         results.extend(each.add(asked("alpha beta", "standing", 3)))

@@ -12,7 +12,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import SQL, TOP, Query, Stream
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
@@ -36,7 +36,7 @@ WINDOWS: tuple[tuple[Window, int], ...] = (
 """And the lateness, which count windows have not."""
 
 
-def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[LiveResult]:
+def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[Result]:
     session.add_all(plans_over(queries, session.stream))
     return [result for batch in batches for result in session.take(RecordBatch.of(batch))]
 

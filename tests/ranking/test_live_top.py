@@ -16,7 +16,7 @@ from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.ranking.top import Top, event_time, unknown
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.spec.query import TOP, Query, RankingChoice, Stream, TopChoice
 from skws_purging.retention import LogPart, Retention
 from skws_windows.window import CountWindow, TimeWindow, Window
@@ -37,10 +37,9 @@ def parts(stream: list[Record], seed: int) -> list[list[Record]]:
     return cut
 
 
-def seen(results: list[LiveResult]) -> list[tuple[str, str, str | None, int, float]]:
+def seen(results: list[Result]) -> list[tuple[str, str, str | None, int, float]]:
     found: list[tuple[str, str, str | None, int, float]] = []
     for each in results:
-        assert isinstance(each, Result)
         assert each.place
         assert each.score
         found.append((each.place.event, each.id, each.place.reason, each.place.rank, each.score.value))
@@ -60,7 +59,7 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     assert len({each.place.reason for each in expected if each.place}) == 4
 
     shards = [Part(number, 3, Partitioning.ROOTS) for number in range(3)]
-    told: list[LiveResult] = []
+    told: list[Result] = []
     for share in shards:
         log: list[tuple[LoggedBatch, Begins]] = []
         live = Session(Stream(TABLES, window), share, keywords=False)
@@ -147,7 +146,7 @@ def test_deletions_between_two_arrivals_each_have_their_time(at_once: int) -> No
         for start in range(0, len(records), at_once)
         for result in live.take(RecordBatch.of(records[start : start + at_once]))
     ]
-    places = [each.place for each in told if isinstance(each, Result) and each.place]
+    places = [each.place for each in told if each.place]
     assert [(place.event, place.at) for place in places] == [
         ("enter", 1e-6), ("enter", 1e-6), ("leave", 2e-6), ("leave", 3e-6),
     ]  # fmt: skip
@@ -171,11 +170,11 @@ def test_queries_that_share_an_engine_give_what_each_gives_alone(window: Window)
     static = [r for r in records if TABLES.relations[r.relation].table]
     stream = sorted((r for r in records if not TABLES.relations[r.relation].table), key=lambda r: r.time)
 
-    def told(names: str) -> dict[str, list[LiveResult]]:
+    def told(names: str) -> dict[str, list[Result]]:
         log: list[LoggedBatch] = []
         live = Session(Stream(TABLES, window), keywords=False, past=lambda: list(log))
         live.load_tables(static)
-        found: dict[str, list[LiveResult]] = {name: [] for name in names}
+        found: dict[str, list[Result]] = {name: [] for name in names}
         for number, arrived in enumerate(parts(stream, seed=3)):
             given = [query for query in SEVERAL.get(number, ()) if query.name in names]
             if number == 12 and "b" in names:

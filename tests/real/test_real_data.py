@@ -18,7 +18,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.engine import Engine
-from skws.results.model import Result, parsed
+from skws.results.model import Result
 from skws.results.names import json_row
 from skws.spec.query import Query, Stream
 from skws_schema.graph import Edge, edges, edges_from
@@ -87,7 +87,7 @@ def test_spark_equals_in_process(spark: SparkSession, name: str, query: str, siz
     plan, files = plan_of(name, query, size), replay(name)[1]
     stream = Stream(plan.schema, plan.window, finite=True)
     with replay_run(spark, Query(query).named(query, size), stream, files) as run:
-        assert list(map(parsed, run.results(BadRecordLog()))) == local(name, query, size)
+        assert [one.parsed for one in run.results(BadRecordLog())] == local(name, query, size)
 
 
 def shape_of(result: Result) -> Shape:

@@ -23,7 +23,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.queries.operator import changed
 from skws.queries.order import PASSED_OVER
-from skws.results.model import LiveResult, Result, parsed
+from skws.results.model import LiveResult, Result
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.model import Row, Schema, iso
@@ -239,19 +239,17 @@ class Model:
         kinds = self._kinds(batch)
         found: Found = Counter()
         keywords: list[Result] = []
-        others: list[LiveResult] = []
+        others: list[Result] = []
         for result in results:
             check(result.name in kinds, "a result of a query that does not stand", result.name)
-            read = parsed(result)
+            read = result.parsed
             if kinds[result.name] not in self._judged:
-                others.append(result)
+                others.append(read)
             elif kinds[result.name] == PATTERN:
-                found[result.op, result.name, match_shape(result)] += 1
+                found[result.op, result.name, match_shape(read)] += 1
             elif batch.alive is None:
-                assert isinstance(read, Result)
                 found[result.op, result.name, shape_of(read)] += 1
             else:
-                assert isinstance(read, Result)
                 keywords.append(read)
         if found != batch.expected:
             more, less = found - batch.expected, batch.expected - found

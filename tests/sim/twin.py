@@ -15,14 +15,14 @@ from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
 from skws.queries.operator import LoggedBatch
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.job import Job
 
 Told = Counter[tuple[str, str, bytes]]
 """Results by operation, query and JSON."""
 
 
-def told(results: Sequence[LiveResult]) -> Told:
+def told(results: Sequence[Result]) -> Told:
     return Counter((one.op, one.name, one.to_json()) for one in results)
 
 
@@ -50,7 +50,7 @@ class Twin:
                 self._given(one)
         return told(self._given(entry))
 
-    def _given(self, entry: Entry) -> list[LiveResult]:
+    def _given(self, entry: Entry) -> list[Result]:
         live = self._worker.live
         logged = LoggedBatch(live.position, live.now, entry.records)
         outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from skws.formats import BadRecordLog, Replay
 from skws.formats.jsonl_order import timed_blocks
-from skws.queries.kinds import moment, read_result
+from skws.queries.kinds import moment
 from skws.queries.slices import SMALL
 from skws.replay_search import Search
-from skws.results.model import Result, parsed
+from skws.results.model import Result
 from skws.spark.batch import RangesRun, looked_at
 from skws.spark.replay import replay_run
 from skws.spec.enums import EngineName, OnError
@@ -50,7 +50,7 @@ def both(
     expected = list(search.results())
     replay = Replay.open(path, schema, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, least) as run:
-        assert list(map(parsed, run.results(BadRecordLog()))) == expected
+        assert [one.parsed for one in run.results(BadRecordLog())] == expected
         assert run.counts == search.counts
         assert search.counts.results >= some or query.kind != KEYWORDS.kind
         if query.kind == PATTERN.kind:
@@ -96,7 +96,7 @@ def test_a_key_cuts_what_time_does_not(spark: SparkSession, tmp_path: Path, wind
     expected = list(search.results())
     replay = Replay.open(tmp_path / "r.jsonl", DIVIDED, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
-        found = list(map(parsed, run.results(BadRecordLog())))
+        found = [one.parsed for one in run.results(BadRecordLog())]
         assert len(run.slicing.slices) > 1
         assert run.slicing.keys is not None
         assert run.counts == search.counts
@@ -143,7 +143,7 @@ def test_a_replay_in_order_is_read_where_it_is_searched(
         assert isinstance(run, RangesRun)
         assert len(run.slicing.slices) > 2
         bad = BadRecordLog(OnError.SKIP)
-        assert list(map(parsed, run.results(bad))) == expected
+        assert [one.parsed for one in run.results(bad)] == expected
         assert [record.line for record in bad.first] == [1, 301, 302, 701]
         with pytest.raises(BadRecordsError, match=r"r.jsonl:1: "):
             list(run.results(BadRecordLog()))
@@ -210,9 +210,9 @@ def test_limit_gives_the_first_results(spark: SparkSession, tmp_path: Path) -> N
     search = Search(Job.search("alpha beta", STREAMS, path, window=TimeWindow(10)))
     replay = Replay.open(path, STREAMS, split_bytes=4_000)
     with replay_run(spark, search.standing, search.job.stream, replay, 20) as run:
-        everything = list(map(parsed, run.results(BadRecordLog())))
+        everything = [one.parsed for one in run.results(BadRecordLog())]
         assert len(run.slicing.slices) > 1
-        assert list(map(parsed, islice(run.results(BadRecordLog()), 5))) == everything[:5]
+        assert [one.parsed for one in islice(run.results(BadRecordLog()), 5)] == everything[:5]
     assert len(everything) > 5
 
 
@@ -224,7 +224,7 @@ def test_bad_records_come_in_order_with_their_place(spark: SparkSession, tmp_pat
     replay = Replay.open(path, STREAMS, split_bytes=500)
     with replay_run(spark, search.standing, search.job.stream, replay) as run:
         bad = BadRecordLog(OnError.SKIP)
-        assert len(list(map(parsed, run.results(bad)))) == 101
+        assert len([one.parsed for one in run.results(bad)]) == 101
     assert [(record.line, record.raw.strip()) for record in bad.first] == [
         (51, b"{nonsense"),
         (102, b"\xff\xfe"),
@@ -254,4 +254,4 @@ def test_a_packed_result_is_unpacked_whole(tmp_path: Path) -> None:
     job = Job.search(RANKED, STREAMS, path, window=TimeWindow(40), engine=EngineName.LOCAL)
     found = list(Search(job).results())
     assert found
-    assert [read_result(result.packed()) for result in found if isinstance(result, Result)] == found
+    assert [Result.from_json(result.packed()) for result in found] == found

@@ -13,7 +13,6 @@ from textual.widgets import Static
 from docs.stepped_run import SteppedRun
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.replay_search import Search
-from skws.results.model import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import TopChoice
@@ -194,7 +193,7 @@ async def test_the_best_stand_first_with_rank_and_score_and_their_reasons_in_the
         assert "sort: best" in driver.text()
         assert [row.rank for row in driver.search.results.listed] == [1, 2]
         found = [row.result for row in driver.search.results.listed]
-        scores = [one.score.rank for one in found if isinstance(one, Result) and one.score]
+        scores = [one.score.rank for one in found if one.score]
         assert len(scores) == 2
         assert scores == sorted(scores, reverse=True)
         await driver.press("j", "enter")

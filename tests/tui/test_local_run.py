@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -37,7 +38,7 @@ def searched(query: str) -> set[str]:
     return {result.id for result in Search(request).results()}
 
 
-def ids(results: list[LiveResult], query: str) -> set[str]:
+def ids(results: Sequence[LiveResult], query: str) -> set[str]:
     return {result.id for result in results if result.query == query}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from skws.keywords.plan import Plan
 from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import WindowPlan
-from skws.results.model import LiveResult, Result
+from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query, Stream
@@ -175,9 +175,9 @@ def test_words_in_windows_by_hand_through_a_session_and_a_job(form: str, seed: i
     assert found > 3
 
 
-def shapes(results: list[LiveResult]) -> Counter[Shape]:
-    assert all(isinstance(each, Result) and each.op == "+" for each in results)
-    return Counter(shape_of(each) for each in results if isinstance(each, Result))
+def shapes(results: Sequence[LiveResult]) -> Counter[Shape]:
+    assert all(each.op == "+" for each in results)
+    return Counter(shape_of(each.parsed) for each in results)
 
 
 def as_json(record: Record) -> dict[str, Any]:

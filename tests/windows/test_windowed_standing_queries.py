@@ -15,7 +15,7 @@ from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_of
 from skws.queries.session import Session
 from skws.queries.windowed.engine import WindowedEngine
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.job import Job
 from skws.spec.query import (
     KEYWORDS,
@@ -31,7 +31,7 @@ from tests.strategies import seeds
 
 WINDOW = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = ("ada lamp", "lamp")
-Evaluated = Callable[[Sequence[Record]], Iterator[LiveResult]]
+Evaluated = Callable[[Sequence[Record]], Iterator[Result]]
 
 
 def stream(rng: random.Random, count: int) -> list[Record]:

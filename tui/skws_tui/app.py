@@ -18,7 +18,7 @@ from skws.data.values import EARLIEST
 from skws.jobs.control import Move
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.fence import EventsReady, Failed, FencedApp, OffThread, ViewChanged
@@ -206,7 +206,7 @@ class SkwsApp(FencedApp):
         assert isinstance(screen, RowsScreen)  # noqa: S101 - the mode has been switched to
         screen.call_later(screen.look_at, place)
 
-    def export(self, results: Sequence[LiveResult], path: str) -> None:
+    def export(self, results: Sequence[Result], path: str) -> None:
         """Write results to a file. Raises SkwsError."""
         from skws_tui.services.user_files import export  # noqa: PLC0415 - loads Arrow, for exports alone
 

@@ -14,7 +14,7 @@ from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, QueryPlan, StreamState
 from skws.queries.order import Order
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
 from skws_purging.lifespans import ALWAYS
@@ -64,10 +64,10 @@ class KeywordQueries(LiveOperator):
     def keeps(self) -> Window | None:
         return None if self._engine is None else self._state.stream.window
 
-    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:
         return [] if self._engine is None else list(self._engine.load_tables(records))
 
-    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+    def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         if self._engine is None:
             self._engine = self._begun()
         sample = self._state.stream.sample
@@ -78,7 +78,7 @@ class KeywordQueries(LiveOperator):
         if self._engine is not None:
             self._engine.remove(name)
 
-    def alive(self, name: str) -> list[LiveResult]:
+    def alive(self, name: str) -> list[Result]:
         return [] if self._engine is None else list(self._engine.alive(name))
 
     def prepare_searches(self, most: int) -> bool:
@@ -94,12 +94,12 @@ class KeywordQueries(LiveOperator):
             raise UsageError(f"{plan.query.text!r}: only keywords can be searched for among live tuples")
         return self._engine.search(ordered_by_sample(plan.search, self._state.stream.sample), most)
 
-    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         if self._engine is None:
             return {}
         return {SHARED: self._processed(self._engine, self._state.order, arrived)}
 
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
         if self._engine is None:
             return {}
         given = parse_schema(text, default_name=change.before.name)
@@ -168,14 +168,14 @@ class KeywordQueries(LiveOperator):
         engine.expect(state.expected.get(SHARED, b""))
         return engine
 
-    def _processed(self, engine: ColumnarEngine, order: Order, arrived: OrderedBatch) -> Iterator[LiveResult]:
+    def _processed(self, engine: ColumnarEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
         _settle(engine, order)
         if not self._state.stream.by_count:
             return engine.process_batches([arrived.batch])
         return chain.from_iterable(_at_positions(engine, arrived))
 
 
-def _at_positions(engine: ColumnarEngine, arrived: OrderedBatch) -> Iterator[Iterator[LiveResult]]:
+def _at_positions(engine: ColumnarEngine, arrived: OrderedBatch) -> Iterator[Iterator[Result]]:
     for run in arrived.runs():
         engine.seek(run.position)
         yield engine.process_batches([run.batch])
@@ -186,6 +186,6 @@ def _settle(engine: ColumnarEngine, order: Order) -> None:
         engine.settle(order.final)
 
 
-def _exhaust(results: Iterable[LiveResult]) -> None:
+def _exhaust(results: Iterable[Result]) -> None:
     for _ in results:
         pass

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 from msgspec.structs import replace
 
-from skws.results.model import Changed, LiveResult, Result, ResultTuple, instant_of, parsed
+from skws.results.model import Changed, LiveResult, Result, ResultTuple, instant_of
 from skws.spec.enums import ToldUpdates
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, ArrivalWindow, Window
@@ -565,14 +565,14 @@ class ShardUpdates:
         if not (self._begins or any(result.op == "-" for _, result in results)):
             return [result for _, result in results]
         self._forget(results[-1][1] if results else None)
-        told: list[LiveResult | None] = []
+        told: list[Result | None] = []
         ended: dict[Id, tuple[int, int]] = {}  # places of retractions, and their shards
         for shard, given in results:
-            result = parsed(given)
-            if not isinstance(result, Result) or result.place is not None or result.snapshot:
-                if isinstance(result, Result):  # a query that begins knows present versions alone
+            result = given.parsed
+            if not result.network or result.place is not None or result.snapshot:
+                if result.snapshot:  # a query that begins knows present versions alone
                     self._begins.pop((*_name(result), result.start), None)
-                told.append(given)
+                told.append(result)
                 continue
             name = _name(result)
             result = self._as_told(result)
@@ -581,11 +581,7 @@ class ShardUpdates:
             elif result.op == "+" and name in ended:
                 place, other = ended.pop(name)
                 before = told[place]
-                if (
-                    other != shard
-                    and isinstance(before, Result)
-                    and before.start != before.end == result.start
-                ):
+                if other != shard and before is not None and before.start != before.end == result.start:
                     update = updated(before, result, before.start)
                     if update is None or not self._replaces:
                         self._note(Begin(*name, result.start, before.start, result.end))
@@ -612,7 +608,7 @@ class ShardUpdates:
 
     def _forget(self, last: LiveResult | None) -> None:
         """Forget results that had expired at the latest one, once they are many."""
-        result = parsed(last) if last is not None and len(self._begins) > self._limit else None
+        result = last.parsed if last is not None and len(self._begins) > self._limit else None
         if not isinstance(result, Result):
             return
         now = _at(instant_of(result))

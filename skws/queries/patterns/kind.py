@@ -18,9 +18,9 @@ from skws.data.batch import BATCH
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState, check_stays
 from skws.queries.partitioning import Part
-from skws.queries.patterns.result import PatternResult
 from skws.queries.patterns.stream import PatternStream, ReadTuple
 from skws.queries.patterns.text import PatternQuery, pattern_notes, read_query
+from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_patterns.columnar import (
     MOST_RESULTS,
@@ -61,7 +61,7 @@ class ReplayedPattern(Evaluator):
         self._labels = [frozenset({label}) for label in plan.labels] if plan else []
         self._columns = ColumnarEvaluator(plan, window, most_results) if plan else None
 
-    def take(self, arrived: OrderedBatch) -> Iterator[PatternResult]:
+    def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         for batch in self._batches(arrived):
             found = self._found(batch)
             if found is None:
@@ -108,7 +108,7 @@ class ReplayedPattern(Evaluator):
             self._columns = None
             return None
 
-    def _formed(self, batch: Sequence[ReadTuple], found: Found) -> Iterator[PatternResult]:
+    def _formed(self, batch: Sequence[ReadTuple], found: Found) -> Iterator[Result]:
         valuations = self._valuations(found)
         last, valuation = next(valuations, (FOREVER, ()))
         for taken in batch:

@@ -13,9 +13,10 @@ import numpy as np
 
 from skws.data.batch import Ints, RecordBatch
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
-from skws.queries.patterns.result import PatternResult, PatternTuple
 from skws.queries.patterns.text import PatternQuery
+from skws.results.model import Result, ResultTuple
 from skws.results.names import TupleNames
+from skws.spec.query import PATTERN, Query
 from skws_patterns.evaluator import Evaluator as Automaton
 from skws_patterns.evaluator import Mark, Valuation
 from skws_schema.budgets import Held, memory_checked, register
@@ -41,7 +42,14 @@ class _Seen:
     time: int
     occurrence: int
     successor: bool
-    shown: dict[frozenset[str], PatternTuple] | None = None  # of tuples in results
+    shown: dict[frozenset[str], _Shown] | None = None  # of tuples in results
+
+
+class _Shown(NamedTuple):
+    """``identity``: its part in the ids of results."""
+
+    tuple: ResultTuple
+    identity: str
 
 
 class History:
@@ -106,7 +114,7 @@ class History:
         seen = self._tuples[position]
         return seen.time, seen.tick
 
-    def shown(self, position: int, labels: frozenset[str]) -> PatternTuple:
+    def shown(self, position: int, labels: frozenset[str]) -> _Shown:
         seen = self._tuples[position]
         if seen.shown is None:
             seen.shown = {}
@@ -115,19 +123,13 @@ class History:
             known = seen.shown[labels] = self._shown(seen, position, sorted(labels))
         return known
 
-    def _shown(self, seen: _Seen, position: int, labels: list[str]) -> PatternTuple:
+    def _shown(self, seen: _Seen, position: int, labels: list[str]) -> _Shown:
         named = self._names.version(
             seen.relation, seen.row, seen.tick, seen.occurrence, follows=seen.successor
         )
-        return PatternTuple(
-            named.relation,
-            named.id,
-            tuple(keyword for label in labels for keyword in self._keywords.get(label, ())),
-            tuple(labels),
-            position,
-            named.row,
-            "\x1f".join((named.digest.hex(), *labels)),
-        )
+        keywords = tuple(keyword for label in labels for keyword in self._keywords.get(label, ()))
+        made = ResultTuple(named, keywords, tuple(labels), position)
+        return _Shown(made, "\x1f".join((named.digest.hex(), *labels)))
 
 
 def marks_of(valuation: Valuation) -> Sequence[Mark]:
@@ -142,24 +144,14 @@ def marks_of(valuation: Valuation) -> Sequence[Mark]:
 
 
 def formed(
-    name: str,
-    query: str,
-    history: History,
-    marks: Sequence[Mark],
-    end: float | None,
-    *,
-    snapshot: bool = False,
-) -> PatternResult:
+    query: Query, history: History, marks: Sequence[Mark], end: float | None, *, snapshot: bool = False
+) -> Result:
     """The result of marks in order; ``end``: in seconds since the epoch."""
-    tuples = tuple([history.shown(position, labels) for position, labels in marks])
-    return PatternResult(
-        name,
-        query,
-        _result_id([member.identity for member in tuples]),
-        history.at(marks[-1][0])[0] / MICROSECOND,
-        end,
-        tuples,
-        snapshot,
+    shown = [history.shown(position, labels) for position, labels in marks]
+    identity = _result_id([each.identity for each in shown])
+    start = history.at(marks[-1][0])[0] / MICROSECOND
+    return Result.of_tuples(
+        query, identity, start, end, tuple([each.tuple for each in shown]), snapshot=snapshot
     )
 
 
@@ -194,7 +186,7 @@ class PatternStream(Evaluator):
         name: str = "",
     ) -> None:
         self.query = query
-        self._name = name or query.text
+        self._asked = Query(query.text, kind=PATTERN, name=name)
         self.window = self.keeps = window
         self.position = 0  # of the next insertion in the stream
         self._by_count = isinstance(window, CountWindow)
@@ -213,10 +205,10 @@ class PatternStream(Evaluator):
         """Move to the position of the next insertion."""
         self.position = position
 
-    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[PatternResult]:
+    def begin(self, past: Iterable[OrderedBatch]) -> Iterable[Result]:
         return sorted(self.alive_after(map(self._placed, past)), key=_place)
 
-    def take(self, arrived: OrderedBatch) -> Iterable[PatternResult]:
+    def take(self, arrived: OrderedBatch) -> Iterable[Result]:
         """The results that the next tuples complete.
 
         The order of those that one tuple completes depends on tuples long gone, so they are sorted.
@@ -239,7 +231,7 @@ class PatternStream(Evaluator):
             batch = batch if (time == batch.time).all() else replace(batch, time=time)
         return batch, arrived.positions
 
-    def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[PatternResult]:
+    def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[Result]:
         """The results that a batch completes, as their last tuples come.
 
         ``positions`` of the records; None if they are consecutive.
@@ -247,7 +239,7 @@ class PatternStream(Evaluator):
         for _ in self.completing(self.tuples(batch, positions)):
             yield from self.results()
 
-    def alive_after(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[PatternResult]:
+    def alive_after(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[Result]:
         """The results that are alive after batches, as snapshots; ``process`` describes the batches."""
         found = []
         for batch, positions in batches:
@@ -303,7 +295,7 @@ class PatternStream(Evaluator):
             self._automaton.position = position - 1
             self._automaton.update(relation, row, tick)
 
-    def results(self) -> Iterator[PatternResult]:
+    def results(self) -> Iterator[Result]:
         """The results that the last tuple completes."""
         return map(self.formed, memory_checked(self._automaton.results()))
 
@@ -327,11 +319,11 @@ class PatternStream(Evaluator):
         columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.taken(read))
         return map(ReadTuple, *columns, batch.time[read].tolist())
 
-    def formed(self, valuation: Valuation, *, snapshot: bool = False) -> PatternResult:
+    def formed(self, valuation: Valuation, *, snapshot: bool = False) -> Result:
         """The result of a valuation whose tuples are remembered."""
         marks = marks_of(valuation)
         end = self._end(self._history.at(marks[0][0])[1])
-        return formed(self._name, self.query.text, self._history, marks, end, snapshot=snapshot)
+        return formed(self._asked, self._history, marks, end, snapshot=snapshot)
 
     def _end(self, first: int) -> float | None:
         """When a result that began at a tick leaves the window; None under a count window or none."""
@@ -341,5 +333,5 @@ class PatternStream(Evaluator):
         return None if end >= FOREVER else end / MICROSECOND
 
 
-def _place(result: PatternResult) -> tuple[int, str]:
-    return result.tuples[-1].position, result.id
+def _place(result: Result) -> tuple[int, str]:
+    return result.tuples[-1].position or 0, result.id

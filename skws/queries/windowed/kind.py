@@ -19,7 +19,7 @@ from skws.queries.operator import Operator, QueryPlan, StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows, window_notes
 from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
@@ -76,10 +76,10 @@ class WindowedQueries(Operator):
         """Windows that are open at the end give no results."""
         return self._state.order.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[LiveResult]:  # noqa: ARG002 - all are needed
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:  # noqa: ARG002 - all are needed
         return self._static(list(self._plans))
 
-    def add(self, plans: Sequence[QueryPlan]) -> list[LiveResult]:
+    def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         """Gives the results of static tuples alone: others are given when their window ends.
 
         The log is not read: how much of it is known depends on other queries,
@@ -93,14 +93,14 @@ class WindowedQueries(Operator):
         if self._engine is not None:
             self._engine.remove(name)
 
-    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[LiveResult]]:
+    def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         if self._engine is None:
             self._engine, _ = self._new_engine(self._plans)
             self._engine.seek(arrived.position)
         self._saved = None
         return self._by_name(self._plans, self._engine.process_batches([arrived.batch]))
 
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[LiveResult]]:  # noqa: ARG002
+    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:  # noqa: ARG002
         state, plans = self._bytes(), [plan.over(self._state.stream) for plan in self._plans.values()]
         self._engine = None
         self._begin_from(state, plans)
@@ -141,14 +141,14 @@ class WindowedQueries(Operator):
         _answer(engine, [self._plans[name] for name in names])
         return engine, list(engine.load_tables(self._state.tables))
 
-    def _static(self, names: Sequence[str]) -> list[LiveResult]:
+    def _static(self, names: Sequence[str]) -> list[Result]:
         """The results of static tuples alone, query by query."""
         if not self._state.tables:
             return []
         found = self._by_name(names, self._new_engine(names)[1])
         return [result for results in found.values() for result in results]
 
-    def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[LiveResult]]:
+    def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[Result]]:
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
             found[result.name].append(result)

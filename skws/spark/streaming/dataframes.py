@@ -29,9 +29,9 @@ from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
 from skws.jobs.standing import StandingQueries
-from skws.queries.kinds import read_result
 from skws.queries.order import AwaitedPartitions, final_of
 from skws.results.frames import COLUMNS, result_table
+from skws.results.model import Result
 from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
@@ -76,7 +76,7 @@ def searched(
 
 def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
     if part:
-        yield result_table(map(read_result, expanded(blob).split(b"\n")))
+        yield result_table(map(Result.from_json, expanded(blob).split(b"\n")))
     elif late := orjson.loads(blob)["late_letters"]:
         yield pa.Table.from_pylist(list(map(_late_row, late)), schema=COLUMNS)
 

@@ -18,7 +18,7 @@ from skws.queries.partitioning import Part
 from skws.sources.feed import Backlog
 
 if TYPE_CHECKING:
-    from skws.results.model import LiveResult
+    from skws.results.model import Result
     from skws.spec.query import Query
 
 _LENGTHS: Final = Struct("<II")
@@ -122,7 +122,7 @@ class Worked:
     ``blobs``: stats and results, encoded; a server sends these in place of both.
     """
 
-    results: list[LiveResult]
+    results: list[Result]
     stats: dict[str, Any]
     chunk: Chunk | None
     dropped: list[int]

@@ -27,8 +27,8 @@ from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
 from skws.queries.keywords.updates import ShardUpdates
-from skws.queries.kinds import encoded, moment
-from skws.results.model import LiveResult
+from skws.queries.kinds import moment
+from skws.results.model import EncodedResult, LiveResult
 from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import RECORDS, BatchHeader
 from skws.spark.streaming.run_directory import Output, RunDirectory
@@ -187,7 +187,7 @@ class OutputMerger:
 def results_of(output: Output) -> list[tuple[int, LiveResult]]:
     """As one engine gives them: by time, at one time retractions first, then by id. Each with its shard."""
     results: list[tuple[int, LiveResult]] = [
-        (shard, encoded(line))
+        (shard, EncodedResult(line))
         for shard, part, blob in output.rows
         if 0 < part < RECORDS
         for line in expanded(blob).split(b"\n")

@@ -56,12 +56,11 @@ from skws.jobs.intake import Intake
 from skws.jobs.standing import StandingQueries
 from skws.memory import expect_long_lived_objects, use
 from skws.queries.keywords.updates import Begin
-from skws.queries.kinds import written
 from skws.queries.operator import LoggedBatch
 from skws.queries.order import passed_over
 from skws.queries.partitioning import Part
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws.spark.streaming.messages import (
     BEHIND,
     PAST,
@@ -265,8 +264,8 @@ class Shard:
     def _load_tables(self, blob: bytes) -> None:
         self._live.load_tables(list(unpacked(blob).records()))
 
-    def _obey(self, commands: Iterable[Command]) -> tuple[list[LiveResult], list[Query], list[str]]:
-        results: list[LiveResult] = []
+    def _obey(self, commands: Iterable[Command]) -> tuple[list[Result], list[Query], list[str]]:
+        results: list[Result] = []
         added: dict[str, Query] = {}
         removed: list[str] = []
         for command in commands:
@@ -278,7 +277,7 @@ class Shard:
                 added[command.name] = self._standing.known(command.name)
         return results, list(added.values()), removed
 
-    def _gives(self, result: LiveResult) -> bool:
+    def _gives(self, result: Result) -> bool:
         """Whether a result of live tuples is the shard's: if keys divide them, all shards have the tables."""
         if self._share.first or not self._share.alone:
             return True
@@ -381,7 +380,7 @@ class ShardServer:
 
 def blobs_of(worked: Worked) -> list[bytes]:
     """Lines: stats in the first blob, then results, so many to a blob, compressed."""
-    lines, unwritable = encoded_each(worked.results, written)
+    lines, unwritable = encoded_each(worked.results, lambda result: result.parsed.packed())
     stats = worked.stats
     if unwritable:
         reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import skws as library
-from skws.results.model import Result
 from skws.sources.sqlite import SqliteDatabase
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
@@ -158,9 +157,7 @@ def test_python_searches_a_database(skws: Skws, books: Path) -> None:
         assert [one.id for one in found] == [one["id"] for one in told]
     assert len(list(library.search("guin", books, limit=1))) == 1
     session = library.Session(books, tables=books)
-    assert [one.network for one in session.add("guin dispossessed") if isinstance(one, Result)] == [
-        one["network"] for one in told
-    ]
+    assert [one.network for one in session.add("guin dispossessed")] == [one["network"] for one in told]
 
 
 def test_python_names_what_it_cannot_search() -> None:

@@ -24,7 +24,7 @@ from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning import Partitioning, plan_keys
-from skws.results.model import LiveResult, Result, parsed
+from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, keys_for, merged_fronts, planned
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
 from skws.spark.streaming.processor import ShardProgress
@@ -288,8 +288,8 @@ def standing_after(results: Sequence[LiveResult]) -> list[bytes]:
     """
     last = {(r.query, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
     return lines(
-        replace_struct(r, op="+", at=None, changed=()) if isinstance(r, Result) and r.op == "~" else r
-        for r in map(parsed, last.values())
+        replace_struct(r, op="+", at=None, changed=()) if r.op == "~" else r
+        for r in (one.parsed for one in last.values())
     )
 
 

@@ -14,7 +14,7 @@ from skws.data.batch import BadRecord, Record, RecordBatch
 from skws.data.packing import packed
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
-from skws.results.model import JsonRow, LiveResult, Result, ResultTuple, parsed
+from skws.results.model import JsonRow, LiveResult, Result, ResultTuple
 from skws.spark.streaming.messages import RECORDS, Worked
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output
@@ -107,7 +107,7 @@ def test_what_a_server_tells_is_what_is_delivered(many: int) -> None:
     blobs = blobs_of(Worked(list(results), {"seconds": 0.1}, None, [], [], [], 0, 0))
     assert sum(map(len, blobs)) < 100 + 60 * many or many < 2
     told = Output(1, [(0, part, blob) for part, blob in enumerate(blobs)])
-    assert [parsed(result) for _, result in results_of(told)] == results
+    assert [result.parsed for _, result in results_of(told)] == results
 
 
 def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path
     merger = OutputMerger(request(tmp_path), notes.log, Gauges(request(tmp_path), 0), lambda _: None)
     merger.deliver_to(written)  # type: ignore[arg-type]  # all that is asked of one
     merger.take(told)
-    assert list(map(parsed, written.results)) == results[:1]
+    assert [one.parsed for one in written.results] == results[:1]
     (letter,) = map(orjson.loads, written.letters)
     assert (letter["source"], orjson.loads(letter["raw"])["id"]) == ("result", "1")
     assert "result of 'pulp': cannot be written: " in notes.lines[0]

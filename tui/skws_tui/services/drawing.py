@@ -17,7 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from skws.keywords.match import Span
-from skws.results.model import LiveResult, Result, Score, TupleShown
+from skws.results.model import Result, ResultTuple, Score
 from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
 from skws_schema.errors import counted
 from skws_schema.model import AttributeType, Relation, Schema
@@ -109,7 +109,7 @@ class Drawer:
         Lines may be wider than ``width``, but keywords are within it if they fit.
         """
         result = row.result
-        if isinstance(result, Result):
+        if result.network:
             lines = [self._branch(result, branch, width) for branch in tree(result)]
         else:
             lines = list(self._members(result, width))
@@ -139,10 +139,10 @@ class Drawer:
         now = self._view.event_time
         if now is None:
             return None
-        score = row.result.score if isinstance(row.result, Result) else None
+        score = row.result.score
         return now // _DAY if score is None or score.half_life is None else now
 
-    def _sentence(self, result: LiveResult, width: int) -> Text:
+    def _sentence(self, result: Result, width: int) -> Text:
         line = Text()
         phrases = [self._phrase(result, result.tuples[place]) for place in _reading_order(result)]
         before: Phrase | None = None
@@ -155,7 +155,7 @@ class Drawer:
         line.append(" " * (width - cell_len(line.plain)))
         return line
 
-    def _phrase(self, result: LiveResult, shown: TupleShown) -> Phrase:
+    def _phrase(self, result: Result, shown: ResultTuple) -> Phrase:
         """The values with keywords of a tuple; without any, its first searched value."""
         text, spans = "", list[Span]()
         for name, value in shown.row.items():
@@ -171,7 +171,7 @@ class Drawer:
         text, matched = _labelled(shown) + self._name(shown), _matched(result, shown)
         return Phrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
 
-    def _name(self, shown: TupleShown) -> str:
+    def _name(self, shown: ResultTuple) -> str:
         """The first searched value of a tuple, else its relation and the first value of its own."""
         relation, row = self._relation(shown.relation), shown.row
         texts = [value_text(v) for v in map(row.get, relation.search) if v not in {None, ""}]
@@ -200,14 +200,14 @@ class Drawer:
             pairs.setdefault(frozenset((join.left, join.right)), []).append(join.name)
         return frozenset(name for names in pairs.values() if len(names) > 1 for name in names)
 
-    def _members(self, result: LiveResult, width: int) -> Iterator[Text]:
+    def _members(self, result: Result, width: int) -> Iterator[Text]:
         """Tuples of a pattern match in order, with their labels."""
         for shown in result.tuples:
             line = Text(_labelled(shown)).append(visible(shown.relation) + _GAP, self.palette.dim)
             line.append_text(self._values(result, shown, width - line.cell_len))
             yield line
 
-    def _values(self, result: LiveResult, shown: TupleShown, width: int) -> Text:
+    def _values(self, result: Result, shown: ResultTuple, width: int) -> Text:
         """Searched values, those with keywords first; then others with their names, those of joins last.
 
         The first keyword of each is within ``width``, or close to the start of its value.
@@ -236,14 +236,14 @@ class Drawer:
         ordered = [*sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
         return Text(_GAP).join([text for _, text in ordered])
 
-    def _value(self, result: LiveResult, relation: str, attribute: str, text: str, width: int) -> Text:
+    def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
         cut, spans = shortened(visible(text), self._spans(result, relation, attribute, text), width)
         value = Text(cut)
         self._mark(value, spans)
         return value
 
-    def _spans(self, result: LiveResult, relation: str, attribute: str, text: str) -> list[Span]:
-        if not isinstance(result, Result):
+    def _spans(self, result: Result, relation: str, attribute: str, text: str) -> list[Span]:
+        if not result.network:
             return []
         return self._view.analyzer.spans(result.name, relation, attribute, text)
 
@@ -269,12 +269,12 @@ class Drawer:
             names += [right for _, right in join.on if join.right == relation.name]
         return frozenset(names)
 
-    def _whole_rows(self, result: LiveResult) -> Iterator[Text]:
+    def _whole_rows(self, result: Result) -> Iterator[Text]:
         for place, shown in enumerate(result.tuples):
             changed = _changed(result, shown)
             heading = Text(_labelled(shown))
             yield heading.append(visible(shown.relation)).append(f"  {visible(shown.id)}", self.palette.dim)
-            for left, right, name in result.joins if isinstance(result, Result) else ():
+            for left, right, name in result.joins:
                 if max(left, right) == place:
                     other = result.tuples[min(left, right)]
                     yield Text(f"  joined to {visible(other.id)} by {visible(name)}", self.palette.dim)
@@ -306,7 +306,7 @@ class Drawer:
             or not isinstance(self._view.request.job.plan_window, Unbounded)
         ):
             yield "ended" if row.ending else "ends", self.countdown(row)
-        if not isinstance(result, Result):
+        if not result.network:
             return
         if result.op == "~" and result.at is not None:
             names = [f"{name} of {each}" for each, names in result.changed for name in names]
@@ -333,9 +333,9 @@ class Drawer:
             at = "" if place.at is None else f", {day_or_time(place.at)}"
             yield "entered", f"as number {place.rank} of the best{at}"
 
-    def _score(self, result: LiveResult) -> Score | None:
+    def _score(self, result: Result) -> Score | None:
         """The score at the current event time."""
-        score = result.score if isinstance(result, Result) else None
+        score = result.score
         now = self._view.event_time
         if score is None or now is None or score.found is None:
             return score
@@ -350,31 +350,31 @@ def _dimmed(line: Text, dim: Style) -> Text:
     return Text().append(line.plain, dim)
 
 
-def _reading_order(result: LiveResult) -> Sequence[int]:
+def _reading_order(result: Result) -> Sequence[int]:
     """The places of the tuples as a tree shows them, so that joined ones are neighbours."""
-    if isinstance(result, Result):
+    if result.network:
         return [branch.node for branch in tree(result)]
     return range(len(result.tuples))
 
 
-def _changed(result: LiveResult, shown: TupleShown) -> tuple[str, ...]:
+def _changed(result: Result, shown: ResultTuple) -> tuple[str, ...]:
     """The attributes of a tuple that the last update of its result has changed."""
-    return dict(result.changed).get(shown.id, ()) if isinstance(result, Result) else ()
+    return dict(result.changed).get(shown.id, ())
 
 
-def _labelled(shown: TupleShown) -> str:
+def _labelled(shown: ResultTuple) -> str:
     """The labels of a tuple in a pattern match, before its values."""
-    labels = ", ".join(getattr(shown, "labels", ()))
+    labels = ", ".join(shown.labels)
     return f"{visible(labels)}: " if labels else ""
 
 
-def _matched(result: LiveResult, shown: TupleShown) -> bool:
-    return bool(shown.keywords) or not isinstance(result, Result)
+def _matched(result: Result, shown: ResultTuple) -> bool:
+    return bool(shown.keywords) or not result.network
 
 
 def _size(row: ListedResult) -> str:
     """The number of tuples, or of matches for a row that matches show; ``4×2`` if two results are one row."""
-    times = getattr(row.result, "count", None)
+    times = row.result.count
     size = f"{len(row.result.tuples) if times is None else times:,}"
     return f"{size}×{len(row.alike)}" if len(row.alike) > 1 else size
 

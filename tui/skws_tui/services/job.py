@@ -21,7 +21,7 @@ from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Command, Host, RunControl, open_host
 from skws.jobs.log import Level, Log
-from skws.results.model import LiveResult, Result, parsed
+from skws.results.model import LiveResult, Result
 from skws.sinks.base import Run
 from skws.sources.replays import TimeBuckets
 from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice
@@ -301,12 +301,12 @@ class LiveJob:
     def _report_queries(self) -> None:
         self.events.put(queries=tuple(self.queries))
 
-    def _report_results(self, results: Sequence[LiveResult]) -> None:
-        self.networks.update((r.name, r.network) for r in results if isinstance(r, Result) and r.op == "+")
+    def _report_results(self, results: Sequence[Result]) -> None:
+        self.networks.update((r.name, r.network) for r in results if r.network and r.op == "+")
         self._note_times(results)
         self.events.put(results=results)
 
-    def _note_times(self, results: Sequence[LiveResult]) -> None:
+    def _note_times(self, results: Sequence[Result]) -> None:
         """Count results by the time at which they began. After a move some of them come once more."""
         times: dict[str, list[int]] = {}
         for result in results:
@@ -426,14 +426,14 @@ class CallSink:
     name = "the terminal UI"
     every = 1.0
 
-    def __init__(self, write: Callable[[Sequence[LiveResult]], None]) -> None:
+    def __init__(self, write: Callable[[Sequence[Result]], None]) -> None:
         self._write = write
 
     def open(self, run: Run) -> None:
         """There is nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - no batch comes twice here
-        self._write(list(map(parsed, results)))
+        self._write([one.parsed for one in results])
 
     def flush(self) -> None:
         """There is no buffer."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 
 CAPACITY: Final = 5_000
 
@@ -38,14 +38,14 @@ class ListedResult:
     """
 
     number: int
-    alike: list[LiveResult]
+    alike: list[Result]
     ending: Ending | None = None
     settled: bool = False
     rank: int | None = None
     _text: str = field(default="", repr=False)
 
     @property
-    def result(self) -> LiveResult:
+    def result(self) -> Result:
         return self.alike[0]
 
     @property
@@ -60,7 +60,7 @@ class ListedResult:
             self._text = self.result.to_json().decode().casefold()
         return self._text
 
-    def update(self, result: LiveResult) -> None:
+    def update(self, result: Result) -> None:
         """Show a result as it is now."""
         self.alike = [result if one.id == result.id else one for one in self.alike]
         self._text = ""
@@ -153,7 +153,7 @@ class ResultBuffer:
         """Rows by the name of their query, as ``listed`` gives them without a filter."""
         return self._counts - self._settled if live else self._counts
 
-    def take(self, results: Iterable[LiveResult]) -> int:
+    def take(self, results: Iterable[Result]) -> int:
         """Take in results and retractions in their order; returns the number of new rows."""
         new = 0
         for result in results:
@@ -227,9 +227,9 @@ class ResultBuffer:
                 found = _best_first(found)
         return found
 
-    def _add(self, result: LiveResult) -> bool:
+    def _add(self, result: Result) -> bool:
         """Add a result; False if it joins a row that is there."""
-        fold = _fold(result) if self.folding and isinstance(result, Result) else None
+        fold = _fold(result) if self.folding and result.network else None
         row = self._folded.get(fold) if fold is not None else None
         self._counts[result.name] += row is None
         if row is not None:
@@ -246,7 +246,7 @@ class ResultBuffer:
             heapq.heappush(self._ends, (result.end, row.number))
         return True
 
-    def _take_out(self, row: ListedResult, result: LiveResult) -> None:
+    def _take_out(self, row: ListedResult, result: Result) -> None:
         """Take a result out of its row, which goes with the last one."""
         if len(row.alike) == 1:
             self._drop(row)
@@ -255,7 +255,7 @@ class ResultBuffer:
         del self._rows[result.name, result.id]
         self.version += 1
 
-    def _update(self, row: ListedResult, result: LiveResult) -> None:
+    def _update(self, row: ListedResult, result: Result) -> None:
         """Change a result where it is shown."""
         self._unfold(row)
         row.update(result)
@@ -272,7 +272,7 @@ class ResultBuffer:
 
     def _unfold(self, row: ListedResult) -> None:
         """No result joins the row any more."""
-        if self.folding and isinstance(row.result, Result):
+        if self.folding and row.result.network:
             self._folded.pop(_fold(row.result), None)
 
     def _drop(self, row: ListedResult) -> None:
@@ -296,7 +296,7 @@ class ResultBuffer:
             heapq.heapify(self._ends)
 
 
-def relations_of(result: LiveResult) -> Collection[str]:
+def relations_of(result: Result) -> Collection[str]:
     """The relations in which the keywords of a result were found; of other results all of their relations."""
     found = {shown.relation for shown in result.tuples if shown.keywords}
     return found or {shown.relation for shown in result.tuples}
@@ -309,9 +309,9 @@ def _fold(result: Result) -> object:
     return result.name, frozenset(names), frozenset(pairs)
 
 
-def _why(retraction: LiveResult) -> Ending:
+def _why(retraction: Result) -> Ending:
     """Why a result ended; among the best ones the retraction says so."""
-    place = retraction.place if isinstance(retraction, Result) else None
+    place = retraction.place
     match None if place is None else place.reason:
         case "expired":
             return "expired"
@@ -331,6 +331,6 @@ def _best_first(found: list[ListedResult]) -> list[ListedResult]:
 
 def _order(row: ListedResult) -> tuple[bool, int, float, str]:
     """As ``skws.ranking.top`` orders candidates; results without a score come last."""
-    score = row.result.score if isinstance(row.result, Result) else None
+    score = row.result.score
     tier, value = (-1, 0.0) if score is None else score.rank
     return row.ending is not None, -tier, -value, row.result.id

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from skws.durable import explained, replaced
-from skws.results.model import LiveResult, Result
+from skws.results.model import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.sinks.text import visible
@@ -196,7 +196,7 @@ FORMATS: Final = {
 }
 
 
-def export(results: Sequence[LiveResult], path: Path) -> None:
+def export(results: Sequence[Result], path: Path) -> None:
     """Write results in the order given, in the format of the file name's ending.
 
     Raises UsageError for another ending, and for results of patterns in other formats than JSON; OutputError.
@@ -205,10 +205,9 @@ def export(results: Sequence[LiveResult], path: Path) -> None:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     if path.is_dir():
         raise UsageError(f"{path} is a folder; expected the name of a file")
-    networks = [result for result in results if isinstance(result, Result)]
-    if len(networks) < len(results) and path.suffix != ".jsonl":
+    if not all(result.network for result in results) and path.suffix != ".jsonl":
         raise UsageError(f"{path}: results of patterns are exported as .jsonl")
-    scored = any(result.score is not None for result in networks)
+    scored = any(result.score is not None for result in results)
     with destination(path, BytesIO()) as opened:
         writer = Writer(plain_encoder(FORMATS[path.suffix], ranked=scored), opened)
         for result in results:

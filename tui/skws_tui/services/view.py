@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
-from skws.results.model import LiveResult
+from skws.results.model import Result
 from skws_schema.errors import SkwsError
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
@@ -48,7 +48,7 @@ class JobEvents:
     queries over an expression, by their names. ``failure``: why the job broke.
     """
 
-    results: list[LiveResult] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
     dropped: int = 0
     restarted: bool = False
     lines: list[LogLine] = field(default_factory=list)
@@ -67,14 +67,14 @@ class EventQueue:
     def __init__(self, on_events: Callable[[], None] = lambda: None, kept: int = KEPT_RESULTS) -> None:
         self.on_events = on_events
         self._lock = Lock()
-        self._results: deque[LiveResult] = deque(maxlen=kept)
+        self._results: deque[Result] = deque(maxlen=kept)
         self._lines: deque[LogLine] = deque(maxlen=_KEPT_LINES)
         self._events = JobEvents()
         self._announced = False
 
     def put(
         self,
-        results: Iterable[LiveResult] = (),
+        results: Iterable[Result] = (),
         lines: Iterable[LogLine] = (),
         observed: Mapping[str, Observed] | None = None,
         best: Mapping[str, BestResults] | None = None,

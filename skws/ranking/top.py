@@ -328,11 +328,10 @@ class Top:
         score = result.score and result.score.when(place.at)
         if place.event == "update":
             return replace(result, score=score, place=place)
+        told = replace(result, score=score, place=place, at=None, changed=())
         if place.event == "enter":
-            return replace(result, op="+", score=score, place=place, at=None, changed=())
-        return replace(
-            result, op="-", end=result.end if place.at is None else place.at, score=score, place=place
-        )
+            return replace(told, op="+")
+        return replace(told, op="-", end=result.end if place.at is None else place.at)
 
 
 def group_namer(schema: Schema) -> Callable[[Result], str]:

@@ -242,6 +242,9 @@ class ResultTuple(Struct, eq=False, gc=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ResultTuple) and self._values() == other._values() and self.row == other.row
 
+    def __ne__(self, other: object) -> bool:
+        return not self.__eq__(other)  # that of structs compares identities
+
     def __hash__(self) -> int:
         return hash((self.relation, self.id, self.keywords))
 
@@ -384,6 +387,9 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
+
+    def __ne__(self, other: object) -> bool:
+        return not self.__eq__(other)  # that of structs compares identities
 
     def __hash__(self) -> int:
         return hash((self.op, self.name, self.id, self.start, self.end))

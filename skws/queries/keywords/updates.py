@@ -608,9 +608,8 @@ class ShardUpdates:
 
     def _forget(self, last: LiveResult | None) -> None:
         """Forget results that had expired at the latest one, once they are many."""
-        result = last.parsed if last is not None and len(self._begins) > self._limit else None
-        if not isinstance(result, Result):
+        if last is None or len(self._begins) <= self._limit:
             return
-        now = _at(instant_of(result))
+        now = _at(instant_of(last.parsed))
         self._begins = {one: each for one, each in self._begins.items() if _at(each.end, now + 1) > now}
         self._limit = 2 * len(self._begins) + _LEAST

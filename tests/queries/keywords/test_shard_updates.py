@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from skws.queries.keywords.updates import ShardUpdates
-from skws.results.model import Result, ResultTuple, parsed
+from skws.results.model import Result, ResultTuple
 
 
 def version(op: str, title: str, start: float, end: float | None) -> Result:
@@ -44,8 +44,7 @@ def test_begins_outlive_the_process() -> None:
     for op, following in NEXT:
         again = ShardUpdates(replaces=False)
         again.restore(before.snapshot())
-        (result,) = map(parsed, again.take([(1, following)]))
-        assert isinstance(result, Result)
+        (result,) = [one.parsed for one in again.take([(1, following)])]
         assert (result.op, result.start) == (op, 3.0)
         before = again
     assert before.snapshot() == b""

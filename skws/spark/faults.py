@@ -24,6 +24,7 @@ _OURS: Final = re.compile(
     re.M | re.S,
 )
 _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
+_STOPPED: Final = "stopped SparkContext"  # by Spark itself: where we stop it, nothing is called any more
 _ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as where there is no such method
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
@@ -119,6 +120,11 @@ def translated(text: str) -> SkwsError:
             return kind(message.strip())
     if any(sign in text for sign in _NOT_STARTED):
         return SourceError(f"Spark cannot start: {_reason(text)}")
+    if _STOPPED in text:
+        return SparkFailedError(
+            "Spark has stopped: its master does not answer, or has ended the application"
+            " (the master's log and page tell)"
+        )
     return SparkFailedError(f"Spark failed: {_reason(text)}")
 
 

@@ -127,3 +127,13 @@ def test_a_java_is_the_same_behind_its_wrapper(home: Path, tmp_path: Path) -> No
     found.write_text("#!/bin/sh\necho 'openjdk version \"21.0.3\"' >&2\n")
     found.chmod(0o755)
     assert use_java() == found
+
+
+def test_a_context_that_spark_stopped_is_told() -> None:
+    """As where no master answers for a minute."""
+    text = (
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
+        "This stopped SparkContext was created at:\n\norg.apache.spark.api.java.JavaSparkContext.<init>\n"
+    )
+    assert str(translated(text)).startswith("Spark has stopped: its master does not answer")

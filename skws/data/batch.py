@@ -256,10 +256,14 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of some input: its records and its bad records, each in order of arrival."""
+    """A piece of some input: its records and its bad records, each in order of arrival.
+
+    ``partitions``: of each record, by a number above 0, if the input has several that go on by themselves.
+    """
 
     records: RecordBatch
     bad: Sequence[BadRecord] = ()
+    partitions: Ints | None = None
 
     @classmethod
     def of(cls, items: Iterable[Item]) -> Chunk:
@@ -280,7 +284,12 @@ class Chunk:
         if len(known) == 1:
             return known[0]
         parts = [chunk.records for chunk in known if len(chunk.records)]
-        return cls(together(parts) if parts else NO_RECORDS, [bad for chunk in known for bad in chunk.bad])
+        numbers = [chunk.partitions for chunk in known if chunk.partitions is not None]
+        return cls(
+            together(parts) if parts else NO_RECORDS,
+            [bad for chunk in known for bad in chunk.bad],
+            np.concatenate(numbers) if known and len(numbers) == len(known) else None,
+        )
 
     def __len__(self) -> int:
         return len(self.records) + len(self.bad)
@@ -294,7 +303,12 @@ class Chunk:
         if not relations:
             return self
         kept = ~np.isin(self.records.relation, list(relations))
-        return self if kept.all() else Chunk(self.records.taken(kept), self.bad)
+        return self if kept.all() else self.only(kept)
+
+    def only(self, kept: Flags) -> Chunk:
+        """Some of the records, and all bad ones."""
+        numbers = None if self.partitions is None else self.partitions[kept]
+        return Chunk(self.records.taken(kept), self.bad, numbers)
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:

@@ -137,7 +137,7 @@ class BoundedFeed(Feed):
             return read
         good = records.time <= latest
         refused = [self._refused(record, latest) for record in records.taken(~good).records()]
-        return Chunk(records.taken(good), [*read.bad, *refused])
+        return replace(read.only(good), bad=[*read.bad, *refused])
 
     def _refused(self, record: Record, latest: int) -> BadRecord:
         where = f"({self._schema.relations[record.relation].name})"

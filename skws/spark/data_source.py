@@ -6,7 +6,7 @@ so what reads is loaded only where it does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
     from skws.spark.source_reader import SourceReader
 
+PARTITION: Final = "skws_partition"
+"""A number of the partition that a record of a topic was in; NULL of other sources."""
+
 
 class SkwsSource(DataSource):
-    """Follows a source of skws; a row is a record as JSON, in the column ``value``.
+    """Follows a source of skws; a row is a record as JSON, in the column ``value``; beside it is PARTITION.
 
     Options: ``source``, an address as ``skws watch --source`` takes it (``postgresql://...``, ``kafka://...``,
     files, ``replay:...``); ``schema``, a path of YAML or its text; ``records``, about how many a micro-batch
@@ -31,7 +34,7 @@ class SkwsSource(DataSource):
         return "skws"
 
     def schema(self) -> str:
-        return "value string"
+        return f"value string, {PARTITION} long"
 
     def simpleStreamReader(self, schema: StructType) -> SourceReader:  # noqa: N802, ARG002 - Spark's names
         from skws.spark.source_reader import SourceReader  # noqa: PLC0415 - see above

@@ -50,6 +50,7 @@ from skws.queries.order import PartitionEnds
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.frames import result_table
 from skws.spark.batch import PIECES, BatchRun, piece_row
+from skws.spark.data_source import PARTITION
 from skws.spark.local_java import is_local
 from skws.spark.session import packages_zip
 from skws.spark.streaming.layout import Division, Layout
@@ -362,11 +363,13 @@ def _record_pieces(
 
 def _of_topics(frame: DataFrame) -> bool:
     """Whether rows tell a partition that may bring more at any time; a file brings all that it has."""
-    return set(_OF_TOPICS) <= set(frame.columns)
+    return PARTITION in frame.columns or set(_OF_TOPICS) <= set(frame.columns)
 
 
 def _told_apart(frame: DataFrame, columns: list[Column]) -> DataFrame:
     """Columns of a stream, and a row's file or partition of a topic; 0 if nobody knows it."""
+    if PARTITION in frame.columns:
+        return frame.select(*columns, sf.coalesce(PARTITION, sf.lit(0)).alias(_PARTITION))
     if _of_topics(frame):
         return frame.select(*columns, sf.hash(*_OF_TOPICS[:2]).alias(_PARTITION))
     file = sf.input_file_name()

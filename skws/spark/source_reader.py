@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, Final
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
@@ -21,7 +22,7 @@ from skws_schema.errors import UsageError, nearest
 _OPTIONS: Final = ("source", "schema", "records", "ahead", "on_error")
 _POLICIES: Final = (OnError.FAIL, OnError.SKIP)
 _RECORDS: Final = 50_000
-_Rows = Iterator[tuple[str]]
+_Rows = Iterator[tuple[str, int | None]]
 
 
 class SourceReader(SimpleDataSourceStreamReader):
@@ -84,7 +85,9 @@ class SourceReader(SimpleDataSourceStreamReader):
         self._bad.take(read.bad)
         for line in (*(f"{place(one)}: {one.reason}" for one in self._bad.first[told:]), *self._bad.news()):
             _tell(line)
-        return iter([(record_line(record, self._schema).decode(),) for record in read.records.records()])
+        lines = [record_line(record, self._schema).decode() for record in read.records.records()]
+        partitions = repeat(None) if read.partitions is None else read.partitions.tolist()
+        return zip(lines, partitions, strict=False)
 
 
 def _tell(line: str) -> None:

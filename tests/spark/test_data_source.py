@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 import skws
 import skws.spark
 from tests.jobs.watching import LAMP, QUERY, TABLES, YAML, append, customer, order
+from tests.kafka import MockBroker
 from tests.postgres import Database
 from tests.waiting import until
 
@@ -90,6 +92,24 @@ def test_a_record_far_ahead_of_the_clock_can_be_left_out(spark_one: SparkSession
         run(spark, folder, frame)
         rows = spark.read.parquet(str(folder / "out")).collect()
         assert sorted(json.loads(row.value)["time"][:4] for row in rows) == expected
+
+
+def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:
+    """Each is in order; one is 450 seconds behind the other, and catches up."""
+    spark = spark_one
+    with closing(MockBroker()) as broker:
+        broker.create("all", 2)
+        broker.send("all", [customer(0, 1)])
+        rows = 0
+        for parts in ((range(500), range(50)), (range(500, 600), range(50, 550))):
+            for partition, seconds in enumerate(parts):
+                broker.send("all", [order(float(n), 1) for n in seconds], partition=partition)
+            frame = records(spark, source=broker.uri("all"), schema=YAML).load()
+            found = skws.spark.search(spark, frame, QUERY, schema=YAML, window="1 hour")
+            rows += sum(map(len, parts))
+            run(spark, tmp_path, found, rows)
+    told = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert [row.op for row in told] == ["+"] * 1150
 
 
 def test_bad_options_and_records_are_told(spark: SparkSession, tmp_path: Path) -> None:

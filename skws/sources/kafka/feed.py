@@ -31,8 +31,8 @@ from skws.sources.kafka.reader import (
     PartitionReader,
     TopicReader,
     Topics,
+    chunk_of,
     find_topics,
-    in_order,
     table_rows,
 )
 from skws.sources.retry import Retry
@@ -341,7 +341,7 @@ class KafkaFeed(Feed):
         reader.skip_to(gap.partition, first)
 
     def _streamed(self, messages: list[Message]) -> Chunk:
-        read = Chunk.of(in_order(messages))
+        read = chunk_of(messages)
         given = read.without(self._static)
         if len(given) < len(read) and not self._static_rows:
             self._static_rows = True

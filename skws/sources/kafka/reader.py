@@ -16,16 +16,19 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from heapq import heapify, heappop, heappush, merge
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
+import numpy as np
 import orjson
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
-from skws.data.batch import BadRecord, Item, Record
+from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.values import EARLIEST, LATEST, MalformedError, shown
 from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.exact_json import loads
@@ -372,11 +375,32 @@ def take_merged(queues: Sequence[Queue], limit: int, latest: int = LATEST) -> li
 
 def in_order(messages: Iterable[Message]) -> list[Item]:
     """The items of messages, in an order that does not depend on how they were fetched."""
+    return [item for message in _by_time(messages) for item in message.items]
+
+
+def chunk_of(messages: Iterable[Message]) -> Chunk:
+    """The same with the partition of each record."""
+    items: list[Item] = []
+    partitions: list[int] = []
+    for message in _by_time(messages):
+        items += message.items
+        records = sum(isinstance(item, Record) for item in message.items)
+        partitions += [number_of(message.partition)] * records
+    return replace(Chunk.of(items), partitions=np.array(partitions, dtype=np.int64))
+
+
+@cache
+def number_of(partition: Partition) -> int:
+    """The same in all processes, and above 0."""
+    topic, number = partition
+    return crc32(f"{topic}[{number}]".encode()) or 1
+
+
+def _by_time(messages: Iterable[Message]) -> Iterator[Message]:
     parts: dict[Partition, list[Message]] = {}
     for message in messages:
         parts.setdefault(message.partition, []).append(message)
-    ordered = merge(*(parts[partition] for partition in sorted(parts)), key=attrgetter("time"))
-    return [item for message in ordered for item in message.items]
+    return merge(*(parts[partition] for partition in sorted(parts)), key=attrgetter("time"))
 
 
 _CHUNK: Final = 5_000

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from skws.data.values import MalformedError, shown
 from skws_schema.model import VersionOrder
 
 VersionKey = tuple[Any, ...]
@@ -25,17 +24,9 @@ EXPECTED: Final = {
 }
 
 
-def version_key(order: VersionOrder, text: str) -> VersionKey:
-    """What a version is compared by. Raises MalformedError for a text that is none of this order."""
-    key = known_key(order, text)
-    if key is None:
-        raise MalformedError(f"expected {EXPECTED[order]}, got {shown(text)}")
-    return key
-
-
 @lru_cache(maxsize=1 << 16)
 def known_key(order: VersionOrder, text: str) -> VersionKey | None:
-    """As ``version_key``; None for a text that is no version."""
+    """What a version is compared by; None for a text that is no version of this order."""
     return _KEYS[order](text) if len(text) <= _LONGEST else None
 
 

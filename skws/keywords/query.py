@@ -9,12 +9,14 @@ each perhaps limited to a relation or attribute.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from skws.data.versions import VersionKey
 from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
 from skws_schema.model import Analyzer, Op, Value, VersionOrder
+
+if TYPE_CHECKING:  # keywords are below what reads data
+    from skws.data.versions import VersionKey
 
 
 class Scope(NamedTuple):

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.blocks import Block
-from skws.data.values import TEXT_CONVERSIONS, MalformedError, integer_of_int, number_of_text, refusal
-from skws.data.versions import known_key, version_key
+from skws.data.values import TEXT_CONVERSIONS, MalformedError, integer_of_int, number_of_text, refusal, shown
+from skws.data.versions import EXPECTED, known_key
 from skws.keywords.query import Condition, Interval, Scope, Test, Versus
 from skws_schema.errors import QueryError, nearest
 from skws_schema.model import COMPARED, AttributeType, Op, Relation, Row, Schema, Value, VersionOrder, meant
@@ -339,10 +339,10 @@ def _condition(attribute: Compared, interval: Interval) -> Condition:
 
 def _read(kind: AttributeType, name: str, text: str, op: Op, order: VersionOrder | None) -> _Span:
     if order is not None:
-        try:
-            key = version_key(order, text)
-        except MalformedError as error:
-            raise QueryError(f"{name} is compared in {order} order: {error}") from None
+        key = known_key(order, text)
+        if key is None:
+            expected = f"expected {EXPECTED[order]}, got {shown(text)}"
+            raise QueryError(f"{name} is compared in {order} order: {expected}")
         return _Span(key, key)
     try:
         if kind is AttributeType.TIMESTAMP and _DATE.fullmatch(text):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from time import time_ns
-from typing import Final
+from typing import Final, NamedTuple
 
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.values import LATEST
@@ -56,11 +56,31 @@ class Horizon:
 ANY_TIME: Final = Horizon()
 
 
+class Mark(NamedTuple):
+    """What offsets keep of refusals: the latest good time at the last ones, and how often some came together.
+
+    Without the number, refusals while the clock stands, or is set back, would look like none.
+    """
+
+    latest: int
+    number: int
+
+    @classmethod
+    def of(cls, offset: Offset) -> Mark | None:
+        """That in an offset. Raises as malformed offsets do."""
+        found = offset.get(HORIZON)
+        return None if found is None else cls(*map(int, found))
+
+    @classmethod
+    def behind(cls, mark: Mark | None, latest: int) -> Mark:
+        """That after more refusals."""
+        return cls(latest, 1 if mark is None else mark.number + 1)
+
+
 def latest_between(start: Offset, end: Offset) -> int:
-    """The latest time that a record between two offsets could have: an offset after a refused one has it."""
-    latest = end.get(HORIZON)
-    # As long as it is the same, none was refused.
-    return LATEST if latest is None or latest == start.get(HORIZON) else int(latest)
+    """The latest time that a record between two offsets could have."""
+    mark = Mark.of(end)
+    return LATEST if mark is None or mark == Mark.of(start) else mark.latest
 
 
 class BoundedFeed(Feed):
@@ -95,11 +115,16 @@ class BoundedFeed(Feed):
         latest = self._horizon.latest()
         read = self._bounded(batch.read, latest)
         if read is batch.read:
-            end = start if batch.end is own else self._marked(batch.end, start.get(HORIZON))
+            end = start if batch.end is own else self._marked(batch.end, Mark.of(start))
             return batch if end is batch.end else replace(batch, end=end)
         notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, read))
         self._told = True
-        return replace(batch, read=read, end=self._marked(batch.end, latest), notices=notices)
+        return replace(
+            batch,
+            read=read,
+            end=self._marked(batch.end, Mark.behind(Mark.of(start), latest)),
+            notices=notices,
+        )
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         return self._bounded(self._feed.replay(self._own(start), self._own(end)), latest_between(start, end))
@@ -125,10 +150,10 @@ class BoundedFeed(Feed):
             self._known = offset, {name: value for name, value in offset.items() if name != HORIZON}
         return self._known[1]
 
-    def _marked(self, own: Offset, latest: int | None) -> Offset:
-        if latest is None:
+    def _marked(self, own: Offset, mark: Mark | None) -> Offset:
+        if mark is None:
             return own
-        self._known = {**own, HORIZON: latest}, own
+        self._known = {**own, HORIZON: list(mark)}, own
         return self._known[0]
 
     def _bounded(self, read: Chunk, latest: int) -> Chunk:

@@ -81,6 +81,18 @@ def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> No
     assert again.backlog(after.end).text == "0 bytes behind"
 
 
+def test_records_are_refused_again_where_the_clock_stood(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    feed = BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, HandCalendar()))
+    at = feed.start()
+    for second in (11, 12):
+        append(path, order(second, 7), order(1, 7))
+        batch = feed.poll(at, 100)
+        assert (len(batch.read.bad), len(batch.read.records)) == (1, 1)
+        assert list(feed.replay(at, batch.end)) == list(batch.read)
+        at = batch.end
+
+
 def test_messages_after_a_failure_are_refused_as_before() -> None:
     """Of two partitions, though the clock has gone on since."""
     second = 1_000_000

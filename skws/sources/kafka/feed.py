@@ -22,7 +22,7 @@ from skws.sources.feed import (
     parse_offset,
     static_relations,
 )
-from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, latest_between
+from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, Mark, latest_between
 from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition, gone
 from skws.sources.kafka.reader import (
@@ -125,7 +125,7 @@ class KafkaFeed(Feed):
                 reader, position = self._at(position)
                 taken = self._take(reader, limit)
                 refused = any(message.refused for message in taken)
-                horizon = self._latest if refused else position.horizon
+                horizon = Mark.behind(position.horizon, self._latest) if refused else position.horizon
                 position = replace(position, next=reader.offsets(), horizon=horizon)
         except KafkaException as error:
             self._failed(error)
@@ -382,14 +382,14 @@ _Nested = dict[str, dict[str, int]]
 class Position:
     """``first``: where partitions began that were found later, unless at 0. ``ids``: those of topics.
 
-    ``horizon``: the latest time that was good when a message was last refused; see ``latest_between``.
+    ``horizon``: of refused messages; see ``latest_between``.
     """
 
     cluster: str
     next: dict[Partition, int]
     first: dict[Partition, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    horizon: int | None = None
+    horizon: Mark | None = None
 
     @classmethod
     def of(cls, offset: Offset) -> Position:
@@ -402,14 +402,14 @@ class Position:
                 _flat(offset["next"]),
                 _flat(offset.get("first", {})),
                 {topic: str(name) for topic, name in offset.get("ids", {}).items()},
-                None if offset.get(HORIZON) is None else int(offset[HORIZON]),
+                Mark.of(offset),
             ),
         )
 
     def offset(self) -> Offset:
         found: Offset = {"cluster": self.cluster, "next": _nested(self.next)}
         found |= {"first": _nested(self.first)} if self.first else {}
-        found |= {} if self.horizon is None else {HORIZON: self.horizon}
+        found |= {} if self.horizon is None else {HORIZON: list(self.horizon)}
         return found | ({"ids": dict(sorted(self.ids.items()))} if self.ids else {})
 
     def without(self, topic: str) -> Position:

@@ -28,6 +28,7 @@ NOT_RUN = {
     "docs/tutorial.md": r"docker run|uv tool install|export SHOP=",
     "docs/install.md": r"uv tool install|pipx install|python3 -m venv",
     "docs/recipes/postgresql-to-slack.md": r"export SLACK_WEBHOOK=",
+    "docs/recipes/kafka-on-spark.md": r"spark-submit --master yarn ",
     "docs/recipes/mail.md": r"export MAIL_HOST=",
     "docs/service.md": r"useradd |docker |systemctl |examples/service/backup",
     "docs/cluster.md": r"python3 -m venv packed",

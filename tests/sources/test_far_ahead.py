@@ -83,6 +83,7 @@ def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> No
 
 def test_records_are_refused_again_where_the_clock_stood(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
+    path.touch()
     feed = BoundedFeed(FilesFeed(path, SCHEMA), "in.jsonl", SCHEMA, Horizon(10_000_000, HandCalendar()))
     at = feed.start()
     for second in (11, 12):

@@ -220,7 +220,7 @@ REFUSED = {
     (HYSTERESIS, "-a", "mean(sensor)"): "of type text",
     (HYSTERESIS, "-a", "sum(time)"): "of type timestamp",
     (HYSTERESIS, "-a", "mean(tmp)"): "did you mean 'temp'",
-    ("open when 'the' close when login",): "stop words",
+    ("open when 'the' close when login",): "stop word",
 }
 
 
@@ -269,7 +269,7 @@ joins: []
     assert len(lines_of(skws("windows", "match [t:Haus]", *files))) == 2
     assert len(lines_of(skws("windows", "match [u:Haus]", *files))) == 0
     assert len(lines_of(skws("windows", "match ['und']", *files))) == 1
-    assert "stop words" in skws("windows", "match [t:und]", *files).err
+    assert "stop word" in skws("windows", "match [t:und]", *files).err
 
 
 def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws) -> None:

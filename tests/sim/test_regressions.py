@@ -75,9 +75,10 @@ _REGRESSIONS: Final = {
         (3,),
         lambda alive: (
             Action("publish", events=(_ADA, *(_LAMP,) * alive)),
-            *(_work(4), *(_IN_TURN, _work(8)) * 8, _STOP, *(_IN_TURN, _work(8)) * 2),
+            # A pattern, so that nothing replaces the log.
+            *(_work(4), Action("add", 4), *(_IN_TURN, _work(8)) * 8, _STOP, *(_IN_TURN, _work(8)) * 2),
         ),
-        asks="all",  # so that nothing replaces the log
+        asks="all",
     ),
     # A disk that is full within a line, and room again for the flush of the sinks.
     "full-disk": Regression(

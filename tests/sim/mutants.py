@@ -408,7 +408,11 @@ _mutant(
 _mutant(
     "offset-not-kept",
     "the offset of a partition does not move past what was given",
-    ("skws.sources.kafka.feed:KafkaFeed.poll", "position = replace(position, next=reader.offsets())", "pass"),
+    (
+        "skws.sources.kafka.feed:KafkaFeed.poll",
+        "position = replace(position, next=reader.offsets(), horizon=horizon)",
+        "pass",
+    ),
     source="kafka",
 )
 

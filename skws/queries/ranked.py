@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from skws.data.batch import Record, RecordBatch, together
+from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
@@ -20,7 +19,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
-from skws.results.model import Place, Result, Score
+from skws.results.model import Place, Result
 from skws.spec.query import (
     WINDOW,
     Query,
@@ -102,9 +101,7 @@ class TopQueries(Operator):
         if begun and self._engine.now <= ALWAYS:
             self._filtered(self._answer(self._engine, added))
             return self._alive(added)
-        expected = self._state.expected
-        state = next((expected[name] for name in self._plans if name in expected), b"")
-        self._begin(state or self._engine.snapshot())
+        self._begin()
         return self._alive(added)
 
     def remove(self, name: str) -> None:
@@ -128,7 +125,7 @@ class TopQueries(Operator):
         """The results that leave with removed relations, and those that new joins bring in."""
         former, stream = dict(self._tops), self._state.stream
         self._plans = {name: plan.over(stream) for name, plan in self._plans.items()}
-        self._begin(self._engine.snapshot())
+        self._begin()
         return {name: list(top.take_over(former[name])) for name, top in self._tops.items()}
 
     def snapshot(self) -> dict[str, bytes]:
@@ -140,25 +137,10 @@ class TopQueries(Operator):
         return _by_name(self._engine.begins())
 
     def all_begins(self) -> dict[str, list[Begin]]:
-        """Those of updated results; and the scores of all, which earlier frequencies of words led to."""
-        return _by_name([*self._engine.all_begins(), *self._scores()])
+        return _by_name(self._engine.all_begins())
 
     def expect_begins(self, begins: Begins) -> None:
-        given = [each for name in self._plans for each in begins.get(name, ())]
-        self._engine.expect_begins(each for each in given if each.score is None)
-        for name, scored in _by_name(each for each in given if each.score is not None).items():
-            self._tops[name].rescore({each.id: (convert(each.score, Score), each.begin) for each in scored})
-
-    def lasting_records(self) -> RecordBatch | None:
-        # Of results that only expire, those that can never be among the best are forgotten by their scores.
-        if any(plan.choice.append_only for plan in self._plans.values()):
-            return None
-        return together([self._engine.lasting_records(), self._state.order.waiting])
-
-    def _scores(self) -> Iterator[Begin]:
-        for name, top in self._tops.items():
-            for each in top.live():
-                yield Begin(name, each.id, None, each.start, None, to_builtins(each.score))
+        self._engine.expect_begins([each for name in self._plans for each in begins.get(name, ())])
 
     def load(self) -> Load:
         return self._engine.load()
@@ -170,19 +152,18 @@ class TopQueries(Operator):
         stream = self._state.stream
         return ColumnarEngine(stream.schema, self._window, updates=stream.updates)
 
-    def _begin(self, state: bytes) -> None:
-        """Bring an engine of all queries, with their filters, to the present: by the tables and the log.
-
-        ``state``: a ``snapshot`` that the log leads to.
-        """
-        begins, self._engine = self.all_begins(), self._new()
+    def _begin(self) -> None:
+        """Bring an engine of all queries, with their filters, to the present: by the tables and the log."""
+        expected = self._state.expected
+        state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
+        begins, self._engine = self._engine.all_begins(), self._new()
         self._tops.clear()
         self._filtered(self._answer(self._engine, self._plans))
         self._filtered(self._engine.load_tables(self._state.tables))
         self._engine.expect(state)
         for arrived in self._state.logged_in_order():
             self.process(arrived)
-        self.expect_begins(begins)
+        self._engine.expect_begins(begins)
 
     def _answer(self, engine: ColumnarEngine, plans: Mapping[str, TopPlan]) -> list[Result]:
         """Have an engine answer queries; gives their results that are alive."""
@@ -216,9 +197,9 @@ class TopQueries(Operator):
     def _filtered(self, results: Iterable[Result]) -> dict[str, list[Result]]:
         """The changes of the best results, by query. Results are taken in portions: they may be very many."""
         found: defaultdict[str, list[Result]] = defaultdict(list)
-        for portion in _instants(memory_checked(results), _PORTION):
+        for together in _instants(memory_checked(results), _PORTION):
             by_name: defaultdict[str, list[Result]] = defaultdict(list)
-            for result in portion:
+            for result in together:
                 by_name[result.name].append(result)
             for name, mine in by_name.items():
                 found[name] += self._tops[name].take(mine)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 from msgspec.structs import replace
@@ -41,8 +41,7 @@ class Begin(NamedTuple):
     """When a live result began, if its rows were updated since. ``name`` is that of its query.
 
     ``version`` is the begin of its present version, ``begin`` that of the result, ``end`` the end that its
-    window gives it: in seconds since the epoch, None where not known. ``score``: of one of the best results,
-    as JSON has it, since what lives now does not tell it; then ``begin`` is the one that was told.
+    window gives it: in seconds since the epoch, None where not known.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Begin(NamedTuple):
     version: float | None
     begin: float | None
     end: float | None
-    score: dict[str, Any] | None = None
 
 
 def updated(before: Result, after: Result, begin: float | None) -> Result | None:

@@ -43,11 +43,11 @@ def planned(job: Job, name: str, schema: Schema) -> QueryPlan:
 
 
 class Analyzer:
-    """Caches plans over one schema. Any thread may call it."""
+    """Caches plans over one ``schema``. Any thread may call it."""
 
     def __init__(self, job: Job, schema: Schema) -> None:
         self._job = job
-        self._schema = schema
+        self.schema = schema
         self._names = completable(schema)
         self._planned = lru_cache(_PLANS_KEPT)(partial(planned, job, schema=schema))
 
@@ -64,7 +64,7 @@ class Analyzer:
 
     def spans(self, name: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
         """Where the keywords of a query stand in a value."""
-        return highlight(self.plan(name).query, self._schema, relation, attribute, value)
+        return highlight(self.plan(name).query, self.schema, relation, attribute, value)
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
         """A half-typed text as it would be searched; ``rows`` None counts no tuples."""
@@ -78,10 +78,10 @@ class Analyzer:
             if typed.pattern:
                 return Analysis(name)
             as_query(typed)
-            query = parse_query(typed.text, self._schema, match_names=self._job.match_names)
+            query = parse_query(typed.text, self.schema, match_names=self._job.match_names)
         except SkwsError as error:
             return Analysis(name, fault=str(error).splitlines()[0], completions=found)
-        counts = {} if rows is None else rows.node_counts(Matcher(query, self._schema))
+        counts = {} if rows is None else rows.node_counts(Matcher(query, self.schema))
         carried = [
             sum(count for (_, bitmap), count in counts.items() if bitmap != EXCLUDED and bitmap >> slot & 1)
             for slot in range(len(query.slots))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # they load behind the first picture
     from skws.jobs.metrics import Metrics
     from skws.keywords.plan import Plan
     from skws.queries.windowed.stream_windows import WindowSpan
+    from skws_tui.services.analyzer import Analyzer
     from skws_tui.services.live_rows import LiveRows
     from skws_tui.services.start import Start
 
@@ -93,6 +94,7 @@ class LiveJob:
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
+        self._analyzer: Analyzer | None = None  # for this thread's plans
         # Of best results: where the stream stood at the search for each query, and lately; when to repeat it.
         self._searched: dict[str, int] = {}
         self._position = -1
@@ -335,16 +337,16 @@ class LiveJob:
 
     def _observe(self, name: str, host: Host) -> None:
         from skws.explain.observed import Observed  # noqa: PLC0415 - loads behind the first picture
-        from skws_tui.services.analyzer import planned  # noqa: PLC0415
+        from skws_tui.services.analyzer import Analyzer  # noqa: PLC0415 - as above
 
+        if self._analyzer is None or self._analyzer.schema is not host.schema:
+            self._analyzer = Analyzer(self.request.job, host.schema)
         if name not in self.queries or parse_typed(name).pattern:
             return
         try:
-            plan = planned(self.request.job, name, host.schema).search
+            plan = self._analyzer.plan(name)
         except SkwsError:
             return  # the schema has changed since
-        if plan is None:
-            return
         results = {network: n for (query, network), n in self.networks.items() if query == name}
         metrics, rows = host.metrics(), self._live_rows
         # Queries of other kinds have operators of their own, which cannot be observed.

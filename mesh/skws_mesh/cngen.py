@@ -116,7 +116,7 @@ class CNGen:
     ``searchable[r]`` is the bitmap of the keywords that tuples of relation
     ``r`` can carry; ``max_size`` is T_max, the most nodes of a network.
     ``sequence`` is the order of the keywords, which rules out nodes.
-    ``without`` are the relations that no network has.
+    ``without`` are the relations that no network has, ``without_joins`` the joins.
     """
 
     def __init__(
@@ -128,12 +128,14 @@ class CNGen:
         order: NodeOrder | None = None,
         sequence: KeywordSequence | None = None,
         without: Collection[int] = (),
+        without_joins: Collection[int] = (),
     ) -> None:
         self.schema = schema
         self.slots = slots
         self.max_size = max_size
         self.all = (1 << slots) - 1
         self.without = frozenset(without)
+        self.without_joins = frozenset(without_joins)
         removed = schema.evolution.removed_relations | self.without
         self.sequence = sequence or KeywordSequence()
         carried = searchable or [self.all] * len(schema.relations)
@@ -144,10 +146,14 @@ class CNGen:
         self.searchable = tuple(0 if r in removed else bits for r, bits in enumerate(ordered))
         self.order = order or NodeOrder.default(slots, grown=schema.evolution.grown)
         self.edges_from = edges_from(schema)
-        if self.without:
+        if self.without or self.without_joins:
             self.edges_from = tuple(
-                () if relation in removed else tuple(edge for edge in leaving if edge.target not in removed)
-                for relation, leaving in enumerate(self.edges_from)
+                tuple(
+                    edge
+                    for edge in leaving
+                    if removed.isdisjoint((edge.source, edge.target)) and edge.join not in self.without_joins
+                )
+                for leaving in self.edges_from
             )
         self._reach = Reach(self.edges_from, self.searchable)
         self._kinds: dict[int, tuple[int, ...]] = {}
@@ -158,7 +164,8 @@ class CNGen:
     @property
     def shape(self) -> tuple[object, ...]:
         """What the networks depend on besides the schema: equal for queries with equal networks."""
-        return self.slots, self.max_size, self.searchable, self.order, self.sequence, self.without
+        left_out = self.without, self.without_joins
+        return self.slots, self.max_size, self.searchable, self.order, self.sequence, left_out
 
     @cached_property
     def roots(self) -> tuple[tuple[int, int], ...]:

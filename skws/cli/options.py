@@ -223,8 +223,8 @@ Without = Annotated[
     list[str] | None,
     typer.Option(
         "--without",
-        metavar="RELATION",
-        help="Leave a relation out of results, also as a connection; may be repeated. In a query: -relation:",
+        metavar="NAME",
+        help="Leave a relation or a join out of results; may be repeated. In a query: -name:",
         show_default=False,
     ),
 ]

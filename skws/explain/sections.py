@@ -38,6 +38,9 @@ def query_branch(plan: Plan) -> Branch:
     if query.without:
         names = [plan.schema.relations[relation].name for relation in sorted(query.without)]
         below.append(Branch(f"left out, also as a connection: {', '.join(names)}"))
+    if query.without_joins:
+        names = [plan.schema.joins[join].name for join in sorted(query.without_joins)]
+        below.append(Branch(f"joins left out: {', '.join(names)}"))
     if query.sequence:
         parts = [_carried(plan, group) for group in query.sequence.groups]
         below.append(Branch(f"order: rows with {' before those with '.join(parts)}"))
@@ -150,6 +153,7 @@ def _without_keys(generator: CNGen) -> CNGen:
         generator.order,
         generator.sequence,
         generator.without,
+        generator.without_joins,
     )
 
 

@@ -64,6 +64,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
         KeywordSequence(tuple(groups) if len(groups) > 1 else ()),
         tuple(dict.fromkeys(reader.ignored)),
         without,
+        frozenset(reader.without_joins),
         tuple((word, *others) for word, others in reader.synonyms.items()),
         tuple(dict.fromkeys(reader.repeated)),
     )
@@ -142,18 +143,21 @@ class _Reader:
         self.repeated: list[str] = []
         self.synonyms: dict[str, dict[str, None]] = {}
         self.without: dict[int, int] = {}  # relations, with the places where they are named
+        self.without_joins: set[int] = set()
         self.restricted: dict[int, str] = {}  # relations, with conditions on them
         self._known = _words(schema, match_names)
 
     def leave_out(self, node: syntax.Without) -> None:
-        """Leave out the relation that a node names."""
+        """Leave out the relation or the joins that a node names."""
         try:
-            relation = left_out(node.text, self.schema)
+            relation, joins = left_out(node.text, self.schema)
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
-        if relation in self.without:
+        if relation in self.without or (joins and joins <= self.without_joins):
             self.repeated.append(f"-{node.text}:")
-        self.without[relation] = node.startchar
+        if relation is not None:
+            self.without[relation] = node.startchar
+        self.without_joins |= joins
 
     def read(self, node: syntax.Node, first: int = 0) -> None:
         """Add the predicates of one conjunct; none is repeated.
@@ -240,7 +244,7 @@ class _Reader:
                 yield from self._leaves(child, negated=negated)
         elif isinstance(node, syntax.Without):
             message = (
-                f"'-{node.text}:' leaves a relation out of the whole query; write it outside of OR, NOT and -"
+                f"'-{node.text}:' leaves something out of the whole query; write it outside of OR, NOT and -"
             )
             raise fault(message, self.text, node.startchar)
         elif isinstance(node, syntax.Not):

@@ -97,6 +97,7 @@ class Plan:
             NodeOrder.default(slots, self.frequencies, self.schema.evolution.grown),
             self.query.sequence,
             self.query.without,
+            self.query.without_joins,
         )
 
     def over(self, schema: Schema) -> Plan:

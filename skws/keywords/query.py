@@ -183,7 +183,8 @@ class KeywordQuery:
     ``dropped`` are the terms that analysis left nothing of, ``ignored`` is the
     punctuation around the others, for display.
     ``sequence``: which keywords come before which others, where the query says.
-    ``without``: the relations, by position, whose tuples no result has.
+    ``without``: the relations, by position, whose tuples no result has. ``without_joins``: the joins, by
+    position, that no result has.
     ``synonyms``: typed words, each with what else it stands for. ``repeated``: terms that say nothing new.
     """
 
@@ -195,6 +196,7 @@ class KeywordQuery:
     sequence: KeywordSequence = field(default_factory=KeywordSequence)
     ignored: tuple[str, ...] = ()
     without: frozenset[int] = frozenset()
+    without_joins: frozenset[int] = frozenset()
     synonyms: tuple[tuple[str, ...], ...] = ()
     repeated: tuple[str, ...] = ()
 

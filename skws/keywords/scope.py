@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from itertools import chain
 from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
@@ -169,22 +170,52 @@ def _present(schema: Schema) -> list[Relation]:
     return [relation for number, relation in enumerate(schema.relations) if number not in gone]
 
 
-def left_out(name: str, schema: Schema) -> int:
-    """The position of a relation that a query leaves out. Raises ``QueryError`` if there is none."""
+class LeftOut(NamedTuple):
+    """What a query leaves out, by position: a relation, or joins."""
+
+    relation: int | None
+    joins: frozenset[int] = frozenset()
+
+
+def left_out(name: str, schema: Schema) -> LeftOut:
+    """What ``-name:`` leaves out: a relation, a join, or the joins that compare an attribute.
+
+    Raises ``QueryError`` if there is none of these, or if attributes of several relations could be meant.
+    """
     known = [relation.name for relation in _present(schema)]
     relation = meant(name, known)
     if relation is not None:
-        return schema.index[relation]
-    if meant(name, [join.name for join in schema.joins]) is not None:
-        raise QueryError(
-            f"{name!r} is a join, and '-{name}:' leaves out a relation: a query uses all joins of the schema;"
-            " leave the join out of the schema"
-        )
-    hint = nearest(name, known) or f"; there are {', '.join(known)}"
+        return LeftOut(schema.index[relation])
+    gone = schema.evolution.removed_joins
+    joins = {number: join for number, join in enumerate(schema.joins) if number not in gone}
+    named = meant(name, [join.name for join in joins.values()])
+    if named is not None:
+        return LeftOut(None, frozenset(number for number, join in joins.items() if join.name == named))
+    comparing: dict[str, set[int]] = {}
+    for number, join in joins.items():
+        for owner, attribute in chain.from_iterable(
+            ((join.left, left), (join.right, right)) for left, right in join.on
+        ):
+            comparing.setdefault(f"{owner}.{attribute}", set()).add(number)
+    whole = meant(name, comparing)
+    bare = meant(name, list(dict.fromkeys(map(_attribute_of, comparing))))
+    found = [whole] if whole else [each for each in comparing if _attribute_of(each) == bare]
+    if len({frozenset(comparing[each]) for each in found}) > 1:
+        raise QueryError(f"{name!r} is compared by several joins; write one of {', '.join(sorted(found))}")
+    if found:
+        return LeftOut(None, frozenset(comparing[found[0]]))
+    hint = (
+        nearest(name, [*known, *(join.name for join in joins.values()), *comparing])
+        or f"; there are {', '.join(known)}"
+    )
     raise QueryError(
-        f"no relation {name!r}, which '-{name}:' would leave out{hint}"
+        f"no relation {name!r}, and no join or attribute of a join, which '-{name}:' would leave out{hint}"
         " (to exclude the word, leave out the colon)"
     )
+
+
+def _attribute_of(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _whole_relation(schema: Schema, name: str) -> Scope:
@@ -259,11 +290,11 @@ def _names(schema: Schema) -> list[str]:
 _NAME: Final = re.compile(r"[^\W-][^\s!-,./:-@\[-^`{-~]*")
 
 
-def with_left_out(text: str, relations: Iterable[str]) -> str:
-    """The query that leaves out some relations, too. Raises QueryError for what can be no relation's name."""
-    for name in relations:
-        if not _NAME.fullmatch(name):
-            raise QueryError(f"{name!r}: expected the name of a relation to leave out")
+def with_left_out(text: str, names: Iterable[str]) -> str:
+    """The query that leaves out some relations or joins, too. Raises QueryError for what can be no name."""
+    for name in names:
+        if not all(map(_NAME.fullmatch, name.split(".", 1))):
+            raise QueryError(f"{name!r}: expected the name of a relation or a join to leave out")
         text += f" -{name}:"
     return text
 

@@ -252,11 +252,12 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
         return "no row has all of them, and the schema has no joins"
-    apart = _apart(plan.schema, relations)
+    apart = _apart(plan, relations)
     if apart is not None:
         first, second = (plan.query.slots[slot].text for slot in apart)
         names = [_names(plan.schema, relations[slot]) for slot in apart]
-        return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r})"
+        left = ", apart from those left out" if plan.query.without_joins else ""
+        return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r}){left}"
     if isinstance(plan.window, Unbounded):
         return f"no {plan.max_size} joined rows have all{order}; try a larger --max-size"
     return (
@@ -270,11 +271,12 @@ def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
     return f"{names[0]}.ATTRIBUTE = {names[-1]}.ATTRIBUTE"
 
 
-def _apart(schema: Schema, relations: Sequence[set[int]]) -> tuple[int, int] | None:
+def _apart(plan: Plan, relations: Sequence[set[int]]) -> tuple[int, int] | None:
     """Two slots whose relations no path of joins connects; None if there are none."""
-    near: dict[int, set[int]] = {}
+    schema, near = plan.schema, dict[int, set[int]]()
+    gone = schema.evolution.removed_joins | plan.query.without_joins
     for position, join in enumerate(schema.joins):
-        if position not in schema.evolution.removed_joins:
+        if position not in gone:
             ends = {schema.index[join.left], schema.index[join.right]}
             for end in ends:
                 near.setdefault(end, set()).update(ends)

@@ -47,7 +47,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
     found = [
         hidden
         for edge in present_edges(plan.schema)
-        if edge.at_most_one
+        if edge.at_most_one and edge.join not in plan.query.without_joins
         for hidden in _behind(plan, edge, alone[plan.schema.relations[edge.source].name], carriers)
     ]
     best: dict[str, _Hidden] = {}

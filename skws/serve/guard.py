@@ -300,7 +300,7 @@ class SavedBody(_Body):
     pattern: str | None = Field(None, description="A pattern, as in skws search --pattern.")
     sql: str | None = Field(None, description="SQL that needs only constant memory.")
     max_size: Size | None = Field(None, description="The most rows of a result.")
-    without: Texts | None = Field(None, description="Relations to leave out.")
+    without: Texts | None = Field(None, description="Relations and joins to leave out.")
     rank: str | None = Field(None, description="The ranking of results.")
     half_life: str | None = Field(None, description="Time in which freshness halves.")
     explain_score: bool | None = Field(None, description="Show the parts of each score.")

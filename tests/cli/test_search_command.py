@@ -158,6 +158,24 @@ def test_relations_are_left_out(skws: Skws, said: tuple[str, ...]) -> None:
     assert "plays{" not in shown
 
 
+@pytest.mark.parametrize(
+    "said", [("-plays.mid:",), ("--without", "plays.mid"), ("-mid:",), ("--without", "PLAYS.MID")]
+)
+def test_joins_are_left_out(skws: Skws, said: tuple[str, ...]) -> None:
+    terms = ("director:tarantino", "actor:travolta")
+    words = (" ".join([*terms, *said]),) if len(said) == 1 else (*terms, *said)
+    assert skws("search", *terms, *LOCAL, "-f", "jsonl").out
+    found = skws("search", *words, *LOCAL, "-f", "jsonl")
+    assert (found.code, found.out) == (0, "")
+    left = "no joins lead from director ('director:tarantino') to actor ('actor:travolta'), apart from those"
+    assert left in found.err
+    shown = skws("explain", *words, "-s", SCHEMA).out
+    assert "joins left out: movie.mid = plays.mid" in shown
+    rest = skws("networks", *words, "-s", SCHEMA, "--format", "json").out
+    joins = {name for network in json.loads(rest) for _, _, name in network["joins"]}
+    assert "movie.mid = plays.mid" not in joins
+
+
 def test_what_cannot_be_left_out(skws: Skws) -> None:
     near = skws("search", "pulp", *LOCAL, "--without", "play")
     assert near.code == 2

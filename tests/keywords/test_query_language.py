@@ -118,7 +118,8 @@ def test_relations_that_are_left_out(text: str, without: set[int]) -> None:
 def test_an_option_says_it_in_the_text() -> None:
     assert with_left_out("pulp ; x", ["plays", "movie"]) == "pulp ; x -plays: -movie:"
     assert with_left_out("pulp", []) == "pulp"
-    for name in ("", "a b", "-plays", "plays:x", "a;b", 'a"b', "(a)"):
+    assert with_left_out("pulp", ["movie.did"]) == "pulp -movie.did:"
+    for name in ("", "a b", "-plays", "plays:x", "a;b", 'a"b', "(a)", "a.", ".b", "a.b.c"):
         with pytest.raises(QueryError, match="expected the name of a relation"):
             with_left_out("pulp", [name])
 
@@ -160,6 +161,7 @@ def test_nothing_typed_is_passed_over(text: str) -> None:
     _check_invariants(query)
     slots = [slot.text for slot in (*query.slots, *query.exclusions)]
     left_out = [SCHEMA.relations[relation].name for relation in query.without]
+    left_out += [SCHEMA.joins[join].name for join in query.without_joins]
     told = "".join([*slots, *left_out, *query.dropped, *query.ignored])
     # What stands in quotes or within a word is part of a term, which is shown once if it comes twice.
     around = _WITHIN.sub("", _QUOTED.sub("", text))
@@ -203,6 +205,7 @@ def test_nothing_of_conditions_and_likenesses_is_passed_over(text: str) -> None:
     _check_invariants(query)
     slots = [slot.text for slot in (*query.slots, *query.exclusions)]
     left_out = [SCHEMA.relations[relation].name for relation in query.without]
+    left_out += [SCHEMA.joins[join].name for join in query.without_joins]
     told = "".join([*slots, *left_out, *query.dropped, *query.ignored]).lower()
     operators = "();-*:or!" + '"'
     assert {char for char in text.lower() if not char.isspace()} <= {*told, *operators}
@@ -273,11 +276,54 @@ def test_semicolons_part_groups_of_keywords(
     assert (query.keywords, query.sequence.groups) == (keywords, groups)
 
 
-def test_a_join_is_no_relation_to_leave_out() -> None:
-    join = Join("edited_by", "director", "actor", (("name", "name"),))
-    named = replace(SCHEMA, joins=(join,))
-    with pytest.raises(QueryError, match=r"'edited_by' is a join, .* leave the join out of the schema"):
-        parse_query("pulp -edited_by:", named)
+JOINED = replace(
+    SCHEMA,
+    joins=(
+        Join.of("movie", "plays", (("mid", "mid"),)),
+        Join("shot_by", "director", "movie", (("did", "mid"),)),
+        Join("made", "director", "movie", (("did", "mid"), ("name", "title"))),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "joins"),
+    [
+        ("pulp -shot_by:", {1}),
+        ("pulp NOT made: -SHOT_BY:", {1, 2}),
+        ("pulp -plays.mid:", {0}),
+        ("pulp -movie.Mid: ; fiction", {0, 1, 2}),
+        ("pulp -did:", {1, 2}),
+        ("pulp -actor: -TITLE:", {2}),
+    ],
+)
+def test_joins_that_are_left_out(text: str, joins: set[int]) -> None:
+    query = parse_query(text, JOINED)
+    assert query.without_joins == joins
+    assert query.without == ({ACTOR} if "actor" in text else set())
+    assert not query.notes
+    name = text.split("-")[-1].split(":")[0]
+    assert parse_query(f"{text} -{name}:", JOINED).notes == (f"repeated, and counted once: -{name}:",)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("mid", "'mid' is compared by several joins; write one of movie.mid, plays.mid"),
+        ("movie.plot", "no relation 'movie.plot', and no join or attribute of a join"),
+        ("shot_bi", "did you mean 'shot_by'?"),
+        ("plays.mit", "did you mean 'plays.mid'?"),
+    ],
+)
+def test_what_is_no_join_to_leave_out(name: str, reason: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(reason)):
+        parse_query(f"pulp -{name}:", JOINED)
+
+
+def test_a_join_that_is_gone_cannot_be_left_out() -> None:
+    gone = replace(JOINED, evolution=replace(JOINED.evolution, removed_joins=frozenset({1})))
+    with pytest.raises(QueryError, match="no relation 'shot_by'"):
+        parse_query("pulp -shot_by:", gone)
 
 
 def test_a_group_without_words_says_why() -> None:

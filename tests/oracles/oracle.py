@@ -52,9 +52,16 @@ class Oracle:
     """Takes instants one after the other and tells what appears and what is retracted at each."""
 
     def __init__(
-        self, schema: Schema, keywords: int, max_size: int, bitmap: object, groups: Sequence[int] = ()
+        self,
+        schema: Schema,
+        keywords: int,
+        max_size: int,
+        bitmap: object,
+        groups: Sequence[int] = (),
+        without_joins: frozenset[int] = frozenset(),
     ) -> None:
         """``groups``: the bitmaps of keywords that come one after the other."""
+        self.without_joins = without_joins
         self.groups = groups
         self.schema = schema
         self.all = (1 << keywords) - 1
@@ -216,6 +223,8 @@ class Oracle:
         for n in usable:
             of.setdefault(self.tuples[n].relation, []).append(n)
         for number, on in enumerate(self.schema.joins):
+            if number in self.without_joins:
+                continue
             left, right = self.schema.relation(on.left), self.schema.relation(on.right)
             pairs = [(left.columns[x], right.columns[y]) for x, y in on.on]
             for a in of.get(self.schema.index[on.left], ()):

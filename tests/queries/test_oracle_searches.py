@@ -23,6 +23,7 @@ from tests.strategies import combinations, seeds
 TEXTS = (
     *("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no"),
     *("alhpa~ be?a", "alpha plain.x<2", "!keyed.y=1 beta", "(alpha OR !plain.x=0) b*a -link.y=2"),
+    *("alpha beta -self:", "alpha no beta -plain.x:"),
 )
 RANKINGS = ("relevance", "relevance", "keywords", "compact", "recency")
 WINDOWS: list[Window] = [TimeWindow(20), TimeWindow(200), CountWindow(15)]

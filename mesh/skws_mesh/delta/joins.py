@@ -36,18 +36,20 @@ _PAIR: Final = 2
 class WordQuery:
     """A query for words in networks of at most ``max_size`` nodes.
 
-    ``excluded``: words whose tuples take no part. ``without``: relations that no network has.
+    ``excluded``: words whose tuples take no part. ``without``: relations that no network has;
+    ``without_joins``: joins.
     """
 
     words: tuple[int, ...]
     max_size: int
     excluded: tuple[int, ...] = ()
     without: frozenset[int] = frozenset()
+    without_joins: frozenset[int] = frozenset()
 
     @property
     def plain(self) -> bool:
-        """True if all tuples may take part."""
-        return not (self.excluded or self.without)
+        """True if all tuples may take part, by all joins."""
+        return not (self.excluded or self.without or self.without_joins)
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -289,7 +291,7 @@ class DeltaJoins:
         kept &= ~(self._words.contain(first, far) | self._words.contain(last, near))
         for slots in inner:
             kept &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
-        kept &= self._allowed(query, paths.members)
+        kept &= self._allowed(query, paths.members, paths.edges)
         chosen = np.flatnonzero(kept)
         entry, members, walked, start, end = paths.taken(chosen)
         turned = np.flatnonzero(self._pairs.turned(entry))
@@ -301,7 +303,7 @@ class DeltaJoins:
         """The results that trees are: of tuples that may take part."""
         query, members = self._sets.query(trees.place), trees.members
         kept = self._by_query.sizes(query) >= trees.size
-        kept &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members))
+        kept &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
         trees = trees.taken(np.flatnonzero(kept))
         relations = np.where(
             trees.members == NO_MEMBER, NO_NODE, self._live.tuples.relation.take(trees.members)
@@ -312,8 +314,8 @@ class DeltaJoins:
             query[kept], numbers + _BRANCHING, np.ascontiguousarray(members.T), trees.start, trees.end
         )
 
-    def _allowed(self, query: Ints, members: Iterable[Ints]) -> Flags:
-        """Which results have only tuples that their queries let take part."""
+    def _allowed(self, query: Ints, members: Iterable[Ints], edges: Iterable[Ints] = ()) -> Flags:
+        """Which results have only tuples and joins that their queries let take part."""
         allowed = np.ones(len(query), dtype=bool)
         limited = np.flatnonzero(~self._by_query.plain(query))
         if not len(limited):
@@ -331,6 +333,10 @@ class DeltaJoins:
             for at, slot in zip(limited.tolist(), slots.tolist(), strict=True):
                 without = self._queries[int(query[at])].without
                 if without and int(relation[slot]) in without:
+                    allowed[at] = False
+        for column in edges:
+            for at, edge in zip(limited.tolist(), column.take(limited).tolist(), strict=True):
+                if edge != NO_NODE and edge // 2 in self._queries[int(query[at])].without_joins:
                     allowed[at] = False
         return allowed
 

@@ -381,7 +381,7 @@ class SharedQueries:
         query = plan.query
         words = tuple(self._word(slot, new) for slot in query.slots)
         excluded = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
-        return WordQuery(words, plan.max_size, excluded, query.without)
+        return WordQuery(words, plan.max_size, excluded, query.without, query.without_joins)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
         word = frozenset(slot.alternatives)

@@ -96,8 +96,9 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
         searched = [*schema.relations]
         searched[relation] = replace(described, search=names)
         query = parse_query(text, schema)
-        if query.without:
-            raise PatternError(f"one tuple is to contain {text!r}: there is no relation to leave out")
+        if query.without or query.without_joins:
+            what = "relation" if query.without else "join"
+            raise PatternError(f"one tuple is to contain {text!r}: there is no {what} to leave out")
         if query.sequence:
             raise PatternError(f"one tuple is to contain {text!r}: ';' orders several, in the pattern itself")
         for slot in (*query.slots, *query.exclusions):

@@ -213,7 +213,9 @@ class NetworkResults:
         counts = [self._keyword_rows.count(slot) for slot in range(slots)]
         shares = tuple(count / max(sum(counts), 1) for count in counts)
         order = NodeOrder.default(slots, shares)
-        return CNGen(plan.schema, slots, size, searchable, order, without=plan.query.without)
+        query = plan.query
+        left_out = query.without, query.without_joins
+        return CNGen(plan.schema, slots, size, searchable, order, None, *left_out)
 
     def _roots(self, root: Tree, size: int) -> list[Held]:
         relation, bitmap = root.relations[0], root.keywords[0]

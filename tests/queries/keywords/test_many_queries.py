@@ -27,6 +27,8 @@ TEXTS = (
     "gamma -(beta OR fixed.x=1)",
     "alpha (beta OR gamma) link.y!=0",
     "beta -link:",
+    "alpha beta -pp:",
+    "alpha beta gamma -pk: -fixed.x:",
 )
 
 
@@ -36,10 +38,10 @@ TEXTS = (
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, seed: int) -> None:
     random = Random(seed)
-    static, stream = dense_tables(random), dense_rows(random, 120, [0, 1])
+    static, stream = dense_tables(random), dense_rows(random, 144, [0, 1])
     made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
     # Its queries have other numbers after the last steps.
-    together = ColumnarEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=9))
+    together = ColumnarEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=11))
     alone = ColumnarEngine(DENSE, window, lateness=lateness)
     found = 0
     for engine in (together, alone):

@@ -54,7 +54,8 @@ def cases(draw: st.DrawFn) -> tuple[Schema, str, list[Record], list[Record]]:
     """A schema, a query of any kind over it, rows of its tables, and a stream."""
     schema, words = draw(schemas(tables=True)), draw(st.integers(1, 3))
     plain = " ".join(WORDS[:words])
-    names = st.lists(st.sampled_from([r.name for r in schema.relations]), max_size=2, unique=True)
+    known = [*(r.name for r in schema.relations), *(join.name for join in schema.joins), "r0.x", "r1.y"]
+    names = st.lists(st.sampled_from(known), max_size=2, unique=True)
     left_out = names.map(lambda without: with_left_out(plain, without))
     text = draw(st.one_of(st.just(plain), left_out, st.sampled_from(ORDERED), query_texts()))
     stream = draw(streams(schema, 3 if text != plain else words, max_records=18))
@@ -81,7 +82,8 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
     def carried(relation: int, row: Row) -> int:
         return EXCLUDED if relation in query.without else bitmap(query, schema, relation, row)
 
-    oracle = Oracle(schema, len(plan.keywords), plan.max_size, carried, query.sequence.groups)
+    groups, without_joins = query.sequence.groups, query.without_joins
+    oracle = Oracle(schema, len(plan.keywords), plan.max_size, carried, groups, without_joins)
     running, late = engines(plan), ColumnarEngine(schema, plan.window)
     snapshot = oracle.load([(r.relation, r.row) for r in static])
     told = [list(engine.load_tables(static)) for engine in running]

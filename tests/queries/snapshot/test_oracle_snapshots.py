@@ -68,7 +68,8 @@ def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
 @st.composite
 def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
     plain = " ".join(WORDS[:words]) + draw(st.sampled_from(["", " -pad", ' "alpha pad"', " be*"]))
-    return draw(st.one_of(st.just(plain + " -r1:" * more_relations), st.just(plain), query_texts(3)))
+    left_out = st.sampled_from(["", " -r1:", " -r1.x:", " -r0.y: -j2:"] if more_relations else ["", " -j0:"])
+    return draw(st.one_of(left_out.map(lambda names: plain + names), st.just(plain), query_texts(3)))
 
 
 @pytest.mark.parametrize("rank", ["relevance", "keywords", "compact"])

@@ -13,6 +13,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Condition, KeywordQuery, Versus
 from skws.results.model import Result, ResultTuple, instant_of
 from skws.sinks.base import Encoder
+from skws.sinks.row_names import RowNames
 from skws.sinks.text import (
     BOLD,
     DEFAULT_WIDTH,
@@ -45,6 +46,7 @@ _VALUE_WIDTH: Final = 72
 class NetworkTable(Encoder[Result]):
     """Operation, time, network and match: what is asked of the tuples (``asked``), in the network's order.
 
+    Before it comes what a tuple is called, if nothing that is searched says it.
     The time of a result is its start, that of a retraction the time when it is retracted. Results with a
     score have it after the time, and their rank if only the best results are emitted.
 
@@ -56,6 +58,7 @@ class NetworkTable(Encoder[Result]):
         self._query, self._schema = plan.query, plan.schema
         relations = enumerate(plan.schema.relations)
         self._asked = {each.name: asked(plan.query, n, each) for n, each in relations}
+        self._names = RowNames(plan.schema)
         self.verbatim = color
         self._width = width
         self._headed = False
@@ -86,12 +89,25 @@ class NetworkTable(Encoder[Result]):
         ranked = f"{cell(score, _STANDING)}  " if self._ranked else ""
         return f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}".rstrip()
 
+    def _shown(self, result: Result) -> list[tuple[str, ...]]:
+        """For each tuple the attributes that are shown of it: what it is called comes first, unless told."""
+        shown = [self._asked[each.relation] for each in result.tuples]
+        called = self._names.of(result)
+        if any(called):
+            told = {
+                each.row[name] for each, names in zip(result.tuples, shown, strict=True) for name in names
+            }
+            for place, (each, name) in enumerate(zip(result.tuples, called, strict=True)):
+                if name and each.row[name] not in told:
+                    shown[place] = name, *shown[place]
+        return shown
+
     def _matched(self, result: Result) -> str:
         """What is asked of the tuples; on a terminal each is cut so that all have a share of the width."""
         texts = [
             (shown.relation, name, value_text(value))
-            for shown in result.tuples
-            for name in self._asked[shown.relation]
+            for shown, names in zip(result.tuples, self._shown(result), strict=True)
+            for name in names
             if (value := shown.row[name]) is not None
         ]
         lengths = [cell_len(visible(text)) for *_, text in texts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from operator import itemgetter
 from textwrap import wrap
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from skws.keywords.match import Span
 from skws.results.model import Result, ResultTuple, Score
+from skws.sinks.row_names import RowNames
 from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
 from skws_schema.errors import counted
 from skws_schema.model import AttributeType, Relation, Schema
@@ -144,7 +145,12 @@ class Drawer:
 
     def _sentence(self, result: Result, width: int) -> Text:
         line = Text()
-        phrases = [self._phrase(result, result.tuples[place]) for place in _reading_order(result)]
+        called = self._names.of(result)
+        phrases = [
+            phrase
+            for place in _reading_order(result)
+            for phrase in self._phrases(result, result.tuples[place], called[place])
+        ]
         before: Phrase | None = None
         for phrase in sentence(phrases, width):
             line.append(separator(before, phrase) if before else "", self.palette.dim)
@@ -154,6 +160,15 @@ class Drawer:
         line.truncate(width, overflow="ellipsis")
         line.append(" " * (width - cell_len(line.plain)))
         return line
+
+    def _phrases(self, result: Result, shown: ResultTuple, called: str) -> Iterator[Phrase]:
+        """What a tuple is called by an attribute that is not searched, if by one, and what it says."""
+        phrase = self._phrase(result, shown)
+        if called:
+            text = visible(value_text(shown.row[called] or "")).strip()
+            yield Phrase(text, (), matched=False, names=True)
+        if phrase.spans or not called:
+            yield phrase
 
     def _phrase(self, result: Result, shown: ResultTuple) -> Phrase:
         """The values with keywords of a tuple; without any, its first searched value."""
@@ -187,10 +202,14 @@ class Drawer:
         shown = result.tuples[branch.node]
         line = Text().append(branch.lead.replace("─ ", " "), self.palette.dim)
         line.append(visible(shown.relation) + _GAP, self.palette.dim)
-        line.append_text(self._values(result, shown, width - line.cell_len))
+        line.append_text(self._values(result, shown, width - line.cell_len, self._names.of_row(shown)))
         if branch.join is not None and branch.join in self._ambiguous:
             line.append(f"  [{visible(branch.join)}]", self.palette.dim)
         return line
+
+    @property
+    def _names(self) -> RowNames:
+        return _row_names(self.schema)
 
     @cached_property
     def _ambiguous(self) -> frozenset[str]:
@@ -207,16 +226,17 @@ class Drawer:
             line.append_text(self._values(result, shown, width - line.cell_len))
             yield line
 
-    def _values(self, result: Result, shown: ResultTuple, width: int) -> Text:
+    def _values(self, result: Result, shown: ResultTuple, width: int, called: str = "") -> Text:
         """Searched values, those with keywords first; then others with their names, those of joins last.
 
+        Before all the one that the tuple is ``called`` by.
         The first keyword of each is within ``width``, or close to the start of its value.
         """
         relation = self._relation(shown.relation)
         searched, joining = relation.search, self._joining(relation)
         times = self._times(relation)
         changed = _changed(result, shown)
-        texts, others = list[tuple[bool, Text]](), list[tuple[bool, Text]]()
+        first, texts, others = (list[tuple[bool, Text]]() for _ in range(3))
         for name, value in shown.row.items():
             if value in {None, ""}:
                 continue
@@ -232,8 +252,8 @@ class Drawer:
                 plain = day_or_second(drawn.plain) if name in times else drawn.plain
                 named = Text(f"{visible(name)} {plain}", self.palette.dim)
                 named.stylize(marked, len(visible(name)) + 1)
-                others.append((name in joining, named))
-        ordered = [*sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
+                (first if name == called else others).append((name in joining, named))
+        ordered = [*first, *sorted(texts, key=itemgetter(0)), *sorted(others, key=itemgetter(0))]
         return Text(_GAP).join([text for _, text in ordered])
 
     def _value(self, result: Result, relation: str, attribute: str, text: str, width: int) -> Text:
@@ -344,6 +364,9 @@ class Drawer:
     def _score_text(self, row: ListedResult) -> str:
         score = self._score(row.result)
         return "" if score is None else short(score.value)
+
+
+_row_names = lru_cache(maxsize=4)(RowNames)
 
 
 def _dimmed(line: Text, dim: Style) -> Text:

@@ -1,0 +1,110 @@
+"""What rows of a result are called, where no searched attribute says it.
+
+A ``string`` is not searched: tables of what is asked of rows would show a change of a package, but not of
+which one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from skws.results.model import Result, ResultTuple
+from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
+
+_NAMING: Final = ("name", "title", "label", "subject", "headline")
+"""How the names of attributes end that hold names."""
+_LONGEST: Final = 60
+_CODE: Final = re.compile(r"(?=.*\d)[0-9A-Fa-f-]{8,}")
+_LETTERS: Final = 2
+
+
+class RowNames:
+    """The attributes by which rows are called.
+
+    A row has a name of its own if a name is searched in it. Else it is called by the first string that is
+    named like one, in the key, or in a join, and whose value is a name (``is_name``). What a row beside it
+    is called already is not said again.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        gone = schema.evolution.removed_joins
+        joins = [join for number, join in enumerate(schema.joins) if number not in gone]
+        self._on = {join.name: join.on for join in joins}
+        joining: dict[str, list[str]] = {relation.name: [] for relation in schema.relations}
+        for join in joins:
+            for left, right in join.on:
+                joining[join.left].append(left)
+                joining[join.right].append(right)
+        self._own = {each.name: tuple(_searched_names(each)) for each in schema.relations}
+        self._strings = {each.name: _strings(each, joining[each.name]) for each in schema.relations}
+
+    def of(self, result: Result) -> tuple[str, ...]:
+        """For each row the attribute that it is called by; empty if it needs none, or has none."""
+        tuples = result.tuples
+        if not any(self._strings.get(each.relation) for each in tuples):
+            return ("",) * len(tuples)
+        own = [self._own_name(each) for each in tuples]
+        told = set(filter(None, own))
+        beside = set(self._beside(result, own))
+        found = []
+        for place, (shown, name) in enumerate(zip(tuples, own, strict=True)):
+            attribute = "" if name else self._string_name(shown)
+            value = str(shown.row[attribute]).casefold() if attribute else ""
+            if not value or value in told or (place, attribute) in beside:
+                found.append("")
+                continue
+            told.add(value)
+            found.append(attribute)
+        return tuple(found)
+
+    def of_row(self, shown: ResultTuple) -> str:
+        """The attribute that a row is called by, whatever is beside it; empty if it needs or has none."""
+        return "" if self._own_name(shown) else self._string_name(shown)
+
+    def _own_name(self, shown: ResultTuple) -> str:
+        values = (shown.row.get(name) for name in self._own.get(shown.relation, ()))
+        return next((value.casefold() for value in values if isinstance(value, str) and value), "")
+
+    def _string_name(self, shown: ResultTuple) -> str:
+        strings = self._strings.get(shown.relation, ())
+        return next((name for name in strings if is_name(shown.row.get(name))), "")
+
+    def _beside(self, result: Result, own: list[str]) -> Iterator[tuple[int, str]]:
+        """The attributes of rows, by place, that join them to a row with a name of its own."""
+        for left, right, name in result.joins:
+            for near, far in self._on.get(name, ()):
+                if own[right]:
+                    yield left, near
+                if own[left]:
+                    yield right, far
+
+
+def is_name(value: object) -> bool:
+    """True for a short text that is more letters than digits, and no code."""
+    if not isinstance(value, str) or len(value) > _LONGEST or _CODE.fullmatch(value):
+        return False
+    letters = sum(map(str.isalpha, value))
+    return letters >= _LETTERS and letters > sum(map(str.isdigit, value))
+
+
+def _searched_names(relation: Relation) -> Iterator[str]:
+    known = {each.name: each for each in relation.attributes}
+    for name in relation.search:
+        if _called_a_name(name) or known[name].analyzer is Analyzer.NONE:
+            yield name
+
+
+def _strings(relation: Relation, joining: list[str]) -> tuple[str, ...]:
+    named = [each.name for each in relation.attributes if _called_a_name(each.name)]
+    strings = {each.name for each in relation.attributes if _may_be_name(each)} - set(relation.search)
+    return tuple(name for name in dict.fromkeys((*named, *relation.key, *joining)) if name in strings)
+
+
+def _may_be_name(attribute: Attribute) -> bool:
+    return attribute.type is AttributeType.STRING and attribute.order is None
+
+
+def _called_a_name(name: str) -> bool:
+    return name.casefold().endswith(_NAMING)

@@ -1,0 +1,106 @@
+"""Updates of keyed rows under many saved searches, by whole commands: ``skws watch`` over a replay.
+
+    python -m bench.updates
+    python -m bench.updates --beside ../earlier --runs 3
+
+The load is of :mod:`bench.soak`: rows, then updates of random ones among them, of what no search is for
+(``touches``) or of their words (``updates``). ``--beside`` names the checkout of another version, which runs
+on the same files and the same installed packages, the two in turn. Times are of the processor, user and
+system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import orjson
+
+from bench.soak import KEY, SCHEMA, Rows, searches
+
+KINDS = ("touches", "updates")
+PACKAGES = ("", "bounds", "mesh", "patterns", "purging", "schema", "tui", "windows")
+FAST = 1e12  # as fast as the records can be read
+
+
+class Run(NamedTuple):
+    """Seconds of the processor, bytes in memory at most, and how many results were told, by operation."""
+
+    seconds: float
+    memory: int
+    told: dict[str, int]
+
+
+def write(folder: Path, kind: str, rows: int, changes: int, number: int) -> None:
+    """The files of a load; ``number``: of searches."""
+    (folder / "schema.yaml").write_text(SCHEMA.format(key=KEY))
+    (folder / "queries.yaml").write_text(searches(number))
+    lines = Rows(kind, rows)
+    with (folder / "in.jsonl").open("wb") as file:
+        file.writelines(lines.first())
+        file.writelines(islice(lines.changes(), changes))
+
+
+def run(folder: Path, tree: Path, options: list[str]) -> Run:
+    """One whole command of the version in ``tree``. Raises CalledProcessError if it fails."""
+    output = folder / "out.jsonl"
+    output.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "skws", "watch", "--replay", str(folder / "in.jsonl")]
+    command += ["--schema", str(folder / "schema.yaml"), "--queries", str(folder / "queries.yaml")]
+    command += ["--speed", str(FAST), "--engine", "local", "--quiet", "--output", str(output), *options]
+    path = os.pathsep.join(str(tree / package) for package in PACKAGES)
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=folder)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), command)
+    with output.open("rb") as file:
+        told = Counter(orjson.loads(line)["op"] for line in file)
+    return Run(used.ru_utime + used.ru_stime, used.ru_maxrss << 10, dict(sorted(told.items())))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--of", choices=KINDS, default=KINDS[0])
+    parser.add_argument("--window", default="36500 days")
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--changes", type=int, default=1_000_000)
+    parser.add_argument("--searches", type=int, default=1_000, help="3 or more")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--beside", type=Path, help="checkout of another version")
+    given, options = parser.parse_known_args()
+    options = ["--window", given.window, *options]
+    trees = {"this version": Path(__file__).resolve().parents[1]}
+    if given.beside is not None:
+        trees["the other"] = given.beside.resolve()
+    taken: dict[str, list[Run]] = {name: [] for name in trees}
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, given.of, given.rows, given.changes, given.searches)
+        for number in range(given.runs):
+            for tree in list(trees) if number % 2 == 0 else list(reversed(trees)):
+                taken[tree].append(run(folder, trees[tree], options))
+                print(f"{tree:12} {table_row(taken[tree][-1:], given.rows + given.changes)}", flush=True)
+    print(f"medians of {given.runs}, {given.of} {' '.join(options)}")
+    for tree, runs in taken.items():
+        print(f"{tree:12} {table_row(runs, given.rows + given.changes)}")
+
+
+def table_row(runs: list[Run], records: int) -> str:
+    seconds = median(each.seconds for each in runs)
+    memory = max(each.memory for each in runs)
+    told = ", ".join(f"{number:,} {op}" for op, number in runs[-1].told.items())
+    return f"{seconds:7.1f} s {records / seconds:9,.0f} records/s {memory / 1e6:6,.0f} MB; {told}"
+
+
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,7 @@ from skws.queries.session import Session
 from skws.sinks.base import Run
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
-from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, planned
+from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, place_of, planned
 from skws.spark.streaming.messages import Chunk, Failed
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
@@ -427,8 +427,8 @@ def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: in
     chunks = [(Chunk(**orjson.loads(head)), body) for _, kind, _, head, body in found if kind == "chunk"]
     kept, whole = planned(rest, [chunk for chunk, _ in chunks], before, layout)
     for number, chunk in whole.items():
-        bodies = [body for one, body in chunks if one.number == number]
-        kept += divided(chunk, bodies, before, layout, lateness)
+        parts = [each for each in chunks if place_of(each[0].number, whole) == number]
+        kept += divided(chunk, parts, before, layout, lateness)
     made: dict[int, Blobs] = {group: {} for group in layout.groups}
     for group, kind, name, head, body in kept:
         made[group][kind, name] = head, body

@@ -13,16 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import count, cycle
+from itertools import count, cycle, groupby
 from typing import Any, Final
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import GroupedData, SparkSession
 from pyspark.sql import functions as sf
 
-from skws.data.batch import RecordBatch
+from skws.data.batch import RecordBatch, together
 from skws.data.packing import packed, rejoined, unpacked
 from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.operator import SHARED
@@ -235,7 +236,8 @@ def moved(
     rest = [_blob(row) for row in old.where("kind <> 'chunk'").collect()]
     heads = [Chunk(**orjson.loads(bytes(row.head))) for row in chunks.select("head").collect()]
     own, whole = planned(rest, heads, before, layout)
-    divided = chunks.groupBy("name").applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
+    number = sf.greatest(sf.col("name").cast("long"), sf.lit(min(whole, default=0)))
+    divided = chunks.groupBy(number).applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
     return session.createDataFrame(own, _COLUMNS).unionAll(divided).groupBy("shard")
 
 
@@ -303,34 +305,52 @@ def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> di
     """The heads of whole chunks, by number, from those of the shards; behind them is ``position``.
 
     Shards that read the same have the same chunks, but one whose queries look further back has more of them.
+    Chunks up to the last one that stands for all before it are one.
     """
+    heads = list(heads)
+    last = max((chunk.number for chunk in heads if chunk.lasting), default=None)
     parts: defaultdict[int, list[Chunk]] = defaultdict(list)
     for chunk in heads:
-        parts[chunk.number].append(chunk)
+        parts[chunk.number if last is None else max(chunk.number, last)].append(chunk)
     found: dict[int, Chunk] = {}
     for number in sorted(parts, reverse=True):
-        some = parts[number] if before.keys else parts[number][:1]
+        some = parts[number]
+        lasting = number == last
+        if before.keys is None:
+            some = [chunk for chunk in some if chunk.number == number and chunk.lasting is lasting][:1]
         begin = position - sum(chunk.after - chunk.position for chunk in some)
         now, latest = max(chunk.now for chunk in some), max(chunk.latest for chunk in some)
         begins: dict[str, list[list[Any]]] = {}
-        for chunk in parts[number]:
+        for chunk in sorted(parts[number], key=_in_log):
             for name, own in chunk.begins.items():
                 begins.setdefault(name, []).extend(own)
-        found[number] = Chunk(number, begin, now, latest, position, begins=begins)
+        now = ALWAYS if lasting else now
+        found[number] = Chunk(number, begin, now, latest, position, begins=begins, lasting=lasting)
         position = begin
     return found
+
+
+def _in_log(chunk: Chunk) -> tuple[int, bool]:
+    """The order of chunks of several shards: what stands for a number comes behind its records."""
+    return chunk.number, chunk.lasting
+
+
+def place_of(number: int, whole: Iterable[int]) -> int:
+    """The number of the whole chunk that a chunk of a shard goes into; ``whole``: those of all of them."""
+    return max(number, min(whole))
 
 
 def _divider(
     whole: Mapping[int, Chunk], before: Layout, layout: Layout, lateness: int
 ) -> Callable[[pa.Table], pa.Table]:
     def divide(table: pa.Table) -> pa.Table:
-        bodies = [body.as_py() for body in table.column("body")]
-        chunk = whole[int(table.column("name")[0].as_py())]
+        heads = [Chunk(**orjson.loads(head.as_py())) for head in table.column("head")]
+        parts = list(zip(heads, (body.as_py() for body in table.column("body")), strict=True))
+        chunk = whole[place_of(heads[0].number, whole)]
         return pa.Table.from_pylist(
             [
                 dict(zip(_SCHEMA.names, one, strict=True))
-                for one in divided(chunk, bodies, before, layout, lateness)
+                for one in divided(chunk, parts, before, layout, lateness)
             ],
             schema=_SCHEMA,
         )
@@ -339,18 +359,39 @@ def _divider(
 
 
 def divided(
-    chunk: Chunk, bodies: Sequence[bytes], before: Layout, layout: Layout, lateness: int
+    chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
-    """A whole chunk as those of the shards of ``layout``. ``bodies``: the parts of the shards ``before``."""
-    records = unpacked(bodies[0]) if before.keys is None else rejoined(bodies)
-    parts = layout.packed(records)
-    for group, body in zip(layout.groups, cycle(parts) if layout.keys is None else parts, strict=False):
+    """A whole chunk as those of the shards of ``layout``. ``parts``: the chunks of the shards ``before``."""
+    bodies = layout.packed(_whole(chunk, parts, before, lateness))
+    for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
         if body:
             own = replace(chunk, size=len(body))
             if layout.keys is not None:
                 after = insertions(_in_time(unpacked(body), chunk.now, lateness))
                 own = replace(own, position=0, after=after)
             yield group, "chunk", str(chunk.number), orjson.dumps(asdict(own)), body
+
+
+def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int) -> RecordBatch:
+    """The records of a whole chunk."""
+    if before.keys is None:
+        return unpacked(next(b for own, b in parts if (own.number, own.lasting) == _in_log(chunk)))
+    if not chunk.lasting:
+        return rejoined([body for _, body in parts])
+    found = []
+    for (_, lasting), group in groupby(sorted(parts, key=_of_part), key=_of_part):
+        some = list(group)
+        if lasting:
+            found += [unpacked(body) for _, body in some]
+        else:
+            now = max(own.now for own, _ in some)
+            found.append(_in_time(rejoined([body for _, body in some]), now, lateness))
+    records = together(found)
+    return records.taken(np.argsort(records.time, kind="stable"))
+
+
+def _of_part(part: tuple[Chunk, bytes]) -> tuple[int, bool]:
+    return _in_log(part[0])
 
 
 def _in_time(records: RecordBatch, now: int, lateness: int) -> RecordBatch:

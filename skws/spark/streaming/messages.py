@@ -83,7 +83,7 @@ class Chunk:
 
     ``position``, ``now`` and ``final``: where the stream stood before them. ``latest``: the latest time among
     them; ``after``: the position behind them. ``size`` in bytes. ``begins``: of results that they updated, as
-    lists.
+    lists. ``lasting``: it stands for all of the log up to it, with the records of what lived then.
     """
 
     number: int
@@ -94,6 +94,7 @@ class Chunk:
     size: int = 0
     final: int | None = None
     begins: dict[str, list[list[Any]]] = field(default_factory=dict)
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,8 @@ class Worked:
     """What a micro-batch came to, and how the log must change.
 
     ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
-    records just taken, None if there were none. ``dropped``: chunks that can
-    go. ``added`` and ``removed``: queries. ``states``: of those that keep
+    records just taken, None if there were none; ``lasting``: the records of a chunk in place of all so far.
+    ``dropped``: chunks that can go. ``added`` and ``removed``: queries. ``states``: of those that keep
     their own. ``schemas``: those that it has changed to. ``position``, ``now`` and ``final``: where the
     stream stands.
     ``blobs``: stats and results, encoded; a server sends these in place of both.
@@ -134,6 +135,7 @@ class Worked:
     schemas: list[str] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     final: int | None = None
+    lasting: bytes = b""
 
 
 RECORDS: Final = (1 << 31) - 1

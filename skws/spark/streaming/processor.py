@@ -2,8 +2,9 @@
 
 The state store holds what a live search is made from: static tables, standing queries, changes of the schema,
 the records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their
-own. A batch reads only its mark and writes what it brought. The mark holds the epoch that is committed; a
-search of any other is never trusted.
+own. A batch reads only its mark and writes what it brought. Once most records do not live any more, one chunk
+with those that do takes the place of all. The mark holds the epoch that is committed; a search of any other
+is never trusted.
 
 Spark opens each variable of state anew in every batch, which takes it some 25 ms each, whatever it holds: so
 there is one for all blobs.
@@ -251,7 +252,8 @@ class MeshProcessor(StatefulProcessor):
             self._store.put("state", name, state)
         chunk = worked.chunk
         if chunk is not None:
-            self._store.put("chunk", chunk.number, micro_batch.records, orjson.dumps(asdict(chunk)))
+            records = worked.lasting or micro_batch.records
+            self._store.put("chunk", chunk.number, records, orjson.dumps(asdict(chunk)))
         for number in worked.dropped:
             self._store.drop("chunk", number)
         return ShardProgress(

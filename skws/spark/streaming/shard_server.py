@@ -41,7 +41,7 @@ import numpy as np
 import orjson
 
 from skws.data.batch import NO_RECORDS, Record, RecordBatch
-from skws.data.packing import compressed, unpacked
+from skws.data.packing import compressed, packed, unpacked
 from skws.formats.dead_letters import (
     KEPT,
     Late,
@@ -57,7 +57,7 @@ from skws.jobs.standing import StandingQueries
 from skws.memory import expect_long_lived_objects, use
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import LoggedBatch
-from skws.queries.order import passed_over
+from skws.queries.order import insertions, passed_over
 from skws.queries.partitioning import Part
 from skws.queries.session import Session
 from skws.results.model import Result
@@ -74,6 +74,7 @@ from skws.spark.streaming.messages import (
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.networks import Prefix, prefix_of
+from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError
@@ -84,6 +85,10 @@ if TYPE_CHECKING:
 
 MOST: Final = 5_000
 """Operators that a shard reports, those with the most partials: it reports with every micro-batch."""
+CHUNK_BYTES: Final = 4 << 10
+"""What a chunk of the log costs besides its records: each is read by itself when a shard is rebuilt."""
+FEW_BYTES: Final = 1 << 20
+"""So short a log is not worth a look at what of it lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +140,16 @@ def _read(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
 
 
 class Shard:
-    """Works on micro-batches, one after the other; ``begin`` first."""
+    """Works on micro-batches, one after the other; ``begin`` first.
 
-    def __init__(self, request: Job, share: Part) -> None:
+    ``few_bytes``: of a log that is never replaced by what lives.
+    """
+
+    def __init__(self, request: Job, share: Part, *, few_bytes: int = FEW_BYTES) -> None:
         self._request = request
         self._share = share
+        self._few_bytes = few_bytes
+        self._looked_at = 0  # bytes of the log after the last look at what of it lives
         self._late: list[Late] = []
         # By chunk: Spark may fail a task that has sent some of them, and the next one sends all.
         self._past: dict[int, LoggedBatch] = {}
@@ -233,10 +243,51 @@ class Shard:
             chunk = Chunk(number, *before, latest, live.position, size, final, begins)
             self._log.append(chunk)
         dropped = self._trimmed()
+        lasting = b""
+        if self._log and self._log[-1] is chunk and (found := self._lasting(chunk.number)) is not None:
+            dropped += [each.number for each in self._log[:-1]]
+            chunk, lasting = found
+            self._log = [] if chunk is None else [chunk]
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
         changes = chunk, dropped, added, removed
         stands = live.position, live.now
-        return Worked(results, stats, *changes, *stands, live.snapshot(), schemas, final=live.final)
+        return Worked(
+            results, stats, *changes, *stands, live.snapshot(), schemas, final=live.final, lasting=lasting
+        )
+
+    def _lasting(self, number: int) -> tuple[Chunk | None, bytes] | None:
+        """A chunk in place of all up to a number, the last one, if most of the log does not live any more.
+
+        It is looked at whenever it is twice as long as what lived then. The chunk is None if nothing lives.
+        """
+        size = sum(each.size + CHUNK_BYTES for each in self._log)
+        if size <= 2 * self._looked_at + self._few_bytes:
+            return None
+        self._looked_at = size
+        records = self._live.lasting_records()
+        # All shards have truncations: those of several logs could not be told from each other.
+        if records is None or records.truncations().any():
+            return None
+        blob = packed(records)
+        if 2 * (len(blob) + CHUNK_BYTES) > size:
+            return None
+        self._looked_at = len(blob) + CHUNK_BYTES
+        if not blob:
+            return None, b""
+        live = self._live
+        begins = {name: list(map(list, some)) for name, some in live.all_begins().items()}
+        chunk = Chunk(
+            number,
+            live.position - insertions(records),
+            ALWAYS,
+            int(records.time.max()),
+            live.position,
+            len(blob),
+            None if live.final is None else ALWAYS,
+            begins,
+            lasting=True,
+        )
+        return chunk, blob
 
     def _trimmed(self) -> list[int]:
         """Forget the oldest chunks as far as they are over; gives their numbers.

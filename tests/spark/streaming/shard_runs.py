@@ -13,14 +13,14 @@ from skws.jobs.control import Command
 from skws.queries.partitioning import Part, Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
-from skws.spark.streaming.shard_server import Shard
+from skws.spark.streaming.shard_server import FEW_BYTES, Shard
 from skws.spec.job import Job
 from skws.spec.query import Query
 
 
 @dataclass
 class KeptShard:
-    """A shard and its log; ``rebuild`` forgets the mesh."""
+    """A shard and its log; ``rebuild`` forgets the mesh. ``few_bytes``: as of ``Shard``."""
 
     request: Job
     share: Part
@@ -30,13 +30,17 @@ class KeptShard:
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0
+    few_bytes: int = FEW_BYTES
 
     def __post_init__(self) -> None:
-        self.shard = Shard(self.request, self.share)
+        self.shard = self._new()
+
+    def _new(self) -> Shard:
+        return Shard(self.request, self.share, few_bytes=self.few_bytes)
 
     def rebuild(self) -> None:
         position, now = self.shard.position, self.shard.now
-        self.shard = Shard(self.request, self.share)
+        self.shard = self._new()
         self.shard.begin(self.tables, self.queries.values(), self.schemas, self.states)
         for number in sorted(self.chunks):
             self.shard.replay(*self.chunks[number])
@@ -58,7 +62,7 @@ class KeptShard:
         self.queries |= {one.name: one for one in worked.added}
         if worked.chunk is not None:
             told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
-            self.chunks[self.next] = told, micro_batch.records
+            self.chunks[self.next] = told, worked.lasting or micro_batch.records
         self.next += 1
         for number in worked.dropped:
             del self.chunks[number]

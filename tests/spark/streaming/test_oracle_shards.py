@@ -23,11 +23,21 @@ from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
-from skws.queries.partitioning import Partitioning, plan_keys
+from skws.queries.partitioning import Part, Partitioning, plan_keys
 from skws.results.model import LiveResult
-from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, keys_for, merged_fronts, planned
+from skws.spark.streaming.layout import (
+    Blob,
+    Layout,
+    Wanted,
+    divided,
+    keys_for,
+    merged_fronts,
+    place_of,
+    planned,
+)
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
 from skws.spark.streaming.processor import ShardProgress
+from skws.spark.streaming.shard_server import CHUNK_BYTES, FEW_BYTES
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
@@ -158,14 +168,22 @@ def any_query(rng: random.Random) -> Query:
 
 
 class Shards:
-    """Shards of a job, whatever their layout; what Spark keeps of them is kept here."""
+    """Shards of a job, whatever their layout; what Spark keeps of them is kept here.
 
-    def __init__(self, job: Job) -> None:
+    ``few_bytes``: as of ``Shard``. ``replaced``: how often a log was replaced by what lives.
+    """
+
+    def __init__(self, job: Job, few_bytes: int) -> None:
         self.job = job
+        self.few_bytes = few_bytes
+        self.replaced = 0
         self.layout = Layout(Partitioning.ROOTS, (0,))
         self.number = 0
         self.updates = ShardUpdates(replaces=False)
-        self.shards = {group: KeptShard(job, share) for group, share in self.layout.shares.items()}
+        self.shards = {group: self._new(share) for group, share in self.layout.shares.items()}
+
+    def _new(self, share: Part) -> KeptShard:
+        return KeptShard(self.job, share, few_bytes=self.few_bytes)
 
     def move(self, layout: Layout) -> None:
         """As ``moving.moved``, without Spark."""
@@ -173,11 +191,11 @@ class Shards:
         old = [(chunk, body) for shard in self.shards.values() for chunk, body in shard.chunks.values()]
         kept, whole = planned(rest, [chunk for chunk, _ in old], self.layout, layout)
         for number, chunk in whole.items():
-            bodies = [body for one, body in old if one.number == number]
-            kept += divided(chunk, bodies, self.layout, layout, self.job.lateness or 0)
+            parts = [each for each in old if place_of(each[0].number, whole) == number]
+            kept += divided(chunk, parts, self.layout, layout, self.job.lateness or 0)
         self.layout = layout
         self.shards = {
-            group: self._begun(KeptShard(self.job, share), [one for one in kept if one[0] == group])
+            group: self._begun(self._new(share), [one for one in kept if one[0] == group])
             for group, share in layout.shares.items()
         }
 
@@ -198,6 +216,7 @@ class Shards:
             worked = shard.work(MicroBatch(head, packed(RecordBatch.of(tables)), part))
             told += [(group, result) for result in worked.results]
             late.append(worked.stats.get("late", 0))
+            self.replaced += bool(worked.lasting)
         assert len({shard.shard.now for shard in self.shards.values()}) == 1
         if len(self.shards) == 1:
             return [result for _, result in told], sum(late)
@@ -248,6 +267,7 @@ class Seen(NamedTuple):
     retractions: int
     spreads: set[Partitioning]
     changes: int
+    replaced: int
 
 
 LAYOUTS: Final = (
@@ -302,15 +322,16 @@ def compare(
     draw: Callable[[random.Random], Query] = any_query,
     theirs: Job | None = None,
     schemas: bool = False,
+    few_bytes: int = FEW_BYTES,
 ) -> Seen:
     """Hold shards against one worker, batch by batch; layouts take turns.
 
-    ``theirs``: the job as the shards have it.
+    ``theirs``: the job as the shards have it. ``few_bytes``: as of ``Shard``.
     """
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     log: list[LoggedBatch] = []
-    one, several = Worker(job, lambda _: log), Shards(theirs or job)
+    one, several = Worker(job, lambda _: log), Shards(theirs or job, few_bytes)
     one.load_tables(tables)
     results = retractions = changes = 0
     spreads: set[Partitioning] = set()
@@ -347,7 +368,7 @@ def compare(
         )
         results += sum(each.op == "+" for each in outcome.results)
         retractions += sum(each.op == "-" for each in outcome.results)
-    return Seen(results, retractions, spreads, changes)
+    return Seen(results, retractions, spreads, changes, several.replaced)
 
 
 def asked(window: Window, schema: Schema = SCHEMA, lateness: int = 0, **more: Query) -> Job:
@@ -469,6 +490,55 @@ def test_without_a_window_the_log_keeps_everything_and_tells_its_size() -> None:
     assert worked.stats["log_bytes"] == size
 
 
+def many_updates(rng: random.Random, count: int) -> list[Record]:
+    """Most records do not live any more: few keys, few rows without a key, and these are deleted."""
+    records: list[Record] = []
+    time = 1_000_000
+    for _ in range(count):
+        time += rng.choice([0, 1, 1, 2])
+        row = random_row(rng, 3)
+        plain = [each for each in records if each.relation == 0 and not each.delete][-8:]
+        if plain and rng.random() < 0.3:
+            records.append(rng.choice(plain)._replace(time=time, delete=True))
+        else:
+            records.append(Record(rng.choice([0, 1, 1, 1]), time, row))
+    return records
+
+
+@combinations(
+    "given, divided",
+    [
+        *((window, 0, schemas) for window in (Unbounded(), TimeWindow(200)) for schemas in (False, True)),
+        (Unbounded(), 5, False),
+        (TimeWindow(200), 5, False),
+    ],
+    [False, True],
+)
+@seeds(1, 8)
+def test_logs_are_replaced_by_what_lives(given: tuple[Window, int, bool], divided: bool, seed: int) -> None:
+    window, lateness, schemas = given
+    rng = random.Random(seed)
+    records = many_updates(rng, 300)
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 9))
+    job = asked(window, DIVIDED if divided else SCHEMA, lateness)
+    seen = compare(job, records, seed, draw=random_query, schemas=schemas, few_bytes=10_000)
+    assert seen.results > 20
+    assert seen.replaced > 1
+
+
+def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:
+    kept = all_shards(asked(Unbounded()), 1)[0]
+    for time in range(1_000):
+        kept.work(micro_batch_of([Record(1, time, ("alpha", 1, time))]))
+    assert len(kept.chunks) < 2 * FEW_BYTES / CHUNK_BYTES
+    kept.rebuild()
+    worked = kept.work(
+        micro_batch_of([Record(1, 2_000, ("beta", 1, 1))], [Command.adding(Query("alpha", name="a"))])
+    )
+    assert [(one.op, one.parsed.tuples[0].row["y"]) for one in worked.results] == [("+", 999), ("-", 999)]
+
+
 def test_a_window_of_tuples_is_not_divided_by_key() -> None:
     job = asked(CountWindow(9), DIVIDED)
     queries = list(job.named().values())
@@ -503,9 +573,9 @@ def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
     whole = Layout(Partitioning.ROOTS, (0,))
     layout = Wanted(3).layout(list(job.named().values()), job.stream, job.plan_window)
     chunk = Chunk(7, 100, 5, 9, 150)
-    parts = list(divided(chunk, [packed(records)], whole, layout, 0))
+    parts = list(divided(chunk, [(chunk, packed(records))], whole, layout, 0))
     assert {name for _, _, name, _, _ in parts} == {"7"}
-    (again,) = divided(chunk, [body for *_, body in parts], layout, whole, 0)
+    (again,) = divided(chunk, [(chunk, body) for *_, body in parts], layout, whole, 0)
     assert list(unpacked(again[-1]).records()) == list(records.records())
 
 

@@ -198,6 +198,8 @@ def test_oracle_parts_find_together_what_one_session_finds(
     division = plan_keys([query], stream, window)
     if isinstance(division, str):
         return
+    for relation, columns in zip(schema.relations, division.columns, strict=True):
+        assert columns is None or not relation.key or {*columns} <= {*relation.key_columns}, "rows move"
     if jumble:
         order = np.random.default_rng(seed).permutation(len(records)).tolist()
         records = [records[place] for place in order]

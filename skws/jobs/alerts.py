@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import yaml
 from msgspec import structs
 
@@ -33,6 +34,7 @@ from skws.spec.query import (
     Query,
 )
 from skws_schema.errors import ConfigurationError, SkwsError, UsageError, counted, nearest, not_utf8
+from skws_schema.model import Schema
 from skws_schema.yaml.located import locate
 from skws_windows.window import MICROSECOND, ExpressionWindow, parse_duration, parse_window
 
@@ -53,35 +55,65 @@ _KNOWN: Final = (
     *_DELIVERY,
 )
 _EXPECTED: Final = "expected keywords, or a mapping with query, pattern or sql"
-_FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*|[a-z]+)\s*", re.IGNORECASE)
+_FORM: Final = re.compile(r"\s*(\d+)\s+per\s+(\d.*?|[a-z]+?)(?:\s+by\s+(\S+))?\s*", re.IGNORECASE)
 _LARGEST: Final = (1 << 31) - 1
 _REMEMBERED: Final = 100_000  # results held back, so that their retractions are, too
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most ``most`` results in each interval of ``length`` microseconds of event time."""
+    """At most ``most`` results in each interval of ``length`` microseconds of event time.
+
+    ``by``: so many for each value of an attribute, ``relation.attribute`` or its name alone; empty for all.
+    """
 
     most: int
     length: int
+    by: str = ""
 
     @classmethod
     def of(cls, text: str) -> Rate:
-        """``10 per minute``, ``1 per 2 hours``. Raises UsageError."""
+        """``10 per minute``, ``1 per 2 hours``, ``1 per day by change.source``. Raises UsageError."""
         found = _FORM.fullmatch(text)
         if found is None or not int(found[1]):
             raise UsageError(f"limit {text!r}: expected a rate such as '10 per minute'")
         length = found[2] if found[2][0].isdigit() else f"1 {found[2]}"
-        return cls(int(found[1]), parse_duration(length, what="limit"))
+        return cls(int(found[1]), parse_duration(length, what="limit"), found[3] or "")
+
+    def check(self, schema: Schema) -> None:
+        """Raises UsageError if the schema has no such attribute, or several of its name."""
+        gone = schema.evolution.removed_relations
+        known = [
+            (relation.name, attribute.name)
+            for number, relation in enumerate(schema.relations)
+            if number not in gone
+            for attribute in relation.attributes
+        ]
+        named = [f"{owner}.{name}" for owner, name in known if self.by in {name, f"{owner}.{name}"}]
+        if self.by and not named:
+            near = nearest(self.by, [name for owner, own in known for name in (own, f"{owner}.{own}")])
+            raise UsageError(f"limit: no attribute {self.by!r}{near or '; expected relation.attribute'}")
+        if len(named) > 1:
+            raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(named)}")
+
+    def value(self, result: Result) -> str:
+        """What is counted by itself, as JSON: the values of the attribute in a result, perhaps none."""
+        owner, _, name = self.by.rpartition(".")
+        rows = [each.row for each in result.tuples if not owner or each.relation == owner]
+        found = {row[name] for row in rows if name in row}
+        return orjson.dumps(sorted(found, key=str)).decode()
 
 
 class Limiter:
-    """Passes the results of one query, up to a rate. Intervals begin at multiples of their length."""
+    """Passes the results of one query, up to a rate. Intervals begin at multiples of their length.
+
+    Of the values that a rate is by, the latest ``_REMEMBERED`` are counted.
+    """
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._interval: int | None = None
-        self._passed = 0
+        self._passed: dict[str, int] = {}  # by value
         self._held: dict[str, None] = {}
         self.held_back = 0
 
@@ -99,29 +131,39 @@ class Limiter:
             return None if result.id in self._held else result
         interval = int(moment(result) * MICROSECOND) // self._rate.length
         if interval != self._interval:
-            self._interval, self._passed = interval, 0
-        if self._passed >= self._rate.most:
+            self._interval, self._passed = interval, {}
+        value = self._rate.value(result.parsed) if self._rate.by else ""
+        passed = self._passed.get(value, 0)
+        if passed >= self._rate.most:
             self._hold(result.id)
             return None
-        self._passed += 1
+        self._passed[value] = passed + 1
+        if len(self._passed) > _REMEMBERED:
+            del self._passed[next(iter(self._passed))]
         self._held.pop(result.id, None)  # it may have expired, and come again
         return self._numbered(result.parsed) if self.held_back else result.parsed
 
     def state(self) -> dict[str, Any]:
         """The state of the limiter, as JSON."""
         return {
-            "rate": [self._rate.most, self._rate.length],
+            "rate": self._of,
             "stretch": self._interval,
-            "told": self._passed,
+            "told": self._passed if self._rate.by else self._passed.get("", 0),
             "held": list(self._held),
             "held_back": self.held_back,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a ``state``, unless it is of another rate."""
-        if state["rate"] == [self._rate.most, self._rate.length]:
-            self._interval, self._passed = state["stretch"], state["told"]
+        if state["rate"] == self._of:
+            told = state["told"]
+            self._interval, self._passed = state["stretch"], dict(told) if self._rate.by else {"": told}
             self._held, self.held_back = dict.fromkeys(state["held"]), state["held_back"]
+
+    @property
+    def _of(self) -> list[int | str]:
+        """What a state is of."""
+        return [self._rate.most, self._rate.length, *filter(None, [self._rate.by])]
 
     def _numbered(self, result: Result) -> Result:
         """The result with the number of those held back."""
@@ -299,7 +341,8 @@ def _options(given: Mapping[Any, Any]) -> dict[str, str]:
     if isinstance(given.get("group"), str | list):
         raise UsageError(
             f"group: {given['group']!r}: expected true or false: it folds near-duplicates of the best;"
-            " results are not grouped by an attribute, since one that ends could hide others that hold"
+            " results are not grouped by an attribute, since one that ends could hide others that hold;"
+            f" 'limit: 1 per day by {_first(given['group'])}' tells one for each value"
         )
     options = {option: _text(key, given[key]) for key, option in _TEXTS.items() if key in given}
     for key, option in _FLAGS.items():
@@ -317,6 +360,10 @@ def _options(given: Mapping[Any, Any]) -> dict[str, str]:
         options[WINDOW] = _expression(given["window"])
     ranking_of(options)
     return options
+
+
+def _first(names: str | list[object]) -> object:
+    return names if isinstance(names, str) or not names else names[0]
 
 
 def _expression(given: Any) -> str:

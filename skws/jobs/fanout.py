@@ -14,7 +14,8 @@ from skws.results.model import LiveResult
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
 from skws.sinks.files import BatchFile
-from skws_schema.errors import SkwsError
+from skws_schema.errors import SkwsError, UsageError
+from skws_schema.model import Schema
 
 _LIMITS: Final = "limits"
 
@@ -116,6 +117,8 @@ class Routing:
         return max((sink.every for sink in self._all()), default=1.0)
 
     def open(self, run: Run) -> None:
+        """Raises UsageError for a limit by what the schema does not have."""
+        _check(self._alerts, run.schema)
         self._run = run
         self._marks = Marks(run, _LIMITS)
         self._kept = self._marks.read().get("limits", [])
@@ -152,7 +155,9 @@ class Routing:
                 sink.close()
 
     def change(self, alerts: Mapping[str, Alert]) -> None:
-        """Change the alerts. Raises SkwsError if a sink cannot be opened; then nothing has changed."""
+        """Change the alerts. Raises SkwsError for a limit or a sink that cannot be: then nothing changed."""
+        if self._run is not None:
+            _check(alerts, self._run.schema)
         self._forget({name for name in self._limiters if not self._goes_on(name, alerts.get(name))})
         wanted = _addresses(alerts.values())
         gone = [address for address in self._own if address not in wanted]
@@ -230,6 +235,15 @@ class Routing:
 
     def _all(self) -> list[WholeSink]:
         return [*self._job, *self._own.values()]
+
+
+def _check(alerts: Mapping[str, Alert], schema: Schema) -> None:
+    for name, alert in alerts.items():
+        if alert.limit is not None:
+            try:
+                alert.limit.check(schema)
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from None
 
 
 _DEFAULT: Final = _Route((), None)

@@ -12,7 +12,7 @@ import pytest
 from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
 from skws.jobs.fanout import Routing
-from skws.results.model import Result
+from skws.results.model import Result, ResultTuple
 from skws.sinks.addresses import open_sinks, parse_sink
 from skws.sinks.base import Run, SinkError
 from skws.sinks.webhook import Program
@@ -92,7 +92,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, limit: often}", "limit 'often': expected a rate such as '10 per minute'"),
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
-        ("q: {query: ada, top: 3, group: source}", "results are not grouped by an attribute"),
+        ("q: {query: ada, top: 3, group: source}", "'limit: 1 per day by source' tells one for each value"),
         ("q: {query: ada, updates: often}", "updates: 'often': expected true or false"),
         ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
         ("q: [", "not valid YAML"),
@@ -119,6 +119,56 @@ def test_what_is_too_much_is_held_back_and_counted() -> None:
     assert limiter.let(result(0, 201, "-")) is not None
     assert limiter.let(result(2, 201, "-")) is None
     assert limiter.held_back == 0
+
+
+def sold(number: int, time: float, *items: str, op: str = "+") -> Result:
+    tuples = [
+        ResultTuple.given("order", f"order:{n}", (), {"oid": n, "item": item}) for n, item in enumerate(items)
+    ]
+    other = ResultTuple.given("offer", "offer:1", (), {"item": "none of these"})
+    return Result(op, "q", "q", str(number), time, time, "n", (other, *tuples), ())  # type: ignore[arg-type]
+
+
+def test_a_limit_may_be_for_each_value_of_an_attribute() -> None:
+    rate = Rate.of("1 per minute  by order.item ")
+    assert rate == Rate(1, 60_000_000, "order.item")
+    assert Rate.of("2 per 3 hours by item") == Rate(2, 3 * 3_600_000_000, "item")
+    limiter = Limiter(rate)
+    asked = [
+        *(sold(0, 0, "lamp"), sold(1, 1, "chair"), sold(2, 2, "lamp"), sold(3, 3), sold(4, 4)),
+        *(sold(5, 5, "lamp", "chair"), sold(6, 6, "chair", "lamp"), sold(7, 61, "lamp")),
+    ]
+    told = [limiter.let(each) for each in asked[:4]]
+    again = Limiter(rate)
+    again.restore(orjson.loads(orjson.dumps(limiter.state())))
+    told += [again.let(each) for each in asked[4:]]
+    assert [each is not None for each in told] == [True, True, False, True, False, True, False, True]
+    assert [each.to_dict().get("held_back") for each in told if each] == [None, None, 1, 1, 1]
+    assert again.let(sold(2, 62, "lamp", op="-")) is None
+    assert again.let(sold(0, 62, "lamp", op="-")) is not None
+    other = Limiter(Rate.of("1 per minute"))
+    other.restore(again.state())
+    assert other.let(sold(8, 61, "lamp")) is not None, "the state is of another limit"
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("order.items", "pager: limit: no attribute 'order.items'; did you mean 'order.item'?"),
+        ("zzz", "pager: limit: no attribute 'zzz'; expected relation.attribute"),
+        ("cid", "pager: limit: 'cid' is in several relations; write one of customer.cid, order.cid"),
+    ],
+)
+def test_a_limit_by_what_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str, told: str
+) -> None:
+    schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
+    schema.write_text(YAML)
+    append(source, customer(0, 1))
+    queries.write_text(f"pager: {{query: ada lamp, limit: 1 per day by {by}}}\n")
+    given = ("--schema", schema, "--source", f"replay:{source}?speed=1000000", "--engine", "local")
+    assert run([*map(str, ("watch", "--queries", queries, *given))]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_each_query_has_sinks_and_a_limit_of_its_own(

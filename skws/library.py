@@ -285,12 +285,19 @@ class Session:
     def process(self, data: Mapping[str, Any]) -> list[Result]:
         """Take in rows by relation; gives the results and retractions, in order of time.
 
-        A frame without times has that of the latest row before. Raises UsageError, BadRecordsError: then no
-        row of the call is taken in.
+        A frame without times has that of the latest row before. Raises UsageError, also for rows of static
+        tables; BadRecordsError: then no row of the call is taken in.
         """
         time = self._session.latest or 0
         batches = list(_Given.of(data).chunks(self.schema, self.bad, time))
-        return self._session.take(together(batches) if batches else NO_RECORDS)
+        batch = together(batches) if batches else NO_RECORDS
+        for number in np.unique(batch.relation).tolist():
+            relation = self.schema.relations[number]
+            if relation.table:
+                raise UsageError(
+                    f"{relation.name} is a static table: give its rows when the session is made (tables=...)"
+                )
+        return self._session.take(batch)
 
 
 def named_queries(query: object) -> dict[str, Query]:

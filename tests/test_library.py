@@ -426,3 +426,12 @@ def test_bad_rows_leave_a_session_as_it_was() -> None:
     with pytest.raises(BadRecordsError):
         session.process({"customer": CUSTOMERS, "purchase": [{"id": "x"}]})
     assert session.counts.tuples == 0
+
+
+def test_rows_of_static_tables_are_no_part_of_the_stream() -> None:
+    """They would live for a window."""
+    schema = SHOP.replace("    key: [id]\n", "    key: [id]\n    table: true\n", 1)
+    session = skws.Session(schema, tables={"customer": CUSTOMERS})
+    with pytest.raises(UsageError, match=r"customer is a static table: .* \(tables=...\)"):
+        session.process({"customer": CUSTOMERS})
+    assert session.counts.tuples == 0

@@ -376,6 +376,21 @@ def found_again(update: Result) -> Result:
     return replace(update, op="+", start=update.at, at=None, changed=())
 
 
+def _lived(told: Iterable[Result]) -> list[Result]:
+    """Without results that are told with their retraction and have ended before they began."""
+    found: dict[Id, int] = {}
+    left: list[Result | None] = []
+    for result in told:
+        name = _name(result)
+        if result.op == "+":
+            found[name] = len(left)
+        elif result.op == "-" and name in found and _at(result.end) <= _at(result.start):
+            left[found.pop(name)] = None
+            continue
+        left.append(result)
+    return [each for each in left if each is not None]
+
+
 def _taking_over(update: Result | None, replaces: bool) -> Result | None:
     """What is told of a version that takes over; None if it tells nothing new."""
     return found_again(update) if update is not None and replaces else update
@@ -454,7 +469,8 @@ class CorrectedUpdates(Updates):
             touched[name] = None
         for name in touched:
             told += self._difference(self._known[name])
-        return sorted(told, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
+        lived = _lived(told)
+        return sorted(lived, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
 
     def _difference(self, history: _History) -> Iterator[Result]:
         """What is to be told, so that the last one told holds now."""
@@ -488,6 +504,8 @@ class CorrectedUpdates(Updates):
         if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):
             return
         if before is None or (before.op == "-" and _at(before.end) < _at(gone.end)):
+            if _at(gone.end) <= _at(now.start):
+                return  # a late record has ended it before it began
             yield now
         history.told = gone
         yield gone

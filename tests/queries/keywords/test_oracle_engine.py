@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -253,6 +254,24 @@ def test_late_records(
             ends is not None and end is not None and end < ends if (op, after) == ("-", "-") else op != after
             for (op, ends), (after, end) in pairwise(history)
         )
+
+
+@pytest.mark.parametrize("other", [1, 0], ids=["with a key", "without keys"])
+@pytest.mark.parametrize("cuts", [(0, 3), (0, 1, 2, 3), (0, 2, 3)])
+def test_a_late_deletion_from_before_a_result_began(other: int, cuts: tuple[int, ...]) -> None:
+    """Told in one batch or another, the result is not there in the end."""
+    stream = [
+        Record(0, 13, ("alpha", 0, 1)),
+        Record(other, 38, ("beta", other == 0, other)),
+        Record(0, 17, ("alpha", 0, 1), True),
+    ]
+    told = []
+    for engine in engines(planned(DENSE, "alpha beta", Unbounded(), 10**6, 3)):
+        results = [one for first, last in pairwise(cuts) for one in engine.process(stream[first:last])]
+        told.append([(one.op, one.id, one.start, one.end) for one in results])
+    assert told == [told[0]] * len(told)
+    number = 0 if cuts == (0, 3) else 1 if other else 2
+    assert [op for op, *_ in told[0]] == ["+"] * number + ["-"] * number
 
 
 def histories(results: list[Result]) -> dict[str, list[tuple[str, float | None]]]:

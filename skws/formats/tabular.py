@@ -22,7 +22,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, count, islice
+from itertools import chain, count, islice, takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
@@ -249,7 +249,8 @@ class CsvLayout(NamedTuple):
         options = [cls._at(lines, place, delimiters) for place in lines_with_text[:_TITLE_LINES]]
         if not options:
             return cls(len(lines), 0, delimiters[0], 0, 0)
-        first = options[0]
+        comments = list(takewhile(lambda option: option.is_comment(lines), options))
+        first = comments[-1] if comments else options[0]  # the last of several comments may name the columns
         found = next((option for option in options if option.is_header_after(first, lines)), first)
         passed = [place for place in lines_with_text if place < found.before]
         return found._replace(passed_over=len(passed))
@@ -265,7 +266,7 @@ class CsvLayout(NamedTuple):
 
     def is_header_after(self, first: CsvLayout, lines: Sequence[str]) -> bool:
         """Whether the header is here and not at ``first``, which is a title or a comment then."""
-        if self.named < 2 or self.named != self.width or self._is_comment(lines):
+        if self.named < 2 or self.named != self.width or self.is_comment(lines):
             return False
         if self.before == first.before:
             return True
@@ -279,7 +280,8 @@ class CsvLayout(NamedTuple):
         blank = " " in lines[first.before].strip() or not lines[first.before + 1].strip()
         return 2 * first.named <= self.named and (self.named > 2 or blank)
 
-    def _is_comment(self, lines: Sequence[str]) -> bool:
+    def is_comment(self, lines: Sequence[str]) -> bool:
+        """Whether the line of the header is one; "#" may also stand right before the first name."""
         return lines[self.before].startswith("#") and lines[self.before][1:2] in ("#", "!", " ", "\t")
 
 

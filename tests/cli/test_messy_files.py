@@ -49,6 +49,7 @@ TITLED = [
     "People, all of them",
     "People: all\nof them\n",
     "# written by x, on y\n# and z",
+    "# written by x, on y, at z\n# and more",
     "# made",
     "#made, of old\n",
 ]

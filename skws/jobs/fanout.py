@@ -14,7 +14,7 @@ from skws.results.model import LiveResult
 from skws.sinks.addresses import parse_sink
 from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
 from skws.sinks.files import BatchFile
-from skws_schema.errors import SkwsError, UsageError
+from skws_schema.errors import SkwsError, UsageError, counted
 from skws_schema.model import Schema
 
 _LIMITS: Final = "limits"
@@ -149,7 +149,8 @@ class Routing:
     def close(self) -> None:
         for name, limiter in self._limiters.items():
             if limiter.held_back and self._run is not None:
-                self._run.tell(f"{name}: {limiter.held_back:,} more results were held back")
+                held = counted(limiter.held_back, "more result")
+                self._run.tell(f"{name}: {held} {'was' if limiter.held_back == 1 else 'were'} held back")
         for sink in self._all():
             with suppress(SkwsError):
                 sink.close()

@@ -249,7 +249,7 @@ def test_each_kind_has_its_own_sink_and_limit(tmp_path: Path, capsys: pytest.Cap
     assert lines(others) == []
     told = capsys.readouterr().err
     assert "shown: 3 more results were held back" in told
-    assert "sql: 1 more results were held back" in told
+    assert "sql: 1 more result was held back" in told
 
 
 def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:

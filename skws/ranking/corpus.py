@@ -152,7 +152,8 @@ Place: TypeAlias = tuple[int, int]
 NAME: Final = -1
 HEADING: Final = "heading"
 """The place of a keyword that is a name in the schema, in the explanation of a score."""
-_REMEMBERED: Final = 100_000  # texts
+_REMEMBERED: Final = 1 << 14
+"""Texts of each query: of 100,000 a query holds 40 MB, and updates take as long."""
 
 
 class Carriers(NamedTuple):

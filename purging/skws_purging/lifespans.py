@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, count
 from operator import itemgetter
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
@@ -380,14 +380,28 @@ class _Truncations:
         del self.known[: bisect_left(self.known, horizon, key=_TICK)]
 
 
+class Keeper(Protocol):
+    """Keeps tuples that only a later record can change; ``Lifespans.take_over`` takes them back."""
+
+    def keep(self, known: StreamTuple) -> None:
+        """Keep a tuple from now on. Its window may have ended it."""
+
+    def gone(self, key: GroupKey) -> None:
+        """``Lifespans`` no longer remembers an identity."""
+
+
 class Lifespans:
     """The lifespans of live tuples under a window.
 
-    ``lateness``: by so much records may come after later ones, in ticks.
+    ``lateness``: by so much records may come after later ones, in ticks. ``keeper``: keeps the tuples that
+    are alone of their identity, and that no earlier record can change any more; else they stay here.
     """
 
-    def __init__(self, schema: Schema, window: Window, lateness: int = 0) -> None:
+    def __init__(
+        self, schema: Schema, window: Window, lateness: int = 0, keeper: Keeper | None = None
+    ) -> None:
         self._window = window
+        self._keeper = keeper
         self._lateness = lateness
         self._schema = schema
         self._known: dict[GroupKey, StreamTuple | Timeline] = {}
@@ -405,6 +419,9 @@ class Lifespans:
     def __len__(self) -> int:
         """Number of identities remembered."""
         return len(self._known)
+
+    def __contains__(self, key: GroupKey) -> bool:
+        return key in self._known
 
     def await_late(self) -> None:
         """Records may come in any order from now on, as far back as what is not forgotten yet."""
@@ -483,8 +500,13 @@ class Lifespans:
             self._known[key] = new
             if truncations is not None:
                 truncations.touch(key)
-        elif truncations is not None:
+            if self._keeper is not None:
+                self._marked.push(tick, key)
+            return
+        if truncations is not None:
             truncations.drop(key)
+        if self._keeper is not None:
+            self._keeper.gone(key)
 
     def _truncate(
         self,
@@ -526,6 +548,15 @@ class Lifespans:
     def truncations(self) -> list[tuple[int, int, int]]:
         """Those that late records may come before: relation, tick and arrival."""
         return [(relation, *each) for relation, those in self._truncations.items() for each in those.known]
+
+    def take_over(self, known: StreamTuple) -> None:
+        """Take the only tuple of an identity from the keeper."""
+        key = identity(self._schema, known.relation, known.row)
+        self._known[key] = known
+        if known.relation in self._truncations:
+            self._truncations[known.relation].touch(key)
+        self._marked.push(known.start, key)
+        self._expire_later(known)
 
     def remember(self, known: StreamTuple) -> None:
         """Add a live tuple that is not remembered yet. Equal ones come in the order of their start."""
@@ -593,11 +624,21 @@ class Lifespans:
                     self._drop(next(iter(self._emptied)))
             elif not known.marks and len(known.before) == 1 and known.queued is None:
                 self._known[key] = known.before[0]
+                self._hand_over(key, known.before[0])
         elif known is not None and known.end < horizon:
             self._drop(key)
+        elif known is not None and known.start < horizon:
+            self._hand_over(key, known)
+
+    def _hand_over(self, key: GroupKey, known: StreamTuple) -> None:
+        """Have the keeper keep a tuple; one that is named by its number among equal ones stays."""
+        if self._keeper is not None and not known.occurrence:
+            self._drop(key)
+            self._keeper.keep(known)
 
     def _drop(self, key: GroupKey) -> None:
-        self._known.pop(key, None)
+        if self._known.pop(key, None) is not None and self._keeper is not None:
+            self._keeper.gone(key)
         self._emptied.pop(key, None)
         self._queues.discard(key)
         if key[0] in self._truncations:
@@ -608,7 +649,10 @@ class Lifespans:
         end = self._window.end(known.start)
         if end >= FOREVER:
             return
-        self._ending.push(end, identity(self._schema, known.relation, known.row))
+        key = identity(self._schema, known.relation, known.row)
+        if self._keeper is not None and key[2]:
+            return  # it is kept elsewhere once no record corrects it any more
+        self._ending.push(end, key)
         if len(self._ending) > self._most_ending:
             queue: ExpiryQueue[GroupKey] = ExpiryQueue()
             living = ((each, key) for key, known in self._known.items() for each in _living(known))

@@ -47,6 +47,9 @@ class Block(Protocol):
     def values(self, column: int) -> Sequence[Value]:
         """A column."""
 
+    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
+        """A column of some rows."""
+
     def integers(self, column: int) -> Ints | None:
         """A column if all its values are integers (or truth values) of 64 bits, else None."""
 
@@ -93,6 +96,9 @@ class RowBlock(_OfValues):
 
     def values(self, column: int) -> Sequence[Value]:
         return [row[column] for row in self._rows]
+
+    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
+        return [self._rows[place][column] for place in places.tolist()]
 
 
 class ColumnBlock(_OfValues):
@@ -147,6 +153,9 @@ class ColumnBlock(_OfValues):
     def values(self, column: int) -> Sequence[Value]:
         return _listed(self._columns[column])
 
+    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
+        return _listed(_at(self._columns[column], places))
+
     def integers(self, column: int) -> Ints | None:
         values = self._columns[column]
         if isinstance(values, Texts):
@@ -158,14 +167,7 @@ class ColumnBlock(_OfValues):
         return values if isinstance(values, Texts) else super().texts(column)
 
     def _some(self, places: Ints) -> Iterator[Values]:
-        chosen = places.tolist()
-        for column in self._columns:
-            if isinstance(column, np.ndarray):
-                yield column.take(places)
-            elif isinstance(column, Texts):
-                yield column.at(places)
-            else:
-                yield list(map(column.__getitem__, chosen))
+        return (_at(column, places) for column in self._columns)
 
 
 class TruncationBlock(_OfValues):
@@ -190,6 +192,18 @@ class TruncationBlock(_OfValues):
 
     def values(self, column: int) -> Sequence[Value]:  # noqa: ARG002 - as above
         return [None]
+
+    def values_at(self, column: int, places: Ints) -> Sequence[Value]:  # noqa: ARG002 - as above
+        return [None] * len(places)
+
+
+def _at(column: Values, places: Ints) -> Values:
+    """A column of some rows."""
+    if isinstance(column, np.ndarray):
+        return column.take(places)
+    if isinstance(column, Texts):
+        return column.at(places)
+    return list(map(column.__getitem__, places.tolist()))
 
 
 def _listed(column: Values) -> Sequence[Value]:
@@ -247,7 +261,9 @@ class ArrowBlock:
         return tuple(column[place].as_py() for column in self._columns)
 
     def rows(self, places: Ints) -> list[Row]:
-        return list(zip(*(self._taken(column, places) for column in range(len(self._columns))), strict=True))
+        return list(
+            zip(*(self.values_at(column, places) for column in range(len(self._columns))), strict=True)
+        )
 
     def values(self, column: int) -> Sequence[Value]:
         values: list[Value] = self._columns[column].to_pylist()
@@ -272,7 +288,7 @@ class ArrowBlock:
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]
 
-    def _taken(self, column: int, places: Ints) -> list[Value]:
+    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
         from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above
 
         array, integers = self._columns[column], self.integers(column)

@@ -28,6 +28,8 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
 _ABSENT: Final = np.int64(0x5F3759DF)  # for NULL, where NULLs equal each other
 _WHOLE: Final = float(1 << 63)
+_LARGEST: Final = (1 << 63) - 1
+_LEAST: Final = -(1 << 63)
 
 
 def join_values(block: Block, columns: Sequence[int]) -> Ints:
@@ -48,6 +50,21 @@ def row_identities(block: Block, relation: Relation) -> Ints:
         return whole
     keyed = np.logical_and.reduce([there for _, there in _all(block, relation.key_columns)])
     return np.where(keyed, _identities(block, relation.key_columns), whole)
+
+
+def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[Ints, Flags]:
+    """One integer a row of some blocks of one relation, and where no value is NULL.
+
+    Equal values give equal integers. NULLs are equal to each other where there are several columns; a column
+    by itself has any integer there. Different integers in a column by itself differ.
+    """
+    parts = [_all(block, columns) for block in blocks]
+    there = [np.logical_and.reduce([known for _, known in some]) for some in parts]
+    if len(columns) == 1:
+        found = [some[0][0] for some in parts]
+    else:
+        found = [_combined([np.where(known, of, _ABSENT) for of, known in some]) for some in parts]
+    return np.concatenate(found), np.concatenate(there)
 
 
 def _identities(block: Block, columns: Sequence[int]) -> Ints:
@@ -92,8 +109,13 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
     if any(isinstance(value, str) for value in values):
         return text_hashes(Texts.of([texts])).view(np.int64), there
     known = [0 if value is None else value for value in values]
-    exact = all(isinstance(value, int) for value in known)
-    return _of_numbers(np.array(known, dtype=np.int64 if exact else np.float64)), there
+    exact = np.array([isinstance(value, int) and _LEAST <= value <= _LARGEST for value in known], dtype=bool)
+    found = np.empty(len(known), dtype=np.int64)
+    found[exact] = [value for value, is_exact in zip(known, exact.tolist(), strict=True) if is_exact]
+    if not exact.all():
+        rest = [value for value, is_exact in zip(known, exact.tolist(), strict=True) if not is_exact]
+        found[~exact] = _of_numbers(np.array(rest, dtype=np.float64))
+    return found, there
 
 
 def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Ints:
@@ -118,9 +140,6 @@ def _powers(most: int) -> Hashes:
     found = np.full(most, _PRIME, dtype=np.uint64)
     found[0] = 1
     return np.multiply.accumulate(found)
-
-
-_LARGEST = (1 << 63) - 1
 
 
 class JoinValues:

@@ -183,6 +183,7 @@ class TupleDirectory:
         self._names = TupleNames(schema, per_position)
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
         self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
+        self._ended_at: dict[int, int] = {}  # by slot, where ticks are no times
         self._latest = ALWAYS
         self._in_order = True  # slots are in order of start
 
@@ -196,12 +197,22 @@ class TupleDirectory:
         """All rows, by slot."""
         return self._rows.rows()
 
-    def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints) -> None:
-        """Take in the tuples of the next slots."""
-        self._rows.add(rows, times, self._twins(relation, start))
+    def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
+        """Take in the tuples of the next slots. ``keyed``: those that are named by a key."""
+        self._rows.add(rows, times, self._twins(relation, start) & ~keyed)
 
     def row(self, slot: int) -> Row:
         return self._rows.row(slot)
+
+    def ended(self, slots: Ints, times: Ints) -> None:
+        """Note when the records were that ended tuples which are not followed."""
+        self._ended_at.update(zip(slots.tolist(), times.tolist(), strict=True))
+
+    def ended_at(self, slots: Ints) -> list[int | None]:
+        """When the records were that ended tuples, where ticks are no times; None if none did."""
+        of, followed = self._ended_at, self.slots
+        objects = ((slot, followed.at(slot)) for slot in slots.tolist())
+        return [of.get(slot) if known is None else known.ended_at for slot, known in objects]
 
     def follow(self, known: StreamTuple, slot: int) -> None:
         """From now on the tuple of a slot is this one."""
@@ -218,6 +229,8 @@ class TupleDirectory:
         named = np.fromiter(self._named, dtype=np.int64, count=len(self._named))
         moved = zip(slots.take(named).tolist(), self._named.values(), strict=True)
         self._named = {slot: each for slot, each in moved if slot >= 0}
+        moved_ends = ((slots.item(slot), time) for slot, time in self._ended_at.items())
+        self._ended_at = {slot: time for slot, time in moved_ends if slot >= 0}
         self._occurrences.clear()
         self.slots.renumber(slots)
 
@@ -258,6 +271,25 @@ class TupleDirectory:
         return StreamTuple(
             relation, self._rows.row(slot), start, end, occurrence=occurrence, time=time, place=place
         )
+
+    def as_objects(self, slots: Ints) -> list[StreamTuple]:
+        """From now on the tuples of some slots, which are not followed, are followed."""
+        ordered = self._rows.in_order(slots)
+        tuples = self._live.tuples
+        columns = (ordered, *(column.take(ordered) for column in (tuples.start, tuples.end, tuples.place)))
+        rest = zip(
+            *(column.tolist() for column in columns), self._rows.times.take(ordered).tolist(), strict=True
+        )
+        found: dict[int, StreamTuple] = {}
+        for relation, rows in self._rows.by_block(ordered):
+            for row, (slot, start, end, place, time) in zip(rows, rest):  # noqa: B905 - of one block
+                occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
+                found[slot] = StreamTuple(
+                    relation, row, start, end, occurrence=occurrence, time=time, place=place
+                )
+        for slot, known in found.items():
+            self.follow(known, slot)
+        return [found[slot] for slot in slots.tolist()]
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:
         """How many equal tuples of the same instant came before; found for all of an instant at once."""

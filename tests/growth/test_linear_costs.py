@@ -146,6 +146,11 @@ def updates_of_one_key(n: int) -> Work:
     return taken(pair("none", LEAKS, KEY), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
 
 
+def updates_of_one_key_beside_others(n: int) -> Work:
+    others = [Record(0, 0, (f"ada w{i}", FEW + i)) for i in range(40 * n)]
+    return taken(pair("none", LEAKS, KEY + others), [Record(0, i, (f"ada w{i}", 1)) for i in range(n)])
+
+
 def updates_of_one_key_in_an_instant(n: int) -> Work:
     return taken(pair("10 hours", LEAKS, KEY), [Record(0, 1, (f"ada w{i}", 1)) for i in range(n)])
 
@@ -417,6 +422,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (searches_of_one_text, 10),
     (patterns_added_and_removed, 5),
     (updates_of_one_key, 60),
+    (updates_of_one_key_beside_others, 60),
     (updates_of_one_key_in_an_instant, 60),
     (updates_of_many_keys, 60),
     (deletions_of_equal_rows, 60),

@@ -22,7 +22,13 @@ from skws.data.batch import BATCH, OnLate, Record, RecordBatch, together, unhear
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.lifespan_resolver import LifespanResolver, TupleBatch, natural_ends, of_tuples
+from skws.queries.keywords.lifespan_resolver import (
+    LifespanResolver,
+    Settled,
+    TupleBatch,
+    natural_ends,
+    of_tuples,
+)
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
@@ -39,7 +45,7 @@ from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Row, Schema
-from skws_windows.window import MICROSECOND, CountWindow, Window, with_deletions
+from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Window, with_deletions
 
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
@@ -79,7 +85,7 @@ class ColumnarEngine(MeshEngine):
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
-        self._settling = LifespanResolver(schema, self._lifespans, lateness)
+        self._settling = LifespanResolver(schema, self._lifespans, self._operator, lateness)
         self._updates = updates_of(schema, self._lifespans, lateness, updates)
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
@@ -282,8 +288,8 @@ class ColumnarEngine(MeshEngine):
         retracted = self._results.retracted_by(change, self._order.now, time)
         before, live = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
-        self._settling.change_schema(change.after)
         self._operator = self._new_operator(change.after)
+        self._settling.change_schema(change.after, self._operator)
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._operator.known)
         self._queries = queries
@@ -371,7 +377,17 @@ class ColumnarEngine(MeshEngine):
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
         return KeywordOperator(
-            schema, self._lifespans, self._accepts_root, self._renumber, self._mark, self._sizes
+            schema,
+            self._lifespans,
+            self._accepts_root,
+            self._renumber,
+            self._mark,
+            self._sizes,
+            [
+                number
+                for number, relation in enumerate(schema.relations)
+                if relation.key and not relation.table
+            ],
         )
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
@@ -398,11 +414,15 @@ class ColumnarEngine(MeshEngine):
         settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
         self.counts.unmatched_deletions += settled.unmatched
         ended = self._operator.end_known([known for known, _ in settled.ended])
+        if len(settled.ended_slots):
+            self._operator.end(settled.ended_slots, settled.ended_ticks)
+            if self.by_count:
+                self._operator.known.ended(settled.ended_slots, settled.ended_times)
+            ended = np.concatenate([ended, settled.ended_slots])
         retracted = self._results.retracted(ended, self._operator.live.tuples.end)
         standing = self._results.rebuilt(settled.prolonged)
         self._operator.release([known for known, _ in settled.prolonged])
-        known = settled.new + [t for t, _ in settled.prolonged]
-        arrivals = self._arrivals(batch, ticks, places, ~followed, known)
+        arrivals = self._arrivals(batch, ticks, places, ~followed, mine, settled)
         self._order.reach(int(ticks[-1]))
         found = self._operator.insert(arrivals, self._order.horizon)
         pieces = self._report(found, retracted, given=self._results.by_slots(standing))
@@ -419,23 +439,34 @@ class ColumnarEngine(MeshEngine):
         self.counts.tuples += len(batch) - deletions
 
     def _follow(self, relation: int) -> None:
-        """Follow the tuples of a relation one by one, from its first deletion on; also those alive."""
+        """Follow the tuples of a relation, from its first deletion on; also those alive."""
         tuples = self._operator.live.tuples
-        slots = np.flatnonzero((tuples.relation == relation) & (tuples.end > self._order.horizon)).tolist()
-        live = [self._operator.known.member(slot) for slot in slots]
-        for known, slot in zip(live, slots, strict=True):
-            self._operator.known.follow(known, slot)
-        self._settling.follow(relation, live)
+        mine = (tuples.relation == relation) & (tuples.end > self._order.horizon)
+        self._settling.follow(relation, np.flatnonzero(mine))
 
     def _arrivals(
-        self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, followed: list[StreamTuple]
+        self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, mine: Ints, settled: Settled
     ) -> TupleBatch:
-        """The insertions of a batch: plain records, and tuples that are followed."""
-        if not plain.all():
-            batch, ticks, places = batch.taken(np.flatnonzero(plain)), ticks[plain], places[plain]
+        """The insertions of a batch: ``plain`` records, and tuples of the others, which are ``mine``."""
         ends = natural_ends(self._lifespans, ticks)
-        new = TupleBatch(batch.relation, batch.rows.packed(), ticks, ends, batch.time, places)
-        return new.merged(of_tuples(followed, lambda _: True)) if followed else new
+        ended_at = np.full(len(batch), FOREVER) if self.by_count else None
+        lives = mine[settled.lives]
+        plain[lives], ends[lives] = True, settled.ends
+        if ended_at is not None:
+            ended_at[lives] = settled.ended_at
+        if not plain.all():
+            batch, ticks, places, ends = (
+                batch.taken(np.flatnonzero(plain)),
+                ticks[plain],
+                places[plain],
+                ends[plain],
+            )
+            ended_at = None if ended_at is None else ended_at[plain]
+        new = TupleBatch(
+            batch.relation, batch.rows.packed(), ticks, ends, batch.time, places, ended_at=ended_at
+        )
+        known = settled.new + [t for t, _ in settled.prolonged]
+        return new.merged(of_tuples(known, lambda _: True)) if known else new
 
     def _report(
         self,

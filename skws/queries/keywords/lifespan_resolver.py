@@ -1,24 +1,29 @@
 """Batches of tuples whose lifespans are settled: tuples may be ended by others.
 
-Tuples of keyed relations are followed one by one; those of other relations
-from their first deletion on.
+A relation with a key is followed from the start, another one from its first deletion on. Nearly always one
+tuple of an identity lives, and no earlier record can come: then whole batches are settled as columns
+(``_Plain``). Only the tuples of other identities are Python objects, whose lifespans ``Lifespans`` settles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import islice, pairwise
 from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 import orjson
 
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
+from skws.results.directory import TupleDirectory
+from skws.store.identities import SingleTuples
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints
-from skws_purging.lifespans import ALWAYS, Front, GroupKey, Lifespans, StreamTuple
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct
+from skws_mesh.columnar.live import LiveTuples
+from skws_purging.lifespans import ALWAYS, Front, GroupKey, Lifespans, StreamTuple, identity
 from skws_schema.model import Row, Schema, Value
 from skws_windows.window import FOREVER, ArrivalWindow, ExpressionWindow, Unbounded, Window
 
@@ -30,7 +35,8 @@ class TupleBatch:
     ``times`` are event times in microseconds; ``place`` is the order of
     arrival. ``followed``, by number: tuples whose deletion is known, or whose
     name depends on more than their columns. ``bitmaps``: None if keywords are
-    still to be matched.
+    still to be matched. ``ended_at``: the event times of records that end them, FOREVER for others; None if
+    ``end`` tells.
     """
 
     relation: Ints
@@ -41,6 +47,7 @@ class TupleBatch:
     place: Ints
     followed: dict[int, StreamTuple] = field(default_factory=dict)
     bitmaps: KeywordBitmaps | None = None
+    ended_at: Ints | None = None
 
     def merged(self, other: TupleBatch) -> TupleBatch:
         """These and other tuples in order of start; keywords of both are still to be matched."""
@@ -50,6 +57,7 @@ class TupleBatch:
         number[order] = np.arange(len(order))
         own = {int(number[at]): known for at, known in self.followed.items()}
         others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
+        unknown = np.full(len(other.start), FOREVER)  # their objects tell
         return TupleBatch(
             np.concatenate([self.relation, other.relation])[order],
             Rows.together([self.rows, other.rows]).taken(order),
@@ -58,6 +66,7 @@ class TupleBatch:
             np.concatenate([self.times, other.times])[order],
             place[order],
             own | others,
+            ended_at=None if self.ended_at is None else np.concatenate([self.ended_at, unknown])[order],
         )
 
 
@@ -105,12 +114,24 @@ def natural_ends(window: Window, starts: Ints) -> Ints:
 
 @dataclass(slots=True)
 class Settled:
-    """The effects of a batch: new tuples, and known ones with their former ends."""
+    """The effects of records.
+
+    Of tuples that are followed as objects: the new ones, and known ones with their former ends. Of others:
+    ``lives`` are the numbers of the records that insert one, ``ends`` the ticks at which it ends;
+    ``ended_slots`` and ``ended_ticks`` are known ones that end, and when. ``ended_at`` and ``ended_times``:
+    the event times of these ends, FOREVER where no record ends a tuple.
+    """
 
     new: list[StreamTuple] = field(default_factory=list)
     ended: list[tuple[StreamTuple, int]] = field(default_factory=list)
     prolonged: list[tuple[StreamTuple, int]] = field(default_factory=list)
     unmatched: int = 0
+    lives: Ints = field(default_factory=NOTHING.copy)
+    ends: Ints = field(default_factory=NOTHING.copy)
+    ended_slots: Ints = field(default_factory=NOTHING.copy)
+    ended_ticks: Ints = field(default_factory=NOTHING.copy)
+    ended_at: Ints = field(default_factory=NOTHING.copy)
+    ended_times: Ints = field(default_factory=NOTHING.copy)
 
 
 def fronts_to_bytes(fronts: Sequence[Front]) -> bytes:
@@ -127,31 +148,80 @@ def fronts_of(state: bytes) -> list[Front]:
     return [Front(relation, tuple(row), *rest) for relation, row, *rest in found]
 
 
-class LifespanResolver:
-    """Follows tuples of some relations; ``relations`` are their positions. ``lateness`` in ticks."""
+class LiveRows(Protocol):
+    """The live tuples, which may change between two batches."""
 
-    def __init__(self, schema: Schema, window: Window, lateness: int = 0) -> None:
-        self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
+    @property
+    def live(self) -> LiveTuples: ...
+    @property
+    def known(self) -> TupleDirectory: ...
+    @property
+    def singles(self) -> SingleTuples: ...
+
+
+class LifespanResolver:
+    """Settles the records of followed relations. ``lateness`` in ticks.
+
+    ``rows`` are changed where tuples are followed as objects, or are so no longer.
+    """
+
+    def __init__(self, schema: Schema, window: Window, rows: LiveRows, lateness: int = 0) -> None:
         self._schema = schema
         self._window = window
-        self._lifespans = Lifespans(schema, window, lateness)
+        self._rows = rows
+        self._lifespans = Lifespans(schema, window, lateness, self)
+        self._by_columns = not lateness
+        self._objects: dict[GroupKey, int] = {}  # identities of tuples that are followed as objects: hashes
+        self._kept: list[StreamTuple] = []
+        self._fronts_end = ALWAYS
 
     def __len__(self) -> int:
+        """The number of identities whose tuples are followed as objects."""
         return len(self._lifespans)
 
-    def follow(self, relation: int, live: list[StreamTuple]) -> None:
-        """Follow a relation from now on, also its live tuples."""
-        self.relations.add(relation)
-        for known in sorted(live, key=lambda t: t.start):
-            self._lifespans.remember(known)
+    @property
+    def relations(self) -> set[int]:
+        """Those that are followed."""
+        return self._rows.singles.followed
+
+    def keep(self, known: StreamTuple) -> None:
+        """Follow a tuple as an object no longer (``skws_purging.lifespans.Keeper``)."""
+        if known in self._rows.known.slots:
+            self._kept.append(known)
+
+    def gone(self, key: GroupKey) -> None:
+        """``skws_purging.lifespans.Keeper``."""
+        self._objects.pop(key, None)
+
+    def follow(self, relation: int, slots: Ints) -> None:
+        """Follow a relation from now on, whose live tuples are given."""
+        known = self._rows.known
+        several = self._rows.singles.follow(relation, slots, known.rows.taken(slots))
+        starts = self._rows.live.tuples.start.take(several)
+        for each in self._as_objects(several[np.argsort(starts, kind="stable")]):
+            self._lifespans.remember(each)
+
+    def _as_objects(self, slots: Ints) -> list[StreamTuple]:
+        """From now on single tuples are followed as objects."""
+        singles = self._rows.singles
+        singles.release(slots)
+        found = self._rows.known.as_objects(slots)
+        if self._by_columns:
+            keys = (identity(self._schema, known.relation, known.row) for known in found)
+            self._objects |= dict(zip(keys, singles.hashes(slots).tolist(), strict=True))
+        return found
 
     def await_late(self) -> None:
         """Records may come in any order from now on, as far back as what is not forgotten yet."""
         self._lifespans.await_late()
+        self._by_columns = False
 
     def forget(self, horizon: int) -> None:
         """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
+        if self._kept:
+            self._rows.singles.take_back(self._rows.known.release(self._kept))
+            self._kept.clear()
 
     def snapshot(self, horizon: int) -> bytes:
         """What a replay of the log must ``expect``; empty if nothing. Later records begin at ``horizon``."""
@@ -204,14 +274,17 @@ class LifespanResolver:
             return
         fronts = fronts_of(state)
         self._lifespans.expect(fronts)
-        self.relations |= {front.relation for front in fronts}
+        self._fronts_end = max((front.tick for front in fronts), default=ALWAYS)
+        self.relations.update(front.relation for front in fronts)
 
-    def change_schema(self, schema: Schema) -> None:
-        """Go on with a changed schema, whose relations keep their positions."""
+    def change_schema(self, schema: Schema, rows: LiveRows) -> None:
+        """Go on with a changed schema, whose relations keep their positions, and with other ``rows``."""
+        gone = schema.evolution.removed_relations
+        rows.singles.followed |= self.relations - gone
         self._schema = schema
+        self._rows = rows
         self._lifespans.change_schema(schema)
-        keyed = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
-        self.relations = (self.relations | keyed) - schema.evolution.removed_relations
+        self._objects = {key: known for key, known in self._objects.items() if key[0] not in gone}
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
         """Apply the records of followed relations, in order of ticks; sets the ends of tuples.
@@ -219,6 +292,69 @@ class LifespanResolver:
         ``places``: the order of arrival.
         """
         settled = Settled()
+        if not len(batch):
+            return settled
+        truncates = batch.truncations()
+        whole = np.arange(len(batch)) if not truncates.any() else np.flatnonzero(~truncates)
+        truncated = distinct(batch.relation[truncates]) if len(whole) < len(batch) else NOTHING
+        some = batch.taken(whole) if len(truncated) else batch
+        hashes, keyed = self._rows.singles.identities.of(some.rows)
+        plain = _Plain(self._rows, self._window, some, ticks.take(whole), hashes, keyed)
+        contested = self._contested(plain, truncated)
+        plain.settle(~contested, whole, settled)
+        if len(truncated):
+            self._truncate(batch, ticks, truncated, plain, settled)
+        rest = truncates.copy()
+        rest[whole] = contested
+        numbers = np.flatnonzero(rest)
+        if len(numbers):
+            for known in self._as_objects(plain.met(contested)):
+                self._lifespans.take_over(known)
+            self._settle(batch.taken(numbers), ticks.take(numbers), places.take(numbers), settled)
+            if self._by_columns:
+                self._objects |= {
+                    key: of for key, of in plain.identities(contested) if key in self._lifespans
+                }
+        return settled
+
+    def _contested(self, plain: _Plain, truncated: Ints) -> Flags:
+        """The records whose identities are to be followed as objects."""
+        if not self._by_columns:
+            return np.ones(len(plain), dtype=bool)
+        contested = plain.of_several(plain.ticks < self._fronts_end)
+        if self._objects:
+            known = np.fromiter(self._objects.values(), dtype=np.uint64, count=len(self._objects))
+            contested |= np.isin(plain.hashes, known)
+        if len(truncated):
+            contested |= np.isin(plain.relation, truncated)
+        return contested
+
+    def _truncate(
+        self, batch: RecordBatch, ticks: Ints, truncated: Ints, plain: _Plain, settled: Settled
+    ) -> None:
+        """End the single tuples of relations, or have them followed as objects.
+
+        Those that records of the batch may end as well are among the contested ones.
+        """
+        live = self._rows.live.tuples
+        for relation in truncated.tolist():
+            at = np.flatnonzero(batch.truncations() & (batch.relation == relation))[0]
+            first, time = int(ticks[at]), int(batch.time[at])
+            mine = self._rows.singles.of(np.flatnonzero((live.relation == relation) & (live.end > first)))
+            mine = np.setdiff1d(mine, plain.slots)
+            ends: Flags = live.start.take(mine) < first
+            if not self._by_columns:
+                ends[:] = False
+            for known in self._as_objects(mine[~ends]):
+                self._lifespans.take_over(known)
+            settled.ended_slots = np.concatenate([settled.ended_slots, mine[ends]])
+            count = np.count_nonzero(ends)
+            settled.ended_ticks = np.concatenate([settled.ended_ticks, np.full(count, first)])
+            settled.ended_times = np.concatenate([settled.ended_times, np.full(count, time)])
+        self._rows.singles.release(settled.ended_slots)
+
+    def _settle(self, batch: RecordBatch, ticks: Ints, places: Ints, settled: Settled) -> None:
+        """Apply records to tuples that are followed as objects."""
         place = iter(places.tolist())
         new: dict[StreamTuple, None] = {}
         before: dict[StreamTuple, int] = {}
@@ -237,7 +373,6 @@ class LifespanResolver:
         for known, former in before.items():
             if known.end != former:
                 (settled.ended if known.end < former else settled.prolonged).append((known, former))
-        return settled
 
     def _end(self, known: StreamTuple, end: int, time: int) -> None:
         known.end = end
@@ -248,6 +383,137 @@ class LifespanResolver:
 
     def _steps(self, batch: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
         """Instants, as in the paper's engine; between two arrivals there may be several."""
-        pairs = zip(ticks.tolist(), batch.records(), strict=True)
-        for (tick, _), together in groupby(pairs, key=lambda pair: (pair[0], pair[1].time)):
-            yield tick, [record for _, record in together]
+        records = list(batch.records())
+        new = (ticks[1:] != ticks[:-1]) | (batch.time[1:] != batch.time[:-1])
+        for first, end in pairwise([0, *(np.flatnonzero(new) + 1).tolist(), len(batch)]):
+            yield ticks.item(first), records[first:end]
+
+
+class _Plain:
+    """Records, grouped by the hashes of their identities, and the single tuples that they may end.
+
+    ``slots``: single tuples with these hashes that live. ``ticks`` are in order.
+    """
+
+    def __init__(
+        self, rows: LiveRows, window: Window, batch: RecordBatch, ticks: Ints, hashes: Hashes, keyed: Flags
+    ) -> None:
+        self.relation, self.ticks, self.hashes = batch.relation, ticks, hashes
+        self._rows, self._window, self._batch, self._keyed = rows, window, batch, keyed
+        self._deletes = batch.deletes()
+        self._natural = natural_ends(window, ticks)
+        # Records in order of hashes, those of a hash in order of arrival.
+        self._order = np.argsort(hashes, kind="stable")
+        ordered = hashes.take(self._order)
+        self._first: Flags = np.ones(len(batch), dtype=bool)
+        np.not_equal(ordered[1:], ordered[:-1], out=self._first[1:])
+        self._group = np.cumsum(self._first) - 1  # in that order
+        self._heads = np.flatnonzero(self._first)
+        group, slots = rows.singles.with_hashes(ordered.take(self._heads))
+        begin = ticks.take(self._order.take(self._heads.take(group)))
+        living = rows.live.tuples.end.take(slots) > begin
+        self._of_slot, self.slots = group[living], slots[living]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def of_several(self, queued: Flags) -> Flags:
+        """The records of identities of which more than one tuple may live, or which cannot be told apart.
+
+        ``queued``: records at which equal rows without a key may queue.
+        """
+        order, tuples = self._order, self._rows.live.tuples
+        tick, keyed = self.ticks.take(order), self._keyed.take(order)
+        deletes, alive = self._deletes.take(order), self._alive(order)
+        several = ~keyed & queued.take(order)
+        # An equal row without a key queues up; one of its own instant says what its name is.
+        several |= ~keyed & ~deletes & alive
+        several[1:] |= (~keyed & ~self._first)[1:] & ~deletes[:-1] & (tick[1:] == tick[:-1])
+        several |= self._differs(order)
+        groups = np.zeros(len(self._heads), dtype=bool)
+        groups[self._group[several]] = True
+        counts = np.bincount(self._of_slot, minlength=len(self._heads))
+        groups |= counts > 1
+        begin = tick.take(self._heads.take(self._of_slot))
+        groups[self._of_slot[tuples.start.take(self.slots) >= begin]] = True  # in the middle of an instant
+        groups[self._of_slot[self._slots_differ()]] = True
+        found = np.empty(len(order), dtype=bool)
+        found[order] = groups.take(self._group)
+        return found
+
+    def settle(self, plain: Flags, numbers: Ints, settled: Settled) -> None:
+        """Apply ``plain`` records; ``numbers``: of all records."""
+        order = self._order
+        mine = plain.take(order)
+        tick = self.ticks.take(order)
+        deletes = self._deletes.take(order)
+        alive = self._alive(order)
+        settled.unmatched += int(np.count_nonzero(mine & deletes & ~alive))
+        ends = self._natural.take(order)
+        followed = np.flatnonzero(~self._first[1:])
+        ends[followed] = np.minimum(ends[followed], tick[followed + 1])
+        time = self._batch.time.take(order)
+        ended_at = np.full(len(order), FOREVER)
+        early = followed[ends[followed] < self._natural.take(order[followed])]
+        ended_at[early] = time[early + 1]
+        lives = mine & ~deletes & (ends > tick)
+        places = np.argsort(order[lives], kind="stable")
+        settled.lives = numbers.take(order[lives][places])
+        settled.ends, settled.ended_at = ends[lives][places], ended_at[lives][places]
+        heads = self._heads.take(self._of_slot)
+        ending = mine.take(heads)
+        settled.ended_slots, settled.ended_ticks = self.slots[ending], tick.take(heads)[ending]
+        settled.ended_times = time.take(heads)[ending]
+        self._rows.singles.release(settled.ended_slots)
+
+    def met(self, some: Flags) -> Ints:
+        """The single tuples with hashes of some records, all of their hash."""
+        return self.slots[some.take(self._order.take(self._heads.take(self._of_slot)))]
+
+    def identities(self, some: Flags) -> Iterator[tuple[GroupKey, int]]:
+        """The identities of some records, with their hashes."""
+        numbers = np.flatnonzero(some)
+        keyed = self._keyed.take(numbers)
+        values = self._rows.singles.identities.values(self._batch.rows.taken(numbers), keyed)
+        keys = zip(self.relation.take(numbers).tolist(), values, keyed.tolist(), strict=True)
+        return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
+
+    def _alive(self, order: Ints) -> Flags:
+        """Whether a tuple of the identity lives just before each record, in the given order."""
+        tick, inserts = self.ticks.take(order), ~self._deletes.take(order)
+        alive = np.zeros(len(order), dtype=bool)
+        alive[1:] = inserts[:-1] & (self._natural.take(order)[:-1] > tick[1:])
+        alive[self._heads] = False
+        alive[self._heads.take(self._of_slot)] = True
+        return alive
+
+    def _differs(self, order: Ints) -> Flags:
+        """Records whose identity is not that of the one before with its hash, in the given order."""
+        singles = self._rows.singles
+        relation, keyed = self.relation.take(order), self._keyed.take(order)
+        differs = np.zeros(len(order), dtype=bool)
+        differs[1:] = (relation[1:] != relation[:-1]) | (keyed[1:] != keyed[:-1])
+        differs[self._heads] = False
+        doubtful = ~self._first & ~singles.identities.told_apart(relation, keyed) & ~differs
+        if doubtful.any():
+            after = np.flatnonzero(doubtful)
+            some = distinct(np.concatenate([after, after - 1]))
+            rows = self._batch.rows.taken(order.take(some))
+            values = dict(zip(some.tolist(), singles.identities.values(rows, keyed.take(some)), strict=True))
+            differs[after] = [values[at] != values[at - 1] for at in after.tolist()]
+        return differs
+
+    def _slots_differ(self) -> Flags:
+        """Single tuples whose identity is not that of the first record with their hash."""
+        singles, slots = self._rows.singles, self.slots
+        records = self._order.take(self._heads.take(self._of_slot))
+        relation, keyed = self.relation.take(records), self._keyed.take(records)
+        differs: Flags = self._rows.live.tuples.relation.take(slots) != relation
+        differs |= singles.keyed(slots) != keyed
+        doubtful = np.flatnonzero(~singles.identities.told_apart(relation, keyed) & ~differs)
+        if len(doubtful):
+            of = keyed.take(doubtful)
+            mine = singles.identities.values(self._batch.rows.taken(records.take(doubtful)), of)
+            theirs = singles.identities.values(self._rows.known.rows.taken(slots.take(doubtful)), of)
+            differs[doubtful] = [one != other for one, other in zip(mine, theirs, strict=True)]
+        return differs

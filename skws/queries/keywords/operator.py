@@ -20,7 +20,7 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
-from skws.queries.keywords.lifespan_resolver import TupleBatch, of_table_rows
+from skws.queries.keywords.lifespan_resolver import TupleBatch, natural_ends, of_table_rows
 from skws.queries.keywords.meshes import (
     MANY,
     AnsweredQueries,
@@ -35,6 +35,7 @@ from skws.ranking.scoring import Scoring
 from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
+from skws.store.identities import SingleTuples
 from skws_mesh.columnar.bitmaps import QUERY_BITS, KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns, kinds_of
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
@@ -49,7 +50,7 @@ from skws_schema.budgets import Held
 from skws_schema.errors import counted
 from skws_schema.graph import edges
 from skws_schema.model import Row, Schema, sourced
-from skws_windows.window import Window, ticks_per_position
+from skws_windows.window import FOREVER, Window, ticks_per_position
 
 if TYPE_CHECKING:
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
@@ -81,7 +82,7 @@ class KeywordOperator:
     ``accepts_root``: False
     for the root tuples, by their keys or else rows, whose results are left out. ``on_compact`` is
     called when slots are renumbered. ``on_evict`` flags the slots that must
-    stay when rows of tables are evicted.
+    stay when rows of tables are evicted. ``followed``: the relations whose tuples records may end.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class KeywordOperator:
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
         on_evict: Callable[[int, Flags], None] = lambda _, __: None,
         sizes: Sizes = USUAL_SIZES,
+        followed: Collection[int] = (),
     ) -> None:
         self.live = LiveTuples(schema)
         self._schema = schema
@@ -107,6 +109,8 @@ class KeywordOperator:
         self.matching = KeywordMatching()
         self._values = JoinValues(schema, self.live.key_sets)
         self.known = TupleDirectory(schema, self.live, ticks_per_position(window))
+        self.singles = SingleTuples(schema, followed)
+        self._window = window
         self._edges = edges(schema)
         self._sweep = Sweep()
         self._scoring = Scoring(schema, self.live, self.known)
@@ -318,10 +322,17 @@ class KeywordOperator:
 
     def _enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
         """Add tuples to the live ones, unseen by meshes; gives the slot of the first."""
-        self.known.add(new.relation, new.start, new.rows, new.times)
+        hashes, keyed = self.singles.identities.of(new.rows, self.singles.followed)
+        self.known.add(new.relation, new.start, new.rows, new.times, keyed)
         first = len(self.live)
+        single = np.ones(len(new.relation), dtype=bool)
         for place, followed in new.followed.items():
             self.known.follow(followed, first + place)
+            single[place] = False
+        if new.ended_at is not None and len(early := np.flatnonzero(new.ended_at < FOREVER)):
+            self.known.ended(early + first, new.ended_at.take(early))
+        lasting = ~single | (new.end == natural_ends(self._window, new.start))
+        self.singles.add(first, new.relation, hashes, keyed, single, lasting)
         return first, self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
 
     def _take_in(self, taken: Taken) -> None:
@@ -381,6 +392,7 @@ class KeywordOperator:
             mesh.compact(horizon, slots)
         self._shared.mesh.compact(slots)
         self.known.compact(slots)
+        self.singles.compact(slots)
         self.searches.compact(slots)
         if self._behind is not None:
             self._behind.reserve.compact(slots)

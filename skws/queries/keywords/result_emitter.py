@@ -287,14 +287,18 @@ class ResultEmitter:
         """The retractions of results one of whose tuples was deleted."""
         if not len(gone):
             return []
+        times = self._times_of_ends(gone) if by_position(self._window) else gone.end
+        return self.taken_back(gone, times, gone.end)
+
+    def _times_of_ends(self, gone: Partials) -> Ints:
+        """When the records were that ended results, where ticks are no times."""
         slots, members = self._members(gone.members)
-        followed = map(self._known.slots.at, slots.tolist())
-        deleted = [None if known is None else known.ended_at for known in followed]
+        deleted = self._known.ended_at(slots)
         times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
         ends = self._live.tuples.end.take(slots)
         first = (ends.take(members) == gone.end[:, None]) & (gone.members != NO_MEMBER)
-        ended_at = np.where(first, times.take(members), FOREVER).min(axis=1)
-        return self.taken_back(gone, ended_at, gone.end)
+        found: Ints = np.where(first, times.take(members), FOREVER).min(axis=1)
+        return found
 
     def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their places in the output."""

@@ -1,0 +1,215 @@
+"""Finds the live tuple that a record replaces or deletes, by a hash index over columns.
+
+A record ends the tuple of its identity: its key, or else its whole row (``skws_purging.lifespans``). Nearly
+always one tuple of an identity lives, and no earlier record can come. Such a tuple is *single*: found by the
+hash of its identity and needs no Python object. A database that is followed has millions of them.
+
+Other tuples are followed as objects: equal rows, and those that a late record may still correct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from skws.data.batch import Rows
+from skws.index.values import identity_values
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, index_hashes
+from skws_mesh.columnar.hash_index import HashIndex
+from skws_mesh.columnar.store import Table
+from skws_schema.model import AttributeType, Row, Schema
+
+_NO_IDENTITY: Final = np.uint64(0)
+_NONE: Final = np.int64(-1)
+
+
+class Identities:
+    """Hashes of the identities of rows, and the identities themselves."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._keys = [relation.key_columns for relation in schema.relations]
+        self._wide = [tuple(range(len(relation.attributes))) for relation in schema.relations]
+        self._exact = np.array([_is_integer(schema, n) for n in range(len(schema.relations))], dtype=bool)
+
+    def of(self, rows: Rows, wanted: Collection[int] | None = None) -> tuple[Hashes, Flags]:
+        """A hash for each row, and whether it is one of a key, as it is unless a value of that is NULL.
+
+        Equal identities of a relation have equal hashes. ``wanted``: the relations that matter; other rows
+        get some hash. Truncations have no identity.
+        """
+        hashes = np.full(len(rows), _NO_IDENTITY)
+        keyed = np.zeros(len(rows), dtype=bool)
+        for relation, blocks, mine, places in rows.by_relation():
+            key = self._keys[relation]
+            if not key and wanted is not None and relation not in wanted:
+                continue
+            number = np.full(len(mine), relation, dtype=np.int64)
+            by_key: Flags = np.zeros(len(mine), dtype=bool)
+            if key:
+                values, there = identity_values(blocks, key)
+                by_key, found = there.take(places), values.take(places)
+            if not by_key.all():
+                whole, _ = identity_values(blocks, self._wide[relation])
+                found = np.where(by_key, found, whole.take(places)) if key else whole.take(places)
+            hashes[mine], keyed[mine] = index_hashes(number, found), by_key
+        return hashes, keyed
+
+    def told_apart(self, relation: Ints, keyed: Flags) -> Flags:
+        """Where equal hashes of equal relations are those of equal identities: by keys of one integer."""
+        found: Flags = self._exact.take(relation) & keyed
+        return found
+
+    def values(self, rows: Rows, keyed: Flags) -> list[Row]:
+        """The values of each row's key, or else of the whole row."""
+        found: list[Row] = [()] * len(rows)
+        for block, mine, places in rows.by_block():
+            for chosen, columns in ((keyed, self._keys), (~keyed, self._wide)):
+                of = np.flatnonzero(chosen.take(mine))
+                if len(of):
+                    some = places.take(of)
+                    parts = (block.values_at(column, some) for column in columns[block.relation])
+                    for number, values in zip(mine.take(of).tolist(), zip(*parts, strict=True), strict=True):
+                        found[number] = values
+        return found
+
+
+class SingleTuples:
+    """The single tuples among those of the live ones whose relations are ``followed``.
+
+    An identity has a number, which its next tuple takes over: so a tuple that is updated again and again has
+    one entry in the index.
+    """
+
+    def __init__(self, schema: Schema, followed: Collection[int]) -> None:
+        self.identities = Identities(schema)
+        self.followed = set(followed)
+        self._tuples = _ByTuple()
+        self._numbers = _ByNumber()
+        self._index = HashIndex()  # from hashes to numbers
+
+    def add(
+        self, first: int, relation: Ints, hashes: Hashes, keyed: Flags, single: Flags, lasting: Flags
+    ) -> None:
+        """Take in the tuples from slot ``first`` on, by their hashes.
+
+        ``lasting``: those that no record has ended yet; others cannot be found.
+        """
+        self._tuples.append((hashes, np.full(len(hashes), _NONE), keyed))  # type: ignore[arg-type]  # of several types
+        self.take_back(np.flatnonzero(np.isin(relation, list(self.followed)) & single & lasting) + first)
+
+    def follow(self, relation: int, slots: Ints, rows: Rows) -> Ints:
+        """Follow a relation from now on, whose live tuples are given; gives the slots of equal ones."""
+        self.followed.add(relation)
+        hashes, keyed = self.identities.of(rows)
+        self._tuples.hashes[slots] = hashes
+        self._tuples.keyed[slots] = keyed
+        _, which, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+        several: Flags = (counts > 1).take(which)
+        self.take_back(slots[~several])
+        return slots[several]
+
+    def with_hashes(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """The single tuples with given hashes, as (position in ``hashes``, slot); some have ended."""
+        position, number = self._with_hashes(hashes)
+        slots = self._numbers.slots.take(number)
+        there = slots != _NONE
+        return position[there], slots[there]
+
+    def of(self, slots: Ints) -> Ints:
+        """The single ones among some tuples."""
+        found: Ints = slots[self._tuples.numbers.take(slots) != _NONE]
+        return found
+
+    def keyed(self, slots: Ints) -> Flags:
+        """Whether the hashes of tuples are those of keys."""
+        return self._tuples.keyed.take(slots)
+
+    def hashes(self, slots: Ints) -> Hashes:
+        return self._tuples.hashes.take(slots)
+
+    def release(self, slots: Ints) -> None:
+        """Tuples are single no longer."""
+        slots = self.of(slots)
+        self._numbers.slots[self._tuples.numbers.take(slots)] = _NONE
+        self._tuples.numbers[slots] = _NONE
+
+    def take_back(self, slots: Ints) -> None:
+        """Tuples are single from now on."""
+        hashes = self.hashes(slots)
+        position, number = self._with_hashes(hashes)
+        free = self._numbers.slots.take(number) == _NONE
+        # Different identities may have one hash: each number is for one of them, and each has one number.
+        number, which = np.unique(number[free], return_index=True)
+        position, which = np.unique(position[free].take(which), return_index=True)
+        self._assign(slots.take(position), number.take(which))
+        new = np.ones(len(slots), dtype=bool)
+        new[position] = False
+        slots, hashes = slots[new], hashes[new]
+        numbers = np.arange(len(slots)) + self._numbers.size
+        self._numbers.append((hashes, numbers))  # type: ignore[arg-type]  # of two types
+        self._index.add(hashes, numbers)
+        self._assign(slots, numbers)
+
+    def compact(self, slots: Ints) -> None:
+        """Tuples have new slots, in the same order; those with negative ones are gone."""
+        there = np.flatnonzero(self._numbers.slots != _NONE)
+        moved = slots.take(self._numbers.slots.take(there))
+        self._numbers.slots[there] = moved
+        self._tuples.keep(slots >= 0)
+        self._index.remap(self._numbers.keep(self._numbers.slots != _NONE))
+        self._assign(self._numbers.slots, np.arange(self._numbers.size))
+
+    def _with_hashes(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """The numbers of identities with given hashes, as (position in ``hashes``, number)."""
+        position, number = self._index.probe(hashes)
+        equal = self._numbers.hashes.take(number) == hashes.take(position)
+        return position[equal], number[equal]
+
+    def _assign(self, slots: Ints, numbers: Ints) -> None:
+        self._tuples.numbers[slots] = numbers
+        self._numbers.slots[numbers] = slots
+
+
+class _ByTuple(Table):
+    """By slot: the hash of the identity, its number if the tuple is single, and whether it is a key."""
+
+    def __init__(self) -> None:
+        columns = (np.empty(0, dtype=kind) for kind in (np.uint64, np.int32, bool))
+        super().__init__(tuple(columns))
+
+    @property
+    def hashes(self) -> Hashes:
+        return self.columns()[0].view(np.uint64)
+
+    @property
+    def numbers(self) -> Ints:
+        return self.columns()[1]
+
+    @property
+    def keyed(self) -> Flags:
+        return self.columns()[2].view(np.bool_)
+
+
+class _ByNumber(Table):
+    """By number of an identity: its hash, and the slot of its single tuple."""
+
+    def __init__(self) -> None:
+        super().__init__((NOTHING.astype(np.uint64), NOTHING))
+
+    @property
+    def hashes(self) -> Hashes:
+        return self.columns()[0].view(np.uint64)
+
+    @property
+    def slots(self) -> Ints:
+        return self.columns()[1]
+
+
+def _is_integer(schema: Schema, number: int) -> bool:
+    """Whether a relation's key is one integer."""
+    relation = schema.relations[number]
+    types = [relation.attributes[column].type for column in relation.key_columns]
+    return types == [AttributeType.INTEGER]

@@ -1,0 +1,186 @@
+"""Records end the tuples of their identities, whatever the keys and the blocks that rows come in."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from skws.data.batch import Record, RecordBatch, Rows
+from skws.data.blocks import ArrowBlock, ColumnBlock
+from skws.queries.session import Session
+from skws.spec.query import Query, Stream
+from skws.store.identities import Identities
+from skws_purging.lifespans import StreamTuple
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
+from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window
+from tests.strategies import seeds
+
+
+def same_hash(length: int = 2048) -> tuple[str, str]:
+    """Texts of one hash, a polynomial modulo 2^64: the Thue-Morse sequence and its complement."""
+    bits = [number.bit_count() & 1 for number in range(length)]
+    return "".join("ab"[bit] for bit in bits), "".join("ba"[bit] for bit in bits)
+
+
+ONE, OTHER = same_hash()
+TEXT, INTEGER, NUMBER = AttributeType.TEXT, AttributeType.INTEGER, AttributeType.NUMBER
+STRING, BOOLEAN = AttributeType.STRING, AttributeType.BOOLEAN
+KEYS: Final[dict[str, tuple[tuple[AttributeType, ...], list[Row]]]] = {
+    "integers": ((INTEGER,), [(0,), (1,), (-(1 << 63),), ((1 << 63) - 1,)]),
+    "numbers": ((NUMBER,), [(0,), (1,), (0.5,), ((1 << 60) + 1,), (1 << 60,), (1e300,)]),
+    "texts": ((STRING,), [("x",), ("",), (ONE,), (OTHER,)]),
+    "truth values": ((BOOLEAN,), [(True,), (False,)]),
+    "several": ((INTEGER, STRING), [(1, "x"), (1, "y"), (2, "x"), (2, ONE), (2, OTHER)]),
+    "with NULL": ((INTEGER, STRING), [(1, "x"), (1, None), (None, "x"), (None, None)]),
+    "none": ((), [()]),
+}
+
+
+def schema_of(types: Sequence[AttributeType]) -> Schema:
+    key = [Attribute(f"k{number}", of) for number, of in enumerate(types)]
+    attributes = (*key, Attribute("t", TEXT), Attribute("n", INTEGER))
+    return Schema("s", (Relation("r", attributes, key=tuple(each.name for each in key), search=("t",)),), ())
+
+
+def as_rows(records: list[Record], _schema: Schema) -> RecordBatch:
+    return RecordBatch.of(records)
+
+
+def as_columns(records: list[Record], _schema: Schema) -> RecordBatch:
+    return _with_block(
+        records, lambda rows: ColumnBlock(0, [list(column) for column in zip(*rows, strict=True)])
+    )
+
+
+def as_arrow(records: list[Record], schema: Schema) -> RecordBatch:
+    kinds = {
+        INTEGER: pa.int64(),
+        NUMBER: pa.float64(),
+        STRING: pa.string(),
+        BOOLEAN: pa.bool_(),
+        TEXT: pa.string(),
+    }
+    types = [kinds[each.type] for each in schema.relations[0].attributes]
+
+    def block(rows: list[Row]) -> ArrowBlock:
+        columns = zip(*rows, strict=True)
+        return ArrowBlock(0, [pa.array(of, kind) for of, kind in zip(columns, types, strict=True)])
+
+    return _with_block(records, block)
+
+
+def _with_block(records: list[Record], block: Callable[[list[Row]], ColumnBlock | ArrowBlock]) -> RecordBatch:
+    batch = RecordBatch.of(records)
+    places = np.arange(len(batch))
+    return RecordBatch(
+        batch.relation,
+        batch.time,
+        Rows(np.zeros_like(places), places, (block([r.row for r in records]),)),
+        batch.delete,
+    )
+
+
+def random_records(rng: random.Random, keys: list[Row], count: int) -> list[Record]:
+    records: list[Record] = []
+    time = 0
+    for _ in range(count):
+        time += rng.choice((0, 0, 1, 3)) * MICROSECOND
+        row: Row = (*rng.choice(keys), rng.choice(("w", "w x", "y")), rng.randrange(2))
+        records.append(Record(0, time, row, rng.random() < 0.3))
+    return records
+
+
+def alive(records: list[Record], schema: Schema, window: Window) -> list[Row]:
+    """The rows that are alive after some records, found one record at a time."""
+    relation = schema.relations[0]
+    live: dict[tuple[Value, ...], deque[tuple[int, Row]]] = {}
+    inserted = 0
+    for record in records:
+        key = relation.key_of(record.row)
+        queue = live.setdefault(record.row if key is None else ("key", *key), deque())
+        start = record.time if not isinstance(window, CountWindow) else inserted
+        for each in live.values():
+            while each and _over(window, each[0][0], start, deletion=record.delete):
+                each.popleft()
+        if queue and (record.delete or key is not None):
+            queue.popleft()
+        if not record.delete:
+            queue.append((start, record.row))
+            inserted += 1
+    return [row for queue in live.values() for _, row in queue]
+
+
+def _over(window: Window, start: int, now: int, *, deletion: bool) -> bool:
+    if isinstance(window, Unbounded):
+        return False
+    if isinstance(window, CountWindow):
+        return now - start > window.size + deletion
+    return window.end(start) <= now
+
+
+def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
+    """Rows with the keyword, as results show them, in some order."""
+    keyword = schema.relations[0].columns["t"]
+    return sorted((tuple(row) for row in rows if "w" in str(row[keyword]).split()), key=repr)
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=str)
+@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(6 * MICROSECOND), CountWindow(5)], ids=str)
+@pytest.mark.parametrize("made", [as_rows, as_columns, as_arrow])
+@seeds(3, 40)
+def test_what_lives_is_what_a_simulation_leaves(
+    keys: str, window: Window, made: Callable[[list[Record], Schema], RecordBatch], seed: int
+) -> None:
+    types, values = KEYS[keys]
+    if made is as_arrow and keys == "numbers":
+        values = [value for value in values if not isinstance(value[0], int) or value[0] < 1 << 53]
+    rng, schema = random.Random(seed), schema_of(types)
+    live = Session(Stream(schema, window, finite=False))
+    live.add(Query("w").named("query", 3))
+    records = random_records(rng, values, 120)
+    done: list[Record] = []
+    while records:
+        size = rng.choice((1, 2, 7, 40))
+        some, records = records[:size], records[size:]
+        done += some
+        live.take(made(some, schema))
+        found = [tuple(result.tuples[0].row.values()) for result in live.alive("query")]
+        assert sorted(found, key=repr) == shown(schema, alive(done, schema, window))
+
+
+def test_the_texts_have_one_hash() -> None:
+    schema = schema_of((STRING,))
+    hashes, keyed = Identities(schema).of(
+        RecordBatch.of([Record(0, 0, (text, "w", 1)) for text in (ONE, OTHER)]).rows
+    )
+    assert ONE != OTHER
+    assert hashes[0] == hashes[1]
+    assert keyed.all()
+
+
+@pytest.mark.parametrize("lateness", [0, 5 * MICROSECOND])
+def test_live_rows_take_no_objects(lateness: int) -> None:
+    """Once no late record can correct them."""
+    schema = schema_of((INTEGER,))
+    live = Session(Stream(schema, Unbounded(), lateness=lateness, finite=False))
+    live.add(Query("none").named("query", 3))
+    before = objects()
+    for first in range(0, 4000, 500):
+        rows = [Record(0, first + i, (first + i, f"w{i}", i)) for i in range(500)]
+        live.take(RecordBatch.of(rows))
+    live.take(RecordBatch.of([Record(0, 100 * MICROSECOND, (1, "w", 1))]))
+    live.take(RecordBatch.of([Record(0, 200 * MICROSECOND, (2, "w", 1))]))
+    assert live.load().live >= 4000
+    assert objects() - before <= 4
+
+
+def objects() -> int:
+    gc.collect()
+    return sum(isinstance(each, StreamTuple) for each in gc.get_objects())

@@ -34,8 +34,8 @@ from skws.ranking.rankings import (
     referring,
     standing,
 )
-from skws.results.directory import TupleDirectory
 from skws.results.model import Result, Score
+from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.columnar.live import LiveTuples

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from skws.data.batch import Record
 from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
-from skws.queries.keywords.lifespan_resolver import of_tuples
 from skws.queries.keywords.operator import KeywordOperator
 from skws.ranking.corpus import OccurrenceCounts
+from skws.store.lifespan_resolver import of_tuples
 from skws_purging.lifespans import static_tuples
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Schema

@@ -22,13 +22,6 @@ from skws.data.batch import BATCH, OnLate, Record, RecordBatch, together, unhear
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.lifespan_resolver import (
-    LifespanResolver,
-    Settled,
-    TupleBatch,
-    natural_ends,
-    of_tuples,
-)
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
@@ -38,6 +31,13 @@ from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
 from skws.queries.order import StreamOrder
 from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
+from skws.store.lifespan_resolver import (
+    LifespanResolver,
+    Settled,
+    TupleBatch,
+    natural_ends,
+    of_tuples,
+)
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple, static_tuples

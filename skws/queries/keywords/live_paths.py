@@ -19,7 +19,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.live_words import LearnedRows
 from skws.ranking.ceilings import Ceilings
 from skws.ranking.rankings import Floats, log_of_fans
-from skws.results.directory import TupleDirectory
+from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints
 from skws_mesh.columnar.live import KeySets, LeavingEdges, LiveTuples

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from skws.queries.keywords.result_emitter import Event, Output, ResultEmitter
-from skws.results.directory import TupleDirectory
+from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from skws_purging.lifespans import ALWAYS, StreamTuple

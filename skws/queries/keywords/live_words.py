@@ -31,7 +31,7 @@ from skws.keywords.suggest import Vocabulary
 from skws.keywords.syntax import Word
 from skws.keywords.table import ChunkMemory
 from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
-from skws.results.directory import TupleDirectory
+from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_schema.budgets import check

@@ -20,7 +20,6 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
-from skws.queries.keywords.lifespan_resolver import TupleBatch, natural_ends, of_table_rows
 from skws.queries.keywords.meshes import (
     MANY,
     AnsweredQueries,
@@ -32,10 +31,11 @@ from skws.queries.keywords.meshes import (
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
 from skws.ranking.scoring import Scoring
-from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
+from skws.store.directory import TupleDirectory
 from skws.store.identities import SingleTuples
+from skws.store.lifespan_resolver import TupleBatch, natural_ends, of_table_rows
 from skws_mesh.columnar.bitmaps import QUERY_BITS, KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns, kinds_of
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
-from skws.queries.keywords.lifespan_resolver import natural_ends
 from skws.ranking.scoring import Scoring
 from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
-from skws.results.directory import TupleDirectory
 from skws.results.model import Result
 from skws.results.names import Lanes, digest_of_join, lanes, same_shown
+from skws.store.directory import TupleDirectory
+from skws.store.lifespan_resolver import natural_ends
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials

@@ -26,8 +26,8 @@ from skws.ranking.ceilings import Ceilings
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate
-from skws.results.directory import TupleDirectory
 from skws.results.model import Place, Result
+from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples

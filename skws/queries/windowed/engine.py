@@ -18,7 +18,6 @@ from skws.data.batch import Record, RecordBatch
 from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load
-from skws.queries.keywords.lifespan_resolver import TupleBatch, of_tuples
 from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
@@ -26,6 +25,7 @@ from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.windowed.members import ClosedWindows, Holding, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
 from skws.results.model import Result
+from skws.store.lifespan_resolver import TupleBatch, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_purging.lifespans import ALWAYS, static_tuples

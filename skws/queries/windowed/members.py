@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skws.data.batch import RecordBatch
-from skws.queries.keywords.lifespan_resolver import TupleBatch
 from skws.queries.keywords.operator import KeywordOperator
+from skws.store.lifespan_resolver import TupleBatch
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_purging.lifespans import ALWAYS, GroupKey, identity

@@ -25,13 +25,13 @@ from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch, together
 from skws.data.packing import packed, rejoined, unpacked
-from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.operator import SHARED
 from skws.queries.order import insertions
 from skws.queries.partitioning import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
 from skws.spec.query import Query, Stream
+from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws_purging.lifespans import ALWAYS, Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Row

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Rows
 from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock, integers_of
 from skws.data.texts import Texts
-from skws.results.directory import FollowedTuples
+from skws.store.directory import FollowedTuples
 from skws_purging.lifespans import StreamTuple
 from skws_schema.model import Row
 

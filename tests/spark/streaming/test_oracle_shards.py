@@ -19,7 +19,6 @@ from skws.data.packing import packed, unpacked
 from skws.jobs.control import Command
 from skws.jobs.journal import Entry
 from skws.jobs.worker import Worker
-from skws.queries.keywords.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
@@ -41,6 +40,7 @@ from skws.spark.streaming.shard_server import CHUNK_BYTES, FEW_BYTES
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
+from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema

@@ -18,7 +18,7 @@ import orjson
 
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import Block
-from skws.results.directory import TupleDirectory
+from skws.store.directory import TupleDirectory
 from skws.store.identities import SingleTuples
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct

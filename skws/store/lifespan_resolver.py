@@ -7,109 +7,21 @@ tuple of an identity lives, and no earlier record can come: then whole batches a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from operator import itemgetter
-from typing import Protocol
 
 import numpy as np
 import orjson
 
-from skws.data.batch import Record, RecordBatch, Rows
-from skws.data.blocks import Block
-from skws.store.directory import TupleDirectory
-from skws.store.identities import SingleTuples
-from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws.data.batch import Record, RecordBatch
+from skws.store.live_store import LiveStore
+from skws.store.tuple_batch import natural_ends
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct
-from skws_mesh.columnar.live import LiveTuples
 from skws_purging.lifespans import ALWAYS, Front, GroupKey, Lifespans, StreamTuple, identity
 from skws_schema.model import Row, Schema, Value
-from skws_windows.window import FOREVER, ArrivalWindow, ExpressionWindow, Unbounded, Window
-
-
-@dataclass(slots=True)
-class TupleBatch:
-    """Tuples in order of their start.
-
-    ``times`` are event times in microseconds; ``place`` is the order of
-    arrival. ``followed``, by number: tuples whose deletion is known, or whose
-    name depends on more than their columns. ``bitmaps``: None if keywords are
-    still to be matched. ``ended_at``: the event times of records that end them, FOREVER for others; None if
-    ``end`` tells.
-    """
-
-    relation: Ints
-    rows: Rows
-    start: Ints
-    end: Ints
-    times: Ints
-    place: Ints
-    followed: dict[int, StreamTuple] = field(default_factory=dict)
-    bitmaps: KeywordBitmaps | None = None
-    ended_at: Ints | None = None
-
-    def merged(self, other: TupleBatch) -> TupleBatch:
-        """These and other tuples in order of start; keywords of both are still to be matched."""
-        start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
-        order = np.argsort(start, kind="stable")
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        own = {int(number[at]): known for at, known in self.followed.items()}
-        others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
-        unknown = np.full(len(other.start), FOREVER)  # their objects tell
-        return TupleBatch(
-            np.concatenate([self.relation, other.relation])[order],
-            Rows.together([self.rows, other.rows]).taken(order),
-            start[order],
-            np.concatenate([self.end, other.end])[order],
-            np.concatenate([self.times, other.times])[order],
-            place[order],
-            own | others,
-            ended_at=None if self.ended_at is None else np.concatenate([self.ended_at, unknown])[order],
-        )
-
-
-def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) -> TupleBatch:
-    """A batch of tuples; ``follow``: True for those to follow."""
-    relation = np.array([t.relation for t in tuples], dtype=np.int64)
-    return TupleBatch(
-        relation,
-        Rows.of(relation, [t.row for t in tuples]),
-        np.array([t.start for t in tuples], dtype=np.int64),
-        np.array([t.end for t in tuples], dtype=np.int64),
-        np.array([t.time for t in tuples], dtype=np.int64),
-        np.array([t.place for t in tuples], dtype=np.int64),
-        {place: t for place, t in enumerate(tuples) if follow(t)},
-    )
-
-
-def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> TupleBatch:
-    """Rows of static tables, alive for ever; ``occurrences``: the number of equal rows before, by number."""
-    sizes = [len(block) for block in blocks]
-    relation = np.repeat([block.relation for block in blocks], sizes).astype(np.int64)
-    block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)
-    place = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
-    rows, size = Rows(block, place, tuple(blocks)), len(relation)
-    return TupleBatch(
-        relation,
-        rows,
-        np.full(size, ALWAYS),
-        np.full(size, FOREVER),
-        np.zeros(size, dtype=np.int64),
-        np.zeros(size, dtype=np.int64),
-        {
-            number: StreamTuple(int(relation[number]), rows.row(number), ALWAYS, FOREVER, occurrence=before)
-            for number, before in occurrences.items()
-        },
-    )
-
-
-def natural_ends(window: Window, starts: Ints) -> Ints:
-    """The ends that a window gives to tuples."""
-    if isinstance(window, Unbounded | ExpressionWindow):
-        return np.full(len(starts), FOREVER, dtype=np.int64)
-    return starts + window.end(0)
+from skws_windows.window import FOREVER, ArrivalWindow, Window
 
 
 @dataclass(slots=True)
@@ -148,27 +60,16 @@ def fronts_of(state: bytes) -> list[Front]:
     return [Front(relation, tuple(row), *rest) for relation, row, *rest in found]
 
 
-class LiveRows(Protocol):
-    """The live tuples, which may change between two batches."""
-
-    @property
-    def live(self) -> LiveTuples: ...
-    @property
-    def known(self) -> TupleDirectory: ...
-    @property
-    def singles(self) -> SingleTuples: ...
-
-
 class LifespanResolver:
     """Settles the records of followed relations. ``lateness`` in ticks.
 
-    ``rows`` are changed where tuples are followed as objects, or are so no longer.
+    In ``store`` tuples are followed as objects, or are so no longer.
     """
 
-    def __init__(self, schema: Schema, window: Window, rows: LiveRows, lateness: int = 0) -> None:
+    def __init__(self, schema: Schema, window: Window, store: LiveStore, lateness: int = 0) -> None:
         self._schema = schema
         self._window = window
-        self._rows = rows
+        self._store = store
         self._lifespans = Lifespans(schema, window, lateness, self)
         self._by_columns = not lateness
         self._objects: dict[GroupKey, int] = {}  # identities of tuples that are followed as objects: hashes
@@ -182,11 +83,11 @@ class LifespanResolver:
     @property
     def relations(self) -> set[int]:
         """Those that are followed."""
-        return self._rows.singles.followed
+        return self._store.singles.followed
 
     def keep(self, known: StreamTuple) -> None:
         """Follow a tuple as an object no longer (``skws_purging.lifespans.Keeper``)."""
-        if known in self._rows.known.slots:
+        if known in self._store.directory.slots:
             self._kept.append(known)
 
     def gone(self, key: GroupKey) -> None:
@@ -195,17 +96,17 @@ class LifespanResolver:
 
     def follow(self, relation: int, slots: Ints) -> None:
         """Follow a relation from now on, whose live tuples are given."""
-        known = self._rows.known
-        several = self._rows.singles.follow(relation, slots, known.rows.taken(slots))
-        starts = self._rows.live.tuples.start.take(several)
+        rows = self._store.directory.rows.taken(slots)
+        several = self._store.singles.follow(relation, slots, rows)
+        starts = self._store.live.tuples.start.take(several)
         for each in self._as_objects(several[np.argsort(starts, kind="stable")]):
             self._lifespans.remember(each)
 
     def _as_objects(self, slots: Ints) -> list[StreamTuple]:
         """From now on single tuples are followed as objects."""
-        singles = self._rows.singles
+        singles = self._store.singles
         singles.release(slots)
-        found = self._rows.known.as_objects(slots)
+        found = self._store.directory.as_objects(slots)
         if self._by_columns:
             keys = (identity(self._schema, known.relation, known.row) for known in found)
             self._objects |= dict(zip(keys, singles.hashes(slots).tolist(), strict=True))
@@ -220,7 +121,7 @@ class LifespanResolver:
         """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
         if self._kept:
-            self._rows.singles.take_back(self._rows.known.release(self._kept))
+            self._store.singles.take_back(self._store.directory.release(self._kept))
             self._kept.clear()
 
     def snapshot(self, horizon: int) -> bytes:
@@ -277,12 +178,12 @@ class LifespanResolver:
         self._fronts_end = max((front.tick for front in fronts), default=ALWAYS)
         self.relations.update(front.relation for front in fronts)
 
-    def change_schema(self, schema: Schema, rows: LiveRows) -> None:
-        """Go on with a changed schema, whose relations keep their positions, and with other ``rows``."""
+    def change_schema(self, schema: Schema, store: LiveStore) -> None:
+        """Go on with a changed schema, whose relations keep their positions, and with another ``store``."""
         gone = schema.evolution.removed_relations
-        rows.singles.followed |= self.relations - gone
+        store.singles.followed |= self.relations - gone
         self._schema = schema
-        self._rows = rows
+        self._store = store
         self._lifespans.change_schema(schema)
         self._objects = {key: known for key, known in self._objects.items() if key[0] not in gone}
 
@@ -298,8 +199,8 @@ class LifespanResolver:
         whole = np.arange(len(batch)) if not truncates.any() else np.flatnonzero(~truncates)
         truncated = distinct(batch.relation[truncates]) if len(whole) < len(batch) else NOTHING
         some = batch.taken(whole) if len(truncated) else batch
-        hashes, keyed = self._rows.singles.identities.of(some.rows)
-        plain = _Plain(self._rows, self._window, some, ticks.take(whole), hashes, keyed)
+        hashes, keyed = self._store.singles.identities.of(some.rows)
+        plain = _Plain(self._store, self._window, some, ticks.take(whole), hashes, keyed)
         contested = self._contested(plain, truncated)
         plain.settle(~contested, whole, settled)
         if len(truncated):
@@ -336,11 +237,11 @@ class LifespanResolver:
 
         Those that records of the batch may end as well are among the contested ones.
         """
-        live = self._rows.live.tuples
+        live = self._store.live.tuples
         for relation in truncated.tolist():
             at = np.flatnonzero(batch.truncations() & (batch.relation == relation))[0]
             first, time = int(ticks[at]), int(batch.time[at])
-            mine = self._rows.singles.of(np.flatnonzero((live.relation == relation) & (live.end > first)))
+            mine = self._store.singles.of(np.flatnonzero((live.relation == relation) & (live.end > first)))
             mine = np.setdiff1d(mine, plain.slots)
             ends: Flags = live.start.take(mine) < first
             if not self._by_columns:
@@ -351,7 +252,7 @@ class LifespanResolver:
             count = np.count_nonzero(ends)
             settled.ended_ticks = np.concatenate([settled.ended_ticks, np.full(count, first)])
             settled.ended_times = np.concatenate([settled.ended_times, np.full(count, time)])
-        self._rows.singles.release(settled.ended_slots)
+        self._store.singles.release(settled.ended_slots)
 
     def _settle(self, batch: RecordBatch, ticks: Ints, places: Ints, settled: Settled) -> None:
         """Apply records to tuples that are followed as objects."""
@@ -396,10 +297,10 @@ class _Plain:
     """
 
     def __init__(
-        self, rows: LiveRows, window: Window, batch: RecordBatch, ticks: Ints, hashes: Hashes, keyed: Flags
+        self, store: LiveStore, window: Window, batch: RecordBatch, ticks: Ints, hashes: Hashes, keyed: Flags
     ) -> None:
         self.relation, self.ticks, self.hashes = batch.relation, ticks, hashes
-        self._rows, self._window, self._batch, self._keyed = rows, window, batch, keyed
+        self._store, self._window, self._batch, self._keyed = store, window, batch, keyed
         self._deletes = batch.deletes()
         self._natural = natural_ends(window, ticks)
         # Records in order of hashes, those of a hash in order of arrival.
@@ -409,9 +310,9 @@ class _Plain:
         np.not_equal(ordered[1:], ordered[:-1], out=self._first[1:])
         self._group = np.cumsum(self._first) - 1  # in that order
         self._heads = np.flatnonzero(self._first)
-        group, slots = rows.singles.with_hashes(ordered.take(self._heads))
+        group, slots = store.singles.with_hashes(ordered.take(self._heads))
         begin = ticks.take(self._order.take(self._heads.take(group)))
-        living = rows.live.tuples.end.take(slots) > begin
+        living = store.live.tuples.end.take(slots) > begin
         self._of_slot, self.slots = group[living], slots[living]
 
     def __len__(self) -> int:
@@ -422,7 +323,7 @@ class _Plain:
 
         ``queued``: records at which equal rows without a key may queue.
         """
-        order, tuples = self._order, self._rows.live.tuples
+        order, tuples = self._order, self._store.live.tuples
         tick, keyed = self.ticks.take(order), self._keyed.take(order)
         deletes, alive = self._deletes.take(order), self._alive(order)
         several = ~keyed & queued.take(order)
@@ -464,7 +365,7 @@ class _Plain:
         ending = mine.take(heads)
         settled.ended_slots, settled.ended_ticks = self.slots[ending], tick.take(heads)[ending]
         settled.ended_times = time.take(heads)[ending]
-        self._rows.singles.release(settled.ended_slots)
+        self._store.singles.release(settled.ended_slots)
 
     def met(self, some: Flags) -> Ints:
         """The single tuples with hashes of some records, all of their hash."""
@@ -474,7 +375,7 @@ class _Plain:
         """The identities of some records, with their hashes."""
         numbers = np.flatnonzero(some)
         keyed = self._keyed.take(numbers)
-        values = self._rows.singles.identities.values(self._batch.rows.taken(numbers), keyed)
+        values = self._store.singles.identities.values(self._batch.rows.taken(numbers), keyed)
         keys = zip(self.relation.take(numbers).tolist(), values, keyed.tolist(), strict=True)
         return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
 
@@ -489,7 +390,7 @@ class _Plain:
 
     def _differs(self, order: Ints) -> Flags:
         """Records whose identity is not that of the one before with its hash, in the given order."""
-        singles = self._rows.singles
+        singles = self._store.singles
         relation, keyed = self.relation.take(order), self._keyed.take(order)
         differs = np.zeros(len(order), dtype=bool)
         differs[1:] = (relation[1:] != relation[:-1]) | (keyed[1:] != keyed[:-1])
@@ -505,15 +406,15 @@ class _Plain:
 
     def _slots_differ(self) -> Flags:
         """Single tuples whose identity is not that of the first record with their hash."""
-        singles, slots = self._rows.singles, self.slots
+        singles, slots = self._store.singles, self.slots
         records = self._order.take(self._heads.take(self._of_slot))
         relation, keyed = self.relation.take(records), self._keyed.take(records)
-        differs: Flags = self._rows.live.tuples.relation.take(slots) != relation
+        differs: Flags = self._store.live.tuples.relation.take(slots) != relation
         differs |= singles.keyed(slots) != keyed
         doubtful = np.flatnonzero(~singles.identities.told_apart(relation, keyed) & ~differs)
         if len(doubtful):
             of = keyed.take(doubtful)
             mine = singles.identities.values(self._batch.rows.taken(records.take(doubtful)), of)
-            theirs = singles.identities.values(self._rows.known.rows.taken(slots.take(doubtful)), of)
+            theirs = singles.identities.values(self._store.directory.rows.taken(slots.take(doubtful)), of)
             differs[doubtful] = [one != other for one, other in zip(mine, theirs, strict=True)]
         return differs

@@ -11,7 +11,8 @@ from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
 from skws.queries.keywords.operator import KeywordOperator
 from skws.ranking.corpus import OccurrenceCounts
-from skws.store.lifespan_resolver import of_tuples
+from skws.store.live_store import LiveStore
+from skws.store.tuple_batch import of_tuples
 from skws_purging.lifespans import static_tuples
 from skws_schema.errors import QueryError
 from skws_schema.model import Analyzer, Schema
@@ -122,7 +123,7 @@ def test_live_words_label_as_the_matcher_does(
     except QueryError:
         return
     rows = [Record(MOVIE, 1, (1, title, plot, "x")), Record(ACTOR, 2, (1, name)), Record(ACTOR, 3, (2, None))]
-    operator = KeywordOperator(schema, Unbounded())
+    operator = KeywordOperator(LiveStore(schema, Unbounded()))
     operator.insert(of_tuples(static_tuples(schema, ((r.relation, r.row) for r in rows)), lambda _: False))
     words = operator.searches.words
     words.catch_up(len(rows), 1)

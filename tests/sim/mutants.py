@@ -247,8 +247,8 @@ _mutant(
     "a result is not retracted when a tuple of it is deleted",
     (
         "skws.queries.keywords.columnar:ColumnarEngine._batch",
-        "retracted = self._results.retracted(ended, self._operator.live.tuples.end)",
-        "retracted = self._results.retracted(ended, self._operator.live.tuples.end)[1:]",
+        "retracted = self._results.retracted(ended, self._store.live.tuples.end)",
+        "retracted = self._results.retracted(ended, self._store.live.tuples.end)[1:]",
     ),
 )
 _mutant(

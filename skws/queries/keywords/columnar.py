@@ -31,13 +31,9 @@ from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
 from skws.queries.order import StreamOrder
 from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
-from skws.store.lifespan_resolver import (
-    LifespanResolver,
-    Settled,
-    TupleBatch,
-    natural_ends,
-    of_tuples,
-)
+from skws.store.lifespan_resolver import LifespanResolver, Settled
+from skws.store.live_store import LiveStore
+from skws.store.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
 from skws_purging.lifespans import ALWAYS, StreamTuple, static_tuples
@@ -84,8 +80,8 @@ class ColumnarEngine(MeshEngine):
         self._sizes = sizes
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
-        self._results = EmittedResults(self._operator.emitter, self._operator.known)
-        self._settling = LifespanResolver(schema, self._lifespans, self._operator, lateness)
+        self._results = EmittedResults(self._operator.emitter, self._store.directory)
+        self._settling = LifespanResolver(schema, self._lifespans, self._store, lateness)
         self._updates = updates_of(schema, self._lifespans, lateness, updates)
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
@@ -289,9 +285,9 @@ class ColumnarEngine(MeshEngine):
         before, live = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
         self._operator = self._new_operator(change.after)
-        self._settling.change_schema(change.after, self._operator)
+        self._settling.change_schema(change.after, self._store)
         self._portions = Portions(self._operator.matching)
-        self._results = EmittedResults(self._operator.emitter, self._operator.known)
+        self._results = EmittedResults(self._operator.emitter, self._store.directory)
         self._queries = queries
         plans = dict(queries)
         shared = self._operator.shared_among(plans)
@@ -318,7 +314,7 @@ class ColumnarEngine(MeshEngine):
 
         Under a window of time, or none.
         """
-        tuples, known, horizon = self._operator.live.tuples, self._operator.known, self._order.horizon
+        tuples, known, horizon = self._store.live.tuples, self._store.directory, self._order.horizon
         self._settling.forget(horizon)
         leading, theirs = self._settling.leading_records()
         alone: Flags = (tuples.end > horizon) & (tuples.start != ALWAYS)
@@ -372,23 +368,17 @@ class ColumnarEngine(MeshEngine):
         """True if no tuple or result of the stream is remembered."""
         self._operator.compact(self._order.horizon)
         return not (
-            self._operator.entries or len(self._results) or len(self._settling) or self._operator.known.slots
+            self._operator.entries or len(self._results) or len(self._settling) or self._store.directory.slots
         )
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
-        return KeywordOperator(
-            schema,
-            self._lifespans,
-            self._accepts_root,
-            self._renumber,
-            self._mark,
-            self._sizes,
-            [
-                number
-                for number, relation in enumerate(schema.relations)
-                if relation.key and not relation.table
-            ],
-        )
+        followed = [n for n, relation in enumerate(schema.relations) if relation.key and not relation.table]
+        store = LiveStore(schema, self._lifespans, followed)
+        return KeywordOperator(store, self._accepts_root, self._renumber, self._mark, self._sizes)
+
+    @property
+    def _store(self) -> LiveStore:
+        return self._operator.store
 
     def _renumber(self, horizon: int, slots: Ints) -> None:
         self._results.compact(horizon, slots)
@@ -417,9 +407,9 @@ class ColumnarEngine(MeshEngine):
         if len(settled.ended_slots):
             self._operator.end(settled.ended_slots, settled.ended_ticks)
             if self.by_count:
-                self._operator.known.ended(settled.ended_slots, settled.ended_times)
+                self._store.directory.ended(settled.ended_slots, settled.ended_times)
             ended = np.concatenate([ended, settled.ended_slots])
-        retracted = self._results.retracted(ended, self._operator.live.tuples.end)
+        retracted = self._results.retracted(ended, self._store.live.tuples.end)
         standing = self._results.rebuilt(settled.prolonged)
         self._operator.release([known for known, _ in settled.prolonged])
         arrivals = self._arrivals(batch, ticks, places, ~followed, mine, settled)
@@ -440,7 +430,7 @@ class ColumnarEngine(MeshEngine):
 
     def _follow(self, relation: int) -> None:
         """Follow the tuples of a relation, from its first deletion on; also those alive."""
-        tuples = self._operator.live.tuples
+        tuples = self._store.live.tuples
         mine = (tuples.relation == relation) & (tuples.end > self._order.horizon)
         self._settling.follow(relation, np.flatnonzero(mine))
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from skws.data.batch import Record, RecordBatch, batched
-from skws.index.values import JoinValues
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
@@ -33,24 +32,19 @@ from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
 from skws.ranking.scoring import Scoring
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws.store.directory import TupleDirectory
-from skws.store.identities import SingleTuples
-from skws.store.lifespan_resolver import TupleBatch, natural_ends, of_table_rows
+from skws.store.live_store import LiveStore
+from skws.store.tuple_batch import TupleBatch, of_table_rows
 from skws_mesh.columnar.bitmaps import QUERY_BITS, KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns, kinds_of
-from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, kinds_of
 from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.columnar.operators import OperatorUse
 from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
-from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
 from skws_schema.budgets import Held
 from skws_schema.errors import counted
-from skws_schema.graph import edges
-from skws_schema.model import Row, Schema, sourced
-from skws_windows.window import FOREVER, Window, ticks_per_position
+from skws_schema.model import Row, sourced
 
 if TYPE_CHECKING:
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
@@ -77,51 +71,52 @@ USUAL_SIZES: Final = Sizes()
 
 
 class KeywordOperator:
-    """Finds results in tuples that come in order of their start; ``emitter`` forms them.
+    """Finds results in the tuples of ``store``, which come in order of their start; ``emitter`` forms them.
 
-    ``accepts_root``: False
-    for the root tuples, by their keys or else rows, whose results are left out. ``on_compact`` is
-    called when slots are renumbered. ``on_evict`` flags the slots that must
-    stay when rows of tables are evicted. ``followed``: the relations whose tuples records may end.
+    ``accepts_root``: False for the root tuples, by their keys or else rows, whose results are left out.
+    ``on_compact`` is called when slots are renumbered. ``on_evict`` flags the slots that must stay when rows
+    of tables are evicted.
     """
 
     def __init__(
         self,
-        schema: Schema,
-        window: Window,
+        store: LiveStore,
         accepts_root: Callable[[Row], bool] | None = None,
         on_compact: Callable[[int, Ints], None] = lambda _, __: None,
         on_evict: Callable[[int, Flags], None] = lambda _, __: None,
         sizes: Sizes = USUAL_SIZES,
-        followed: Collection[int] = (),
     ) -> None:
-        self.live = LiveTuples(schema)
-        self._schema = schema
+        self.store = store
         self.excluded = 0
+        self._live, self._directory = store.live, store.directory
+        self._schema = store.schema
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
         self._on_evict = on_evict
         self._sizes = sizes
-        self._meshes = Meshes(self.live, window, self._accepts_root)
+        self._meshes = Meshes(store.live, store.window, self._accepts_root)
         self.queries = self._meshes.queries
-        self._shared = SharedQueries(self.live, schema, self._row)
+        self._shared = SharedQueries(store.live, store.schema, self._row)
         self._sharable: dict[int, Plan] = {}  # queries with a mesh that the one for all could answer
         self.matching = KeywordMatching()
-        self._values = JoinValues(schema, self.live.key_sets)
-        self.known = TupleDirectory(schema, self.live, ticks_per_position(window))
-        self.singles = SingleTuples(schema, followed)
-        self._window = window
-        self._edges = edges(schema)
         self._sweep = Sweep()
-        self._scoring = Scoring(schema, self.live, self.known)
-        self.emitter = ResultEmitter(self._formed, self.live, self.known, self._scoring, window, schema)
+        self._scoring = Scoring(store.schema, store.live, store.directory)
+        self.emitter = ResultEmitter(
+            self._formed, store.live, store.directory, self._scoring, store.window, store.schema
+        )
         self.searches = LiveSearch(
-            schema, window, self.live, self.known, self._meshes, self._scoring, self._truly_joined
+            store.schema,
+            store.window,
+            store.live,
+            store.directory,
+            self._meshes,
+            self._scoring,
+            self._truly_joined,
         )
         self._behind: IndexedRows | None = None
 
     def _row(self, slot: int) -> Row:
-        return self.known.row(slot)
+        return self._directory.row(slot)
 
     def _formed(self, query: int) -> FormedQuery:
         return self.queries.get(query) or self._shared.queries[query]
@@ -138,7 +133,7 @@ class KeywordOperator:
 
         self._behind = IndexedRows(
             self._schema,
-            self.live,
+            self._live,
             self._meshes,
             self._scoring,
             self._take_in,
@@ -146,7 +141,7 @@ class KeywordOperator:
             self._sizes.keyword_rows,
             self._sizes.rows_kept,
         )
-        self.live.reserve = self._behind.reserve
+        self._live.reserve = self._behind.reserve
         found = self._behind.open()
         self.excluded += sum(map(self._behind.count, self.queries))
         return found
@@ -156,7 +151,7 @@ class KeywordOperator:
 
         Else their many files would stay open until a garbage collection, which is rare.
         """
-        self._behind = self.live.reserve = None
+        self._behind = self._live.reserve = None
         self._scoring.tables({})
 
     @property
@@ -188,7 +183,7 @@ class KeywordOperator:
 
     def add_shared(self, plans: Mapping[int, Plan]) -> Partials:
         """Answer queries by the mesh for all from now on; gives their results that are alive."""
-        return self._truly_joined(self._shared.add(plans, self.known.rows, self.searches.words))
+        return self._truly_joined(self._shared.add(plans, self._directory.rows, self.searches.words))
 
     def add(self, query: int, plan: Plan) -> list[Partials]:
         """Answer a query from now on; gives its results that are alive."""
@@ -225,12 +220,12 @@ class KeywordOperator:
         matching = KeywordMatching()
         for query, plan in plans.items():
             matching.add(query, plan.matcher)
-        bitmaps, first = matching.of(self.known.rows), len(self.live)
+        bitmaps, first = matching.of(self._directory.rows), len(self._live)
         if self._behind is None:
             return bitmaps
         ((query, plan),) = plans.items()
         self._behind.begin(query, plan, bitmaps)
-        return bitmaps.followed_by(matching.of(self.known.rows.taken(slice(first, None))), first)
+        return bitmaps.followed_by(matching.of(self._directory.rows.taken(slice(first, None))), first)
 
     def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
         """The ``most`` best results of a query that are alive at ``now``; the query does not stay.
@@ -284,7 +279,7 @@ class KeywordOperator:
     def insert(self, new: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; gives the results that they complete. All later ones begin at ``horizon`` or after."""
         bitmaps = self.matching.of(new.rows) if new.bitmaps is None else new.bitmaps
-        keys = self._values.of(new.rows)
+        keys = self.store.values.of(new.rows)
         if self._behind is not None:
             self._behind.come_before(new.relation, keys, bitmaps)
         return self._insert(new, keys, bitmaps, horizon)
@@ -292,7 +287,7 @@ class KeywordOperator:
     def _insert(
         self, new: TupleBatch, keys: Ints, bitmaps: KeywordBitmaps, horizon: int = ALWAYS
     ) -> list[Partials]:
-        first, arrived = self._enter(new, keys)
+        first, arrived = self.store.enter(new, keys)
         bitmaps = KeywordBitmaps(bitmaps.tuple + first, bitmaps.query, bitmaps.bitmap)
         self._scoring.arrived(first, new.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
@@ -305,49 +300,21 @@ class KeywordOperator:
 
     def arrivals(self, removed: Collection[int]) -> TupleBatch:
         """All tuples but those of removed relations and of ``open_tables``, for another operator."""
-        tuples = self.live.tuples
-        left = [*removed, *(() if self._behind is None else self._behind.reserve.tables)]
-        kept = np.flatnonzero(~np.isin(tuples.relation, left))
-        kept = kept[np.argsort(tuples.start[kept], kind="stable")]
-        place = {slot: at for at, slot in enumerate(kept.tolist())}
-        return TupleBatch(
-            tuples.relation[kept],
-            self.known.rows.taken(kept),
-            tuples.start[kept],
-            tuples.end[kept],
-            self.known.times[kept],
-            tuples.place[kept],
-            {place[slot]: known for slot, known in self.known.slots.items() if slot in place},
-        )
-
-    def _enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
-        """Add tuples to the live ones, unseen by meshes; gives the slot of the first."""
-        hashes, keyed = self.singles.identities.of(new.rows, self.singles.followed)
-        self.known.add(new.relation, new.start, new.rows, new.times, keyed)
-        first = len(self.live)
-        single = np.ones(len(new.relation), dtype=bool)
-        for place, followed in new.followed.items():
-            self.known.follow(followed, first + place)
-            single[place] = False
-        if new.ended_at is not None and len(early := np.flatnonzero(new.ended_at < FOREVER)):
-            self.known.ended(early + first, new.ended_at.take(early))
-        lasting = ~single | (new.end == natural_ends(self._window, new.start))
-        self.singles.add(first, new.relation, hashes, keyed, single, lasting)
-        return first, self.live.insert(TupleColumns(new.relation, new.start, new.end, keys, new.place))
+        return self.store.arrivals([*removed, *(() if self._behind is None else self._behind.reserve.tables)])
 
     def _take_in(self, taken: Taken) -> None:
         """Insert table rows that no partial result waits for."""
         new = self._put(taken)
-        self._enter(new, self._values.of(new.rows))
+        self.store.enter(new, self.store.values.of(new.rows))
 
     def _insert_rows(self, taken: Taken) -> list[Partials]:
         """Insert table rows as tuples of the stream; gives the results that they complete."""
         new = self._put(taken)
-        return self._insert(new, self._values.of(new.rows), self.matching.of(new.rows))
+        return self._insert(new, self.store.values.of(new.rows), self.matching.of(new.rows))
 
     def _put(self, taken: Taken) -> TupleBatch:
         assert self._behind is not None  # noqa: S101 - the rows are its
-        self._behind.reserve.put(taken, len(self.live))
+        self._behind.reserve.put(taken, len(self._live))
         return of_table_rows(taken.blocks, taken.occurrences)
 
     def _counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
@@ -356,15 +323,14 @@ class KeywordOperator:
 
     def release(self, tuples: list[StreamTuple]) -> None:
         """Remove those of some tuples that are known, with all partial results; they may come again."""
-        known = [each for each in tuples if each in self.known.slots]
+        slots, known = self.store.slots_of(tuples)
         if known:
-            slots = self.known.release(known)
+            self._directory.release(known)
             self.end(slots, np.full(len(slots), ALWAYS))
 
     def end_known(self, tuples: list[StreamTuple]) -> Ints:
         """End those of some tuples that are known; gives their slots."""
-        known = [each for each in tuples if each in self.known.slots]
-        slots = np.array([self.known.slots[each] for each in known], dtype=np.int64)
+        slots, known = self.store.slots_of(tuples)
         if known:
             self.end(slots, np.array([each.end for each in known]))
         return slots
@@ -372,7 +338,7 @@ class KeywordOperator:
     def end(self, slots: Ints, ticks: Ints) -> None:
         """End tuples early."""
         self._scoring.ended(slots, ticks)
-        self.live.end(slots, ticks)
+        self._live.end(slots, ticks)
         for mesh in self._meshes:
             mesh.end(slots)
 
@@ -387,17 +353,13 @@ class KeywordOperator:
         """Drop all that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
         dropped = self._leaving(horizon)
-        slots = self.live.compact(horizon, dropped)
+        slots = self.store.compact(horizon, dropped)
         for mesh in self._meshes:
             mesh.compact(horizon, slots)
         self._shared.mesh.compact(slots)
-        self.known.compact(slots)
-        self.singles.compact(slots)
         self.searches.compact(slots)
         if self._behind is not None:
             self._behind.reserve.compact(slots)
-        if len(dropped):
-            self.known.pack()
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 
@@ -405,7 +367,7 @@ class KeywordOperator:
         """The slots of table rows to evict, once there are many; they may come again."""
         if self._behind is None or not self._behind.reserve.crowded:
             return NOTHING
-        held = np.zeros(len(self.live), dtype=bool)
+        held = np.zeros(len(self._live), dtype=bool)
         self._on_evict(horizon, held)
         return self._behind.leaving(horizon, held)
 
@@ -423,7 +385,7 @@ class KeywordOperator:
             (sum(map(len, results)), "result"),
             (sum(map(len, partials)), "partial result"),
             (sum(mesh.operators for mesh in self._meshes), "operator"),
-            (len(self.live), "live tuple"),
+            (len(self._live), "live tuple"),
         )
         shown = ", ".join(counted(count, noun) for count, noun in counts if count)
         text = f"{_largest(self.queries, plans, [*results, *partials])} {shown}"
@@ -432,7 +394,7 @@ class KeywordOperator:
     @property
     def entries(self) -> int:
         """Live tuples, waiting partials and pairs of neighbours, dead ones not yet purged included."""
-        return len(self.live) + self._shared.mesh.pairs + sum(mesh.partials for mesh in self._meshes)
+        return len(self._live) + self._shared.mesh.pairs + sum(mesh.partials for mesh in self._meshes)
 
     def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """Labels of live tuples in the codes of their meshes; those that exclude a tuple are counted."""
@@ -443,40 +405,29 @@ class KeywordOperator:
         self, results: Partials, formed: Callable[[int], FormedQuery] | None = None
     ) -> Partials:
         """Drop results whose join values differ though their integers are equal; ``formed`` gives queries."""
-        if self._values.all_exact:
+        if self.store.values.all_exact:
             return results
         of = formed or self._formed
         networks, which = kinds_of(results.query << 32 | results.operator)
         trees = [of(query).mesh.network(operator) for query, operator, _ in results.taken(networks).rows()]
-        in_doubt = np.array([not all(map(self._values.exact, tree.edges[1:])) for tree in trees], dtype=bool)
+        in_doubt = np.array(
+            [not all(map(self.store.values.exact, tree.edges[1:])) for tree in trees], dtype=bool
+        )
         doubtful = np.flatnonzero(in_doubt[which])
         members = results.members[doubtful].tolist()
         kinds = which[doubtful].tolist()
         true = np.ones(len(results), dtype=bool)
-        true[doubtful] = [self._agree(trees[kind], slots) for kind, slots in zip(kinds, members, strict=True)]
+        true[doubtful] = [
+            self.store.truly_joined(trees[kind], slots) for kind, slots in zip(kinds, members, strict=True)
+        ]
         return results if true.all() else results.taken(true)
-
-    def _agree(self, tree: Tree, slots: list[int]) -> bool:
-        for node in range(1, len(tree.edges)):
-            if self._values.exact(tree.edges[node]):
-                continue
-            edge = self._edges[tree.edges[node]]
-            source, target = self.known.row(slots[tree.parents[node]]), self.known.row(slots[node])
-            for near, far in zip(edge.source_columns, edge.target_columns, strict=True):
-                if source[near] != target[far]:
-                    return False
-        return True
 
     def _root_filter(self, accepts: Callable[[Row], bool] | None) -> Callable[[Ints], Flags] | None:
         if accepts is None:
             return None
-        return lambda slots: np.array([accepts(self._identity(slot)) for slot in slots.tolist()], dtype=bool)
-
-    def _identity(self, slot: int) -> Row:
-        """The key of a tuple, else its row."""
-        row = self.known.row(slot)
-        key = self._schema.relations[self.live.tuple_in(slot)[0]].key_of(row)
-        return row if key is None else key
+        return lambda slots: np.array(
+            [accepts(self.store.identity(slot)) for slot in slots.tolist()], dtype=bool
+        )
 
 
 class MeshEngine(ABC):
@@ -488,7 +439,7 @@ class MeshEngine(ABC):
     @property
     def live_tuples(self) -> int:
         """Tuples that may still join; up to about as many dead ones are not yet purged."""
-        return len(self._operator.live)
+        return len(self._operator.store)
 
     @property
     def entries(self) -> int:

@@ -19,7 +19,7 @@ from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds,
 from skws.results.model import Result
 from skws.results.names import Lanes, digest_of_join, lanes, same_shown
 from skws.store.directory import TupleDirectory
-from skws.store.lifespan_resolver import natural_ends
+from skws.store.tuple_batch import natural_ends
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials

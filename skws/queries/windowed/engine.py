@@ -25,7 +25,8 @@ from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.windowed.members import ClosedWindows, Holding, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
 from skws.results.model import Result
-from skws.store.lifespan_resolver import TupleBatch, of_tuples
+from skws.store.live_store import LiveStore
+from skws.store.tuple_batch import TupleBatch, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_purging.lifespans import ALWAYS, static_tuples
@@ -65,20 +66,20 @@ class WaitingResults(LiveResults):
 
     def _streaming(self, results: Partials) -> Flags:
         """The members that are tuples of streams."""
-        starts = self._operator.live.tuples.start[results.members]
+        starts = self._operator.store.live.tuples.start[results.members]
         flags: Flags = (results.members != NO_MEMBER) & (starts != ALWAYS)
         return flags
 
     def _first_ends(self, holding: Holding, results: Partials) -> Ints:
         """The end of the first window that holds each result while its tuples are alive, or FOREVER."""
-        starts, streaming = self._operator.live.tuples.start[results.members], self._streaming(results)
+        starts, streaming = self._operator.store.live.tuples.start[results.members], self._streaming(results)
         first = np.where(streaming, starts, FOREVER).min(axis=1)
         last = np.where(streaming, starts, -1).max(axis=1)
         end = holding.ends(first, last, self._members.key_of(results.members)[1])
         return np.where(end < results.end, end, FOREVER)
 
     def _events(self, results: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
-        times = self._operator.known.times[results.members]
+        times = self._operator.store.directory.times[results.members]
         began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
         made = self._operator.emitter.results(results, began, time)
         for result, tick in zip(made, ends.tolist(), strict=True):
@@ -98,7 +99,7 @@ class WindowedEngine(MeshEngine):
         self.counts = Counts()
         self._windows = StreamWindows(nameable(schema), window)
         self.tracker = self._windows.tracker
-        self._operator = KeywordOperator(schema, window, on_compact=self._renumber)
+        self._operator = KeywordOperator(LiveStore(schema, window), on_compact=self._renumber)
         self._members = Members(schema, self._operator, self.tracker)
         self._waiting = WaitingResults(self._operator, self._members)
         self._queries = AnsweredQueries()
@@ -158,7 +159,7 @@ class WindowedEngine(MeshEngine):
 
     def state(self) -> dict[str, Any]:
         """The state without static tables, in plain values."""
-        tuples, known = self._operator.live.tuples, self._operator.known
+        tuples, known = self._operator.store.live.tuples, self._operator.store.directory
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
         members = [known.member(slot) for slot in slots]
         return {
@@ -203,7 +204,7 @@ class WindowedEngine(MeshEngine):
         self.counts.unmatched_deletions += settled.unmatched
         if len(settled.slots):
             self._operator.end(settled.slots, settled.ends)
-            self._waiting.shorten(settled.slots, self._operator.live.tuples.end)
+            self._waiting.shorten(settled.slots, self._operator.store.live.tuples.end)
         for results in self._operator.insert(settled.arrivals):
             self._waiting.add(results)
         self.counts.excluded = self._operator.excluded

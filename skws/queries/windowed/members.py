@@ -16,7 +16,7 @@ import numpy as np
 
 from skws.data.batch import RecordBatch
 from skws.queries.keywords.operator import KeywordOperator
-from skws.store.lifespan_resolver import TupleBatch
+from skws.store.tuple_batch import TupleBatch
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_purging.lifespans import ALWAYS, GroupKey, identity
@@ -150,7 +150,7 @@ class Members:
 
     def follow(self, relations: Iterable[int]) -> None:
         """Follow deletions of relations from now on."""
-        tuples, known = self._operator.live.tuples, self._operator.known
+        tuples, known = self._operator.store.live.tuples, self._operator.store.directory
         for relation in relations:
             alive = (tuples.relation == relation) & (tuples.end == FOREVER) & (tuples.start != ALWAYS)
             slots = np.flatnonzero(alive).tolist()
@@ -179,7 +179,7 @@ class Members:
             self._follow_live()
 
     def _follow_live(self) -> None:
-        self._deletions.keep(set(self._operator.live.tuples.start.tolist()))
+        self._deletions.keep(set(self._operator.store.live.tuples.start.tolist()))
 
     def _held(self, inserted: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
@@ -190,7 +190,7 @@ class Members:
 
     def _leaving(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
         """The known tuples that leave in a batch: slots, with the last ticks at which windows hold them."""
-        tuples, times = self._operator.live.tuples, self._operator.known.times
+        tuples, times = self._operator.store.live.tuples, self._operator.store.directory.times
         alive = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
         left = spans.leaving(tuples.start[alive], times[alive], self._keys[alive], seen=seen)
         gone = left < FOREVER
@@ -201,7 +201,7 @@ class Members:
         followed = np.flatnonzero(np.isin(batch.relation, list(self.followed)))
         if not len(followed):
             return Ended()
-        tuples = self._operator.live.tuples
+        tuples = self._operator.store.live.tuples
         begin = self._tracker.position - len(inserted)
         held = self._held(inserted, begin, spans, seen=True)
         left = self._leaving(spans, seen=True)
@@ -226,7 +226,7 @@ class Members:
         return np.array(list(ends), dtype=np.int64), np.array(list(ends.values()), dtype=np.int64)
 
     def _slot(self, position: int) -> int | None:
-        starts = self._operator.live.tuples.start
+        starts = self._operator.store.live.tuples.start
         slot = int(np.searchsorted(starts, position))
         return slot if slot < len(starts) and starts[slot] == position else None
 

@@ -1,0 +1,108 @@
+"""The live tuples of a stream under one window: what is true now (docs/architecture/store.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from skws.index.values import JoinValues
+from skws.store.directory import TupleDirectory
+from skws.store.identities import SingleTuples
+from skws.store.tuple_batch import TupleBatch, natural_ends
+from skws_mesh.columnar.columns import NOTHING, Ints, TupleColumns
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.tree import Tree
+from skws_purging.lifespans import StreamTuple
+from skws_schema.graph import edges
+from skws_schema.model import Row, Schema
+from skws_windows.window import FOREVER, Window, ticks_per_position
+
+
+class LiveStore:
+    """Tuples by slot, by join value and by identity. A slot is given anew by ``compact``.
+
+    ``live``: lifespans and join values. ``directory``: rows, names, and the tuples that are followed as
+    objects. ``singles``: the tuples that records may end. ``followed``: the relations of those.
+    """
+
+    def __init__(self, schema: Schema, window: Window, followed: Collection[int] = ()) -> None:
+        self.schema = schema
+        self.window = window
+        self.live = LiveTuples(schema)
+        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window))
+        self.singles = SingleTuples(schema, followed)
+        self.values = JoinValues(schema, self.live.key_sets)
+        self._edges = edges(schema)
+
+    def __len__(self) -> int:
+        """The number of tuples; some have ended, and are dropped by the next ``compact``."""
+        return len(self.live)
+
+    def enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
+        """Take in tuples with their join values; gives the slot of the first."""
+        first = len(self.live)
+        hashes, keyed = self.singles.identities.of(new.rows, self.singles.followed)
+        self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
+        single = np.ones(len(new.relation), dtype=bool)
+        for place, followed in new.followed.items():
+            self.directory.follow(followed, first + place)
+            single[place] = False
+        if new.ended_at is not None and len(early := np.flatnonzero(new.ended_at < FOREVER)):
+            self.directory.ended(early + first, new.ended_at.take(early))
+        lasting = ~single | (new.end == natural_ends(self.window, new.start))
+        self.singles.add(first, new.relation, hashes, keyed, single, lasting)
+        columns = TupleColumns(new.relation, new.start, new.end, keys, new.place)
+        return first, self.live.insert(columns)
+
+    def slots_of(self, tuples: Iterable[StreamTuple]) -> tuple[Ints, list[StreamTuple]]:
+        """The slots of tuples that are followed as objects, and those tuples; others are left out."""
+        slots = self.directory.slots
+        there = [each for each in tuples if each in slots]
+        return np.array([slots[each] for each in there], dtype=np.int64), there
+
+    def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
+        """Drop what ended at or before ``horizon``, and some more slots.
+
+        Gives each slot's new number, -1 for the dropped.
+        """
+        slots = self.live.compact(horizon, dropped)
+        self.directory.compact(slots)
+        self.singles.compact(slots)
+        if len(dropped):
+            self.directory.pack()
+        return slots
+
+    def arrivals(self, without: Collection[int]) -> TupleBatch:
+        """All tuples but those of some relations, in order of start, for another store."""
+        tuples = self.live.tuples
+        kept = np.flatnonzero(~np.isin(tuples.relation, list(without)))
+        kept = kept[np.argsort(tuples.start[kept], kind="stable")]
+        place = {slot: at for at, slot in enumerate(kept.tolist())}
+        return TupleBatch(
+            tuples.relation[kept],
+            self.directory.rows.taken(kept),
+            tuples.start[kept],
+            tuples.end[kept],
+            self.directory.times[kept],
+            tuples.place[kept],
+            {place[slot]: known for slot, known in self.directory.slots.items() if slot in place},
+        )
+
+    def identity(self, slot: int) -> Row:
+        """The key of a tuple, else its row."""
+        row = self.directory.row(slot)
+        key = self.schema.relations[self.live.tuple_in(slot)[0]].key_of(row)
+        return row if key is None else key
+
+    def truly_joined(self, tree: Tree, slots: list[int]) -> bool:
+        """Whether the tuples of a result agree on all joins: different join values may be equal integers."""
+        for node in range(1, len(tree.edges)):
+            if self.values.exact(tree.edges[node]):
+                continue
+            edge = self._edges[tree.edges[node]]
+            source, target = self.directory.row(slots[tree.parents[node]]), self.directory.row(slots[node])
+            for near, far in zip(edge.source_columns, edge.target_columns, strict=True):
+                if source[near] != target[far]:
+                    return False
+        return True

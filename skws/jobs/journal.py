@@ -19,7 +19,8 @@ from typing import Final
 
 import orjson
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch
+from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.batch_json import batch_of_plain, plain_batch
 from skws.durable import (
     PRIVATE,
     GrowingFile,
@@ -72,7 +73,7 @@ class Entry:
             "end": self.end,
             "control": self.control,
             "commands": [command.to_dict() for command in self.commands],
-            "records": [tuple(record) for record in self.records.records()],
+            "records": plain_batch(self.records),
             "letters": self.letters,
             "bad": self.bad,
             "ended": self.ended,
@@ -85,9 +86,7 @@ class Entry:
         """Inverse of ``to_json``."""
         fields = orjson.loads(text)
         fields["commands"] = tuple(map(Command.of, fields["commands"]))
-        fields["records"] = RecordBatch.of(
-            [Record(r, time, tuple(row), delete) for r, time, row, delete in fields["records"]]
-        )
+        fields["records"] = batch_of_plain(fields["records"])
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
 

@@ -36,7 +36,7 @@ class Regression(NamedTuple):
 _LAMP: Final = Event("order", 1_000_000, (1, "lamp"))
 _ADA: Final = Event("customer", 0, (1, "ada"))
 _RECORDS: Final = Action("publish", events=(_ADA, _LAMP))
-_IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"), delete=True), _LAMP) * 6))
+_IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"), delete=True), _LAMP) * 4))
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
 _LONG_AFTER: Final = Action("publish", events=(Event("order", 3_000_000, (1, "lamp")),) * 6)
 _BOB: Final = Action("publish", events=(Event("customer", 0, (4, "bob ada")),))
@@ -93,7 +93,7 @@ _REGRESSIONS: Final = {
     ),
     # The disk is full behind the head of a segment that replaces the log.
     "replacement-without-entry": Regression(
-        range(36, 45), lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4))
+        range(44, 53), lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4))
     ),
     # The power goes before anything else syncs the folder into which the header of a snapshot was renamed.
     "snapshot-unsecured": Regression(

@@ -15,7 +15,7 @@ from typing import Final
 import psycopg2
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 
-from skws.data.batch import Chunk, Item
+from skws.data.batch import NOTHING, Chunk, Item
 from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
@@ -106,25 +106,25 @@ class PostgresFeed(Feed):
         What one transaction does to a result is then told as one change. While the server is away, empty.
         """
         position = Position.of(start)
-        items, position = (
+        chunk, position = (
             self._from_log(position, limit) if position.spool is None else self._from_spool(position, limit)
         )
         notices = (*self._notices, *self._stream.take_notices())
         self._notices.clear()
-        return Batch(Chunk.of(items), position.offset(), notices)
+        return Batch(chunk, position.offset(), notices)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the snapshot's file, or the slot; waits for the server if it is away."""
         first, last = Position.of(start), Position.of(end)
-        items: list[Item] = []
+        chunks: list[Chunk] = []
         if first.spool is not None:
             self._check_spool(first)
             until = self._spool.size() if last.spool is None else last.spool
-            items += self._spool.read(self._spool.rows, self._schema, first.spool, until)
+            chunks.append(self._spool.read_rows(self._schema, first.spool, until))
             first = replace(first, spool=None)
         if last.spool is None and (first.lsn, first.change) != (last.lsn, last.change):
-            items += self._replay_log(first, last)
-        return Chunk.of(items)
+            chunks.append(Chunk.of(self._replay_log(first, last)))
+        return Chunk.together(chunks)
 
     def commit(self, end: Offset) -> None:
         """Lets the server forget the log before ``end``; after the snapshot, removes its rows."""
@@ -148,13 +148,13 @@ class PostgresFeed(Feed):
         if self._own_folder is not None:
             self._own_folder.cleanup()
 
-    def _from_spool(self, position: Position, limit: int) -> tuple[list[Item], Position]:
+    def _from_spool(self, position: Position, limit: int) -> tuple[Chunk, Position]:
         self._check_spool(position)
         at = position.spool or 0
         end = lines_end(self._spool.rows, at, limit)
         if end == at:
-            return [], replace(position, spool=None)
-        return list(self._spool.read(self._spool.rows, self._schema, at, end)), replace(position, spool=end)
+            return NOTHING, replace(position, spool=None)
+        return self._spool.read_rows(self._schema, at, end), replace(position, spool=end)
 
     def _check_spool(self, position: Position) -> None:
         """Raises SourceError unless the snapshot is that of the run; its rows are checked once."""
@@ -168,10 +168,10 @@ class PostgresFeed(Feed):
             self._spool.check_rows()
             self._spool_checked = True
 
-    def _from_log(self, position: Position, limit: int) -> tuple[list[Item], Position]:
+    def _from_log(self, position: Position, limit: int) -> tuple[Chunk, Position]:
         reader = self._at(position, self._horizon)
         if reader is None:
-            return [], position
+            return NOTHING, position
         items: list[Item] = []
         try:
             while len(items) < limit or (reader.in_transaction and len(items) < _WHOLE):
@@ -185,7 +185,7 @@ class PostgresFeed(Feed):
         except psycopg2.Error as error:
             # The batch will be read again from its start.
             self._on_error(error)
-            return [], position
+            return NOTHING, position
         except SourceError:
             if not items:
                 raise
@@ -193,7 +193,7 @@ class PostgresFeed(Feed):
             self._drop()
         self._notices += reader.notices
         reader.notices.clear()
-        return items, reader.position
+        return Chunk.of(items), reader.position
 
     def _replay_log(self, first: Position, last: Position) -> list[Item]:
         """All items between two positions of the log; starts again if the connection breaks."""

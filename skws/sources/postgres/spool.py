@@ -34,11 +34,12 @@ from psycopg2.errors import InsufficientPrivilege, LockNotAvailable
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
-from skws.data.batch import BadRecord, Ints, Item
+from skws.data.batch import BadRecord, Chunk, Ints, Item
 from skws.data.values import EARLIEST, timestamp
 from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
 from skws.formats import Format, Split, read_split
 from skws.formats.files import END
+from skws.formats.jsonl import chunk_reader
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.identities import written
 from skws.sources.postgres.numerics import AS_TEXT
@@ -290,8 +291,20 @@ class Spool:
 
     def read(self, path: Path, schema: Schema, start: int = 0, end: int = END) -> Iterator[Item]:
         """The items of lines that begin in a range of bytes. Raises SourceError."""
-        for item in read_split(Split(path, Format.JSON_LINES, None, start, end, 0, 0), schema):
-            yield replace(item, source=f"snapshot of {self.slot}") if isinstance(item, BadRecord) else item
+        for item in read_split(_split(path, start, end), schema):
+            yield self._named(item) if isinstance(item, BadRecord) else item
+
+    def read_rows(self, schema: Schema, start: int, end: int) -> Chunk:
+        """The streams' rows of lines that begin in a range of bytes, by columns. Raises SourceError."""
+        found = Chunk.together(chunk_reader(schema).read(_split(self.rows, start, end)))
+        return replace(found, bad=[self._named(bad) for bad in found.bad])
+
+    def _named(self, bad: BadRecord) -> BadRecord:
+        return replace(bad, source=f"snapshot of {self.slot}")
+
+
+def _split(path: Path, start: int, end: int) -> Split:
+    return Split(path, Format.JSON_LINES, None, start, end, 0, 0)
 
 
 # A line of JSON holds no control characters, so that nothing is quoted or escaped: what is written is JSON.

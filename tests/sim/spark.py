@@ -42,7 +42,7 @@ from skws.spark.streaming.run_directory import (
     RunDirectory,
     in_order,
 )
-from skws.spark.streaming.shard_server import ShardServer, _answered
+from skws.spark.streaming.shard_server import FEW_BYTES, ShardServer, _answered
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -59,6 +59,7 @@ _TRIES: Final = 4  # of a task
 _SEGMENT_BYTES: Final = 600
 _LAYOUTS: Final = (1, 2, 3, 3)
 _MOST_CHUNKS: Final = 18
+_FEW_BYTES: Final = 9_000
 
 
 class TaskError(Exception):
@@ -97,9 +98,20 @@ class MapState:
 
 
 class Spark:
-    """One start of the streaming query. ``planned``: called once the offsets of a micro-batch are kept."""
+    """One start of the streaming query. ``planned``: called once the offsets of a micro-batch are kept.
 
-    def __init__(self, world: World, kept: Generation, reading: Reading, planned: Callable[[], None]) -> None:
+    ``few_bytes``: as of ``ShardServer``.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        kept: Generation,
+        reading: Reading,
+        planned: Callable[[], None],
+        few_bytes: int,
+    ) -> None:
+        self._few_bytes = few_bytes
         self._world = world
         self._kept = kept
         self._reading = reading
@@ -166,7 +178,8 @@ class Spark:
 
     def client(self, _run: str, request: Any, share: Any) -> Client:
         if share.number not in self._servers:
-            self._servers[share.number] = ShardServer(pickle.loads(request), share)
+            server = ShardServer(pickle.loads(request), share, few_bytes=self._few_bytes)
+            self._servers[share.number] = server
         return Client(self._world, self._servers, share.number)
 
     def close(self) -> None:
@@ -413,7 +426,9 @@ class Driver:
         self._simulation.starts += 1
         name = f"start {self._simulation.starts}"
         reading = Reading(place.request, place.folder, name, layout, first, place.checkpoint.id)
-        self.spark = Spark(self._world, kept, reading, self._simulation.planned)
+        # A pattern that is added to a log of what lives has seen less than one of the whole log.
+        few_bytes = _FEW_BYTES if self._simulation.options.asks == "keywords" else FEW_BYTES
+        self.spark = Spark(self._world, kept, reading, self._simulation.planned, few_bytes)
 
 
 def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: int) -> dict[int, Blobs]:

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from heapq import nlargest
 from itertools import takewhile
 from multiprocessing.connection import Connection
@@ -385,12 +386,14 @@ RESULTS_A_BLOB: Final = 5_000
 
 
 class ShardServer:
-    """Answers the messages of tasks; ``epoch`` is that of the mesh, -1 without one."""
+    """Answers the messages of tasks; ``epoch`` is that of the mesh, -1 without one.
 
-    def __init__(self, request: Job, share: Part) -> None:
-        self._request = request
-        self._share = share
-        self._shard = Shard(request, share)
+    ``few_bytes``: as of ``Shard``.
+    """
+
+    def __init__(self, request: Job, share: Part, *, few_bytes: int = FEW_BYTES) -> None:
+        self._new_shard = partial(Shard, request, share, few_bytes=few_bytes)
+        self._shard = self._new_shard()
         self._next = 0
         self.epoch = -1
 
@@ -409,7 +412,7 @@ class ShardServer:
     def _begin(self, *state: Any) -> None:
         """As ``Shard.begin``; the log comes next, then ``seek``."""
         self.epoch = -1
-        self._shard = Shard(self._request, self._share)
+        self._shard = self._new_shard()
         self._shard.begin(*state)
 
     def _seek(self, position: int, now: int, epoch: int, final: int | None = None) -> None:

@@ -385,8 +385,8 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 DESCRIBED: Final = ("name", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot")
 """The columns that files and tables of databases have alike."""
-COLUMNS: Final = ("op", *DESCRIBED, "changed")
-RANKED: Final = ("score", "explanation", "event", "rank", "at", "reason", "group", "folded")
+COLUMNS: Final = ("op", *DESCRIBED, "changed", "at")
+RANKED: Final = ("score", "explanation", "event", "rank", "reason", "group", "folded")
 """Further columns of results that have a score."""
 
 

@@ -40,6 +40,7 @@ SCHEMA: Final = pa.schema(
         ("joins", pa.list_(_JOIN)),
         ("snapshot", pa.bool_()),
         ("changed", pa.string()),
+        ("at", pa.float64()),
     ]
 )
 RANKED_SCHEMA: Final = pa.schema(
@@ -49,7 +50,6 @@ RANKED_SCHEMA: Final = pa.schema(
         ("explanation", pa.string()),
         ("event", pa.string()),
         ("rank", pa.int32()),
-        ("at", pa.float64()),
         ("reason", pa.string()),
         ("group", pa.string()),
         ("folded", pa.int32()),

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from skws.keywords.parse import parse_query
@@ -59,7 +60,7 @@ def from_csv(text: str) -> list[dict[str, Any]]:
     found = []
     for record in csv.DictReader(io.StringIO(text)):
         parsed: dict[str, Any] = dict(record)
-        for name in ("start", "end"):
+        for name in ("start", "end", "at"):
             parsed[name] = float(record[name]) if record[name] else None
         for name in ("tuples", "joins", "snapshot"):
             parsed[name] = orjson.loads(record[name])
@@ -80,7 +81,9 @@ def from_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def expected(results: list[Result]) -> list[dict[str, Any]]:
-    return [{"changed": None, **orjson.loads(r.to_json()), "snapshot": r.snapshot} for r in results]
+    return [
+        {"changed": None, "at": None, **orjson.loads(r.to_json()), "snapshot": r.snapshot} for r in results
+    ]
 
 
 @pytest.fixture
@@ -97,7 +100,10 @@ def static() -> tuple[Plan, list[Result]]:
 
 
 def test_all_formats_hold_the_same(static: tuple[Plan, list[Result]], tmp_path: Path) -> None:
-    for number, (plan, results) in enumerate((movie_results(), static)):
+    found = static[1][0]
+    changed = (("t:1", ("n",)),)
+    updated = static[0], [found, replace(found, op="~", at=4.5, changed=changed, snapshot=False)]
+    for number, (plan, results) in enumerate((movie_results(), static, updated)):
         lines = written("jsonl", plan, results).splitlines()
         assert [Result.from_json(line.encode()) for line in lines] == results
         assert from_csv(written("csv", plan, results)) == expected(results)

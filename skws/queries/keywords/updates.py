@@ -157,6 +157,9 @@ class Updates:
         self._begins.clear()
         self._expected.update(((each.name, each.id), each) for each in begins)
 
+    def change_schema(self, schema: Schema) -> None:
+        """The next results are of another schema."""
+
     def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once they are many.
 
@@ -376,6 +379,13 @@ def found_again(update: Result) -> Result:
     return replace(update, op="+", start=update.at, at=None, changed=())
 
 
+def _keyed(schema: Schema) -> set[str]:
+    """The relations whose rows may be updated."""
+    gone = schema.evolution.removed_relations
+    known = (relation for number, relation in enumerate(schema.relations) if number not in gone)
+    return {relation.name for relation in known if relation.key and not relation.table}
+
+
 def _lived(told: Iterable[Result]) -> list[Result]:
     """Without results that are told with their retraction and have ended before they began."""
     found: dict[Id, int] = {}
@@ -404,7 +414,7 @@ class CorrectedUpdates(Updates):
 
     def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
         super().__init__(replaces=replaces)
-        self._keyed = {relation.name for relation in schema.relations if relation.key and not relation.table}
+        self._keyed = _keyed(schema)
         self._horizon = float("-inf")
         self._known: dict[Id, _History] = {}
 
@@ -417,6 +427,9 @@ class CorrectedUpdates(Updates):
 
     def _instant(self, result: Result, reached: float | None) -> float | None:
         return max(_at(instant_of(result)), _at(reached))
+
+    def change_schema(self, schema: Schema) -> None:
+        self._keyed = _keyed(schema)
 
     def as_told(self, result: Result) -> Result:
         history = self._known.get(_name(result))

@@ -87,6 +87,10 @@ class Follower:
                 assert result.place.reason is None
                 assert result.id not in self.scores
                 self.scores[result.id] = result.score
+            elif result.place.event == "update":
+                assert (result.op, result.place.reason) == ("~", None)
+                assert result.id in self.scores
+                self.scores[result.id] = result.score
             else:
                 assert result.op == "-"
                 assert result.place.reason in {"expired", "outranked", "deleted"}

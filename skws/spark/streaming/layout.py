@@ -324,10 +324,18 @@ def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> di
         for chunk in sorted(parts[number], key=_in_log):
             for name, own in chunk.begins.items():
                 begins.setdefault(name, []).extend(own)
+        if lasting:  # shards also keep begins of results that others go on with, which know later versions
+            begins = {name: sorted(some, key=_version) for name, some in begins.items()}
         now = ALWAYS if lasting else now
         found[number] = Chunk(number, begin, now, latest, position, begins=begins, lasting=lasting)
         position = begin
     return found
+
+
+def _version(begin: Sequence[Any]) -> float:
+    """When the version began that a begin is of: of several begins of a result the last one counts."""
+    version: float | None = begin[2]
+    return ALWAYS if version is None else version
 
 
 def _in_log(chunk: Chunk) -> tuple[int, bool]:

@@ -6,13 +6,13 @@ The log is trimmed, or replaced by what lives.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plans_over
-from skws.queries.operator import Begins, LoggedBatch
+from skws.queries.operator import Begins, LoggedBatch, changed
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
@@ -20,6 +20,7 @@ from skws.spec.query import HALF_LIFE, TOP, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_schema.yaml.document import to_yaml
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.strategies import seeds
 
@@ -191,3 +192,87 @@ def test_without_a_window_the_log_tells_all() -> None:
     broken, found = compare(Stream(SCHEMA, Unbounded()), random_records(rng, 25), rng)
     assert found
     assert not broken.told
+
+
+@dataclass
+class Changing:
+    """As ``Recovered``; the log has changes of the schema among its batches, and queries may read it."""
+
+    stream: Stream
+    entries: list[tuple[LogPart | None, LoggedBatch | str, Begins]] = field(default_factory=list)
+    states: dict[str, bytes] = field(default_factory=dict)
+    read: int = 0
+    """Entries that the session has taken."""
+
+    def __post_init__(self) -> None:
+        self.live = Session(self.stream, past=self.past)
+        self.live.add_all(plans_over(QUERIES, self.live.stream))
+
+    def past(self) -> list[LoggedBatch]:
+        return [entry for _, entry, _ in self.entries[: self.read] if isinstance(entry, LoggedBatch)]
+
+    def take(self, batch: RecordBatch) -> list[Result]:
+        before = self.live.position, self.live.now
+        found = self.live.take(batch)
+        part = LogPart(int(batch.time.max()), self.live.position)
+        self._keep(part, LoggedBatch(*before, batch))
+        retention = Retention(self.live.keeps)
+        while (first := self.entries[0])[0] is None or retention.over(
+            first[0], self.live.settled, self.live.position
+        ):
+            if isinstance(first[1], str):
+                self.stream = changed(self.stream, first[1])
+            del self.entries[0]
+            self.read -= 1
+        return found
+
+    def change(self, text: str) -> list[Result]:
+        found = self.live.change_schema(text)
+        self._keep(None, text)
+        return found
+
+    def _keep(self, part: LogPart | None, entry: LoggedBatch | str) -> None:
+        self.entries.append((part, entry, self.live.begins()))
+        self.read = len(self.entries)
+        self.states |= self.live.snapshot()
+
+    def rebuild(self) -> None:
+        position, now = self.live.position, self.live.now
+        self.read = 0
+        self.live = Session(self.stream, past=self.past)
+        self.live.expect(self.states)
+        first = next(entry for _, entry, _ in self.entries if isinstance(entry, LoggedBatch))
+        self.live.seek(first.position, first.now)
+        self.live.add_all(plans_over(QUERIES, self.live.stream))
+        for _, entry, begins in self.entries:
+            if isinstance(entry, str):
+                self.live.change_schema(entry)
+            else:
+                self.live.replay(entry.batch, begins)
+            self.read += 1
+        self.live.seek(position, now)
+        self.live.restore(self.states)
+
+
+@seeds(3, 60)
+def test_across_changes_of_the_schema(seed: int) -> None:
+    """Equal rows, of which deletions before the log have ended some, are still those that live."""
+    rng = random.Random(14 + seed)  # the first one has such rows when the schema changes
+    records = random_records(rng, 150)
+    schemas = [to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])), to_yaml(SCHEMA)]
+    calm, broken = Changing(Stream(SCHEMA, TimeWindow(15))), Changing(Stream(SCHEMA, TimeWindow(15)))
+    found = changes = 0
+    while records:
+        size = rng.randint(1, 8)
+        batch, records = RecordBatch.of(records[:size]), records[size:]
+        results = lines(calm.take(batch))
+        assert lines(broken.take(batch)) == results
+        found += len(results)
+        if rng.random() < 0.2:
+            text = schemas[changes % 2]
+            assert lines(broken.change(text)) == lines(calm.change(text))
+            changes += 1
+        if rng.random() < 0.4:
+            broken.rebuild()
+    assert found > 20
+    assert changes

@@ -450,4 +450,6 @@ def microseconds(times: list[Any]) -> Ints:
         if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
             raise ValueError("a time outside the years 1 to 9999")
         return np.array(times, dtype=np.int64) * 1_000_000
+    if times and times.count(times[0]) == len(times):  # as in a snapshot
+        return np.full(len(times), timestamp(times[0]), dtype=np.int64)
     return np.array([timestamp(time) for time in times], dtype=np.int64)

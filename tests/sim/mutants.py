@@ -382,8 +382,8 @@ _mutant(
     "PostgreSQL may forget what is not in the journal yet",
     (
         f"{_POSTGRES}.feed:PostgresFeed._from_log",
-        "return items, reader.position",
-        "self._stream.confirm(reader.position.lsn)\n    return items, reader.position",
+        "return Chunk.of(items), reader.position",
+        "self._stream.confirm(reader.position.lsn)\n    return Chunk.of(items), reader.position",
     ),
     source="postgres",
 )

@@ -44,7 +44,7 @@ from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.identities import written
 from skws.sources.postgres.numerics import AS_TEXT
 from skws_schema.errors import NotYetError, SourceError
-from skws_schema.model import Schema
+from skws_schema.model import AttributeType, Schema
 
 # Materialized views and foreign tables take no LOCK; a refresh leaves rows that every snapshot sees.
 _LOCKABLE: Final = frozenset("rpv")
@@ -309,11 +309,21 @@ def _split(path: Path, start: int, end: int) -> Split:
 
 # A line of JSON holds no control characters, so that nothing is quoted or escaped: what is written is JSON.
 _COPY: Final = SQL("""
-    COPY (SELECT json_build_object('relation', {}::text, 'time', {}::text, 'row', json_object({}, ARRAY[{}]))
-          FROM {}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')""")
+    COPY (SELECT json_build_object('relation', {}::text, 'time', {}::text, 'row', row_to_json(found))
+          FROM (SELECT {} FROM {}) AS found) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')""")
 # Only a missing value is not distinct from NULL; a composite value of NULLs is.
 _TEXT: Final = SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END")
 _UNPADDED: Final = SQL("{}::text")  # of a char(n)
+# Columns of these types are written as JSON has them, and so are read by columns; others as their texts.
+_AS_JSON: Final = {
+    "int2": AttributeType.INTEGER,
+    "int4": AttributeType.INTEGER,
+    "int8": AttributeType.INTEGER,
+    "float4": AttributeType.NUMBER,
+    "float8": AttributeType.NUMBER,
+    "bool": AttributeType.BOOLEAN,
+}
+_ITSELF: Final = SQL("{}")
 # The log has the changes of all rows: where policies hide some from the role, the server refuses to copy.
 _ALL_ROWS: Final = "SET LOCAL row_security = off"
 
@@ -330,14 +340,20 @@ def copy_tables(
         cursor.execute(_ALL_ROWS)
         for position, table in found.items():
             relation = schema.relations[position]
-            names = [attribute.column for attribute in relation.attributes]
-            special = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
+            types = {column.name: column.type for column in table.columns}
+            special = {name: _UNPADDED for name, kind in types.items() if kind == "bpchar"}
             special |= dict.fromkeys(table.numerics, AS_TEXT)
+            values = [
+                (_ITSELF if _AS_JSON.get(types[name]) is kind else special.get(name, _TEXT), name)
+                for name, kind in ((each.column, each.type) for each in relation.attributes)
+            ]
             statement = _COPY.format(
                 Literal(relation.name),
                 Literal(moment),
-                Literal(names),
-                SQL(", ").join(special.get(name, _TEXT).format(Identifier(name)) for name in names),
+                SQL(", ").join(
+                    SQL("{} AS {}").format(form.format(Identifier(name)), Identifier(name))
+                    for form, name in values
+                ),
                 table.quoted if relation.table else table.alone,  # as what is logged under its name
             )
             with _all_rows(connected, table):

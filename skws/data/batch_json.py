@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, RecordBatch, Rows
+from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block, ColumnBlock, TruncationBlock, Values, packed_integers
 from skws.data.texts import Texts
 from skws_schema.model import Value
@@ -36,8 +36,6 @@ def plain_batch(batch: RecordBatch) -> dict[str, Any]:
 
 def batch_of_plain(plain: dict[str, Any]) -> RecordBatch:
     """Inverse of ``plain_batch``."""
-    if not plain["relation"]:
-        return NO_RECORDS
     relation = np.array(plain["relation"], dtype=np.int64)
     block, place = np.empty_like(relation), np.empty_like(relation)
     blocks: list[Block] = []

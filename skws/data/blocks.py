@@ -214,7 +214,7 @@ def _concatenated(parts: Sequence[Values], *, as_texts: bool) -> Values:
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     if len(arrays) == len(parts):
         return np.concatenate(arrays)
-    if as_texts:
+    if as_texts or all(isinstance(part, Texts) for part in parts):
         texts = _texts(parts)
         if texts is not None:
             return texts

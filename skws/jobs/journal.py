@@ -19,7 +19,7 @@ from typing import Final
 
 import orjson
 
-from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.batch import BATCH, NO_RECORDS, RecordBatch, together
 from skws.data.batch_json import batch_of_plain, plain_batch
 from skws.durable import (
     PRIVATE,
@@ -67,26 +67,32 @@ class Entry:
         return len(self.records) - int(self.records.deletes().sum())
 
     def to_json(self) -> bytes:
-        """The form that the journal keeps."""
+        """The form that the journal keeps: lines, the first of all but the records, the others of some each.
+
+        An entry that stands for all before it may have very many records, which are not written, or read, at
+        once.
+        """
         fields = {
             "number": self.number,
             "end": self.end,
             "control": self.control,
             "commands": [command.to_dict() for command in self.commands],
-            "records": plain_batch(self.records),
             "letters": self.letters,
             "bad": self.bad,
             "ended": self.ended,
             "reached": self.reached,
         }
-        return orjson.dumps(fields)
+        parts = (self.records.taken(slice(at, at + BATCH)) for at in range(0, len(self.records), BATCH))
+        return b"\n".join([orjson.dumps(fields), *(orjson.dumps(plain_batch(part)) for part in parts)])
 
     @classmethod
     def from_json(cls, text: bytes) -> Entry:
         """Inverse of ``to_json``."""
-        fields = orjson.loads(text)
+        head, *parts = text.split(b"\n")
+        fields = orjson.loads(head)
         fields["commands"] = tuple(map(Command.of, fields["commands"]))
-        fields["records"] = batch_of_plain(fields["records"])
+        if parts:
+            fields["records"] = together([batch_of_plain(orjson.loads(part)) for part in parts])
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
 

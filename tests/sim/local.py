@@ -597,7 +597,7 @@ def _entries(data: bytes) -> Iterator[int]:
         if data[end : end + 1] != b"\n":
             return
         try:
-            told = orjson.loads(data[begin:end])
+            told = orjson.loads(data[begin:end].partition(b"\n")[0])  # records stand in lines behind it
         except ValueError:
             return
         if not first and "number" in told:  # else it stands behind an entry

@@ -88,13 +88,23 @@ class Entry:
     @classmethod
     def from_json(cls, text: bytes) -> Entry:
         """Inverse of ``to_json``."""
-        head, *parts = text.split(b"\n")
-        fields = orjson.loads(head)
+        lines = _lines(text)
+        fields = orjson.loads(next(lines))
         fields["commands"] = tuple(map(Command.of, fields["commands"]))
+        parts = [batch_of_plain(orjson.loads(part)) for part in lines]
         if parts:
-            fields["records"] = together([batch_of_plain(orjson.loads(part)) for part in parts])
+            fields["records"] = together(parts)
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
+
+
+def _lines(text: bytes) -> Iterator[memoryview]:
+    """The lines of a text, which may be very long, without copies of them."""
+    view, at = memoryview(text), 0
+    while (end := text.find(b"\n", at)) >= 0:
+        yield view[at:end]
+        at = end + 1
+    yield view[at:]
 
 
 @dataclass(frozen=True, slots=True)

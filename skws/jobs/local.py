@@ -361,6 +361,10 @@ class LocalWatch:
         """
         if self._last is None or log.records <= 2 * self._looked_at + FEW_RECORDS:
             return None
+        living = self.worker.live.living
+        if 2 * living > log.records:  # as when a database is loaded
+            self._looked_at = living
+            return None
         found = self.worker.whole(self._last)
         self._looked_at = log.records if found is None else len(found[0].records)
         if found is None or 2 * len(found[0].records) > log.records:

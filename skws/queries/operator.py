@@ -208,6 +208,11 @@ class Operator(ABC):
     def expect_begins(self, begins: Begins) -> None:  # noqa: B027 - few results are updated
         """Take up the begins of results by the records that were processed last."""
 
+    @property
+    def living(self) -> int:
+        """Tuples that are alive, which ``lasting_records`` would give; 0 if it gives None."""
+        return 0
+
     def lasting_records(self) -> RecordBatch | None:
         """Records that lead to the present state; None if the operator needs all that its window holds."""
         return None

@@ -237,6 +237,11 @@ class Session:
         found = _merged(each.all_begins() for each in self.operators.values())
         return {name: list(begins) for name, begins in found.items() if begins}
 
+    @property
+    def living(self) -> int:
+        """Tuples that are alive: ``lasting_records``, which copies them, gives as many at least, or None."""
+        return max((each.living for each in self.operators.values()), default=0)
+
     def lasting_records(self) -> RecordBatch | None:
         """The records in place of all of the log so far, in order of time: they lead to the present state.
 

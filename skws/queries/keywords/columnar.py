@@ -310,6 +310,16 @@ class ColumnarEngine(MeshEngine):
         """Take a state from ``snapshot``, before the log up to it is replayed."""
         self._settling.expect(state)
 
+    @property
+    def living(self) -> int:
+        """Tuples that live now, or that late records may let live."""
+        return int(np.count_nonzero(self._lasting()))
+
+    def _lasting(self) -> Flags:
+        tuples = self._store.live.tuples
+        lasting: Flags = (tuples.end > self._order.horizon) & (tuples.start != ALWAYS)
+        return lasting
+
     def lasting_records(self) -> RecordBatch:
         """Records that lead to what lives now, and to what late ones may correct; in order of time.
 
@@ -318,7 +328,7 @@ class ColumnarEngine(MeshEngine):
         tuples, known, horizon = self._store.live.tuples, self._store.directory, self._order.horizon
         self._settling.forget(horizon)
         leading, theirs = self._settling.leading_records()
-        alone: Flags = (tuples.end > horizon) & (tuples.start != ALWAYS)
+        alone = self._lasting()
         alone[np.array([known.slots[each] for each in theirs if each in known.slots], dtype=np.int64)] = False
         slots = np.flatnonzero(alone)
         for slot in known.slots.among(slots):

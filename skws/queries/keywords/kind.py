@@ -129,6 +129,10 @@ class KeywordQueries(LiveOperator):
         if self._engine is not None:
             self._engine.expect_begins(begins.get(SHARED, ()))
 
+    @property
+    def living(self) -> int:
+        return 0 if self._engine is None else self._engine.living
+
     def lasting_records(self) -> RecordBatch | None:
         return None if self._engine is None else self._engine.lasting_records()
 

@@ -25,6 +25,7 @@ def plain_batch(batch: RecordBatch) -> dict[str, Any]:
             [list(block.values_at(column, places)) for column in range(_width(block, places))],
         )
         for block, numbers, places in batch.rows.by_block()
+        if len(numbers)  # files have blocks without rows
     ]
     return {
         "relation": batch.relation.tolist(),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.batch_json import batch_of_plain, plain_batch
 from skws.data.blocks import ColumnBlock
 from skws_schema.model import Value
@@ -64,3 +66,13 @@ def test_some_rows_of_columns(data: st.DataObject) -> None:
     )
     some = batch.taken(np.array(data.draw(st.permutations(range(6))))[:4])
     assert shown(again(some)) == shown(some)
+
+
+def test_a_block_without_rows() -> None:
+    """As those of an empty part of a file are."""
+    batch = RecordBatch.of([Record(0, 7, ("a", 1))])
+    empty = replace(
+        batch,
+        rows=Rows(batch.rows.block + 1, batch.rows.place, (ColumnBlock(0, [[], []]), *batch.rows.blocks)),
+    )
+    assert shown(again(empty)) == shown(batch)

@@ -155,3 +155,10 @@ def nearest_file(path: Path) -> str:
         return ""
     alike = get_close_matches(path.name, beside, n=1, cutoff=0.75)
     return f"; did you mean {alike[0]!r}?" if alike else ""
+
+
+def without_picture(message: str) -> str:
+    """A message without the text and the caret at its end, for places of one line."""
+    lines = message.splitlines()
+    pictured = len(lines) > 2 and set(lines[-1].strip()) == {"^"}
+    return "\n".join(lines[:-2]) if pictured else message

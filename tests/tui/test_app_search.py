@@ -630,6 +630,19 @@ async def test_a_refused_query_says_why_where_it_was_typed_and_nothing_covers_re
 
 
 @scenario
+async def test_one_line_has_a_refusal_without_the_query_and_the_caret_below_it() -> None:
+    refused = "no attribute 'price' to compare with; to search for the text itself, put quotes around it"
+    async with opened(movies(), size=(140, 30)) as driver:
+        await driver.write("travolta price<5")
+        await driver.press("enter")
+        assert f"✗ {refused} ─" in driver.text().splitlines()[3]
+        driver.app.tell("error", driver.app.view.log[-1].text, shown=True)
+        await driver.settle()
+        assert driver.text().splitlines()[-1].strip() == refused
+        assert "price<5" in driver.app.view.log[-1].text
+
+
+@scenario
 async def test_a_refusal_goes_as_soon_as_the_text_is_another() -> None:
     async with opened(movies(), size=(80, 24)) as driver:
         await driver.write("the")

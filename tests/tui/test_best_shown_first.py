@@ -77,6 +77,15 @@ def test_a_query_that_comes_later_finds_the_best_of_what_is_there() -> None:
     assert (view.queries, listed(view)) == ((), [])
 
 
+def test_all_results_are_no_advice_for_a_query_that_cannot_run() -> None:
+    run, view = viewed(lasting("travolta price<5"))
+    advanced(run, view, 2)
+    [line] = [line for line in view.log if line.level == "error"]
+    assert line.text.startswith("travolta price<5: no attribute 'price' to compare with")
+    assert "all:" not in line.text
+    assert view.queries == ()
+
+
 def test_deleted_rows_leave_the_best_results(tmp_path: Path) -> None:
     path = tmp_path / "movies.jsonl"
     lines = movie_files()[1].read_bytes().splitlines()

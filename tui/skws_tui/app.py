@@ -20,7 +20,7 @@ from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
 from skws.results.model import Result
 from skws.sinks.text import visible
-from skws_schema.errors import SkwsError, UsageError, counted
+from skws_schema.errors import SkwsError, UsageError, counted, without_picture
 from skws_tui.fence import EventsReady, Failed, FencedApp, OffThread, ViewChanged
 from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
 from skws_tui.screens.live import LiveScreen, Notice
@@ -349,7 +349,7 @@ class SkwsApp(FencedApp):
         markup: bool = False,  # noqa: ARG002 - Textual's parameter; texts are shown as they are
     ) -> None:
         """Replaces Textual's toasts, which cover results: the last line of the screen has the message."""
-        text = " ".join(visible(f"{title} {message}").split())
+        text = " ".join(visible(f"{title} {without_picture(message)}").split())
         self.message = Notice(text, severity)
         self._redraw()
         if self._message_timer is not None:
@@ -359,7 +359,7 @@ class SkwsApp(FencedApp):
 
     def withdraw(self, text: str) -> None:
         """Hide a message that holds no longer, if it is still shown."""
-        if self.message is not None and self.message.text == " ".join(visible(text).split()):
+        if self.message is not None and self.message.text == " ".join(visible(without_picture(text)).split()):
             self._message_over()
 
     async def on_event(self, event: Event) -> None:

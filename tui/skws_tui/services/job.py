@@ -387,16 +387,17 @@ class LiveJob:
         from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads behind the first picture
 
         asked = Query.of_keywords(text_of(name), RankingChoice(explain=True))
-        query = asked.named(name, self.request.job.max_size)
+        query, live = asked.named(name, self.request.job.max_size), host.worker.live
+        try:
+            plan = plan_of(query, live.stream)
+        except SkwsError as error:
+            self._leave_out(f"{name}: {error}", name)
+            return
         try:
             with within(_BEST_SECONDS):
-                live = host.worker.live
-                found = live.search(plan_of(query, live.stream), MOST_BEST)
+                found = live.search(plan, MOST_BEST)
         except SkwsError as error:
-            self.log("error", f"{name}: {error}; all: {name} finds all results as they come")
-            self.unanswered.discard(name)
-            self.queries.pop(name, None)
-            self._report_queries()
+            self._leave_out(f"{name}: {error}; all: {name} finds all results as they come", name)
             return
         for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
@@ -404,6 +405,12 @@ class LiveJob:
         known = found.complete and found.size >= self.request.job.max_size
         self.unanswered.discard(name)
         self.events.put(best={name: BestResults(found.results, found.found, known, found.notes)})
+
+    def _leave_out(self, why: str, name: str) -> None:
+        self.log("error", why)
+        self.unanswered.discard(name)
+        self.queries.pop(name, None)
+        self._report_queries()
 
     def _missing(self, plan: Plan) -> tuple[str, ...]:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""

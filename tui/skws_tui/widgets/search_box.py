@@ -19,6 +19,7 @@ from textual.widgets import Input
 
 from skws.sinks.text import visible
 from skws.spec.query import completed
+from skws_schema.errors import without_picture
 from skws_schema.model import Schema
 from skws_tui.fence import OffThread, TooLongError
 from skws_tui.services.drawing import Palette
@@ -304,7 +305,7 @@ class SearchBox(Vertical):
 
     def refuse(self, why: str) -> bool:
         """Show why the typed text cannot run; False if there is no room for all of it."""
-        self.analysis = Analysis(self.box.value, fault=" ".join(why.split()))
+        self.analysis = Analysis(self.box.value, fault=" ".join(without_picture(why).split()))
         self.draw()
         return cell_len(self.analysis.fault) + 6 <= self.size.width
 

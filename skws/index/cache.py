@@ -204,7 +204,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 
 
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
-_FORMAT: Final = 6
+_FORMAT: Final = 7
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 

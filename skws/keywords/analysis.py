@@ -22,7 +22,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, Final, NamedTuple, Protocol
 
 from whoosh.analysis.filters import STOP_WORDS
@@ -294,8 +294,10 @@ def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
         return _untouched(chunk)
     found: list[Token] = []
     position = 0
+    cut = _INSTANT.sub(_without_letters, chunk)
     for match in COMPOUND.finditer(chunk):
-        added = _compound(match.group(), match.start(), position, analyzer)
+        start, end = match.span()
+        added = _compound(chunk[start:end], cut[start:end], start, position, analyzer)
         position += sum(not token.whole for token in added)
         found += added
     return Chunk(tuple(found), tuple(token.stem for token in found if not token.whole))
@@ -304,9 +306,28 @@ def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
 _remember = lru_cache(maxsize=REMEMBERED)(_analyse)
 
 
-def _compound(raw: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
-    """The pieces of one compound, then its whole where that is another word."""
-    pieces, common = _pieces(raw), stop_words(analyzer)
+_ENDS: Final = r"(?![^\W_])"
+_INSTANT: Final = re.compile(
+    # 2024-05-06T07, 2024-05-06T07:08:09.5Z, 20240506T070809Z
+    r"(?<![0-9])(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|(?:19|20)[0-9]{6}(?=[Tt](?:[0-9]{2}){2}))[Tt](?=[0-9]{2})"
+    rf"(?:[0-9]{{2}}(?:[:_-]?[0-9]{{2}}){{0,2}}(?:[.,][0-9]+)?[Zz]{_ENDS})?"
+    # 07:08Z, 07:08:09.5Z
+    rf"|(?<![^\W_])[0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?[Zz]{_ENDS}"
+)
+_LETTER: Final = re.compile("[A-Za-z]")
+
+
+def _without_letters(instant: re.Match[str]) -> str:
+    """An instant with blanks in place of its letters, so that offsets stay."""
+    return _LETTER.sub(" ", instant.group())
+
+
+def _compound(raw: str, cut: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
+    """The pieces of one compound, then its whole where that is another word.
+
+    ``cut``: the same without the letters of an instant, whose date is a whole, too.
+    """
+    pieces, common = _pieces(cut), stop_words(analyzer)
     if not pieces:
         return []
     found = [
@@ -316,10 +337,16 @@ def _compound(raw: str, offset: int, position: int, analyzer: Analyzer) -> list[
         )
         for i, piece in enumerate(pieces)
     ]  # fmt: skip
-    whole = _whole(raw, pieces)
-    if whole and (len(pieces) > 1 or whole != pieces[0].word):
-        start, end = offset + pieces[0].start - (whole[0] == "."), offset + pieces[-1].end
-        found.append(Token(start, end, position, len(pieces), whole, stem(whole, analyzer), True, True))
+    wholes = [(pieces, 0, _pieces(raw))]
+    if cut != raw:
+        parts = [list(part) for _, part in groupby(pieces, lambda piece: cut.count(" ", 0, piece.start))]
+        wholes = [*((part, pieces.index(part[0]), part) for part in parts), *wholes]
+    for run, first, spelt in wholes:
+        whole = _whole(raw, spelt)
+        if whole and (len(run) > 1 or whole != run[0].word):
+            start, end = offset + spelt[0].start - (whole[0] == "."), offset + spelt[-1].end
+            stemmed = stem(whole, analyzer)
+            found.append(Token(start, end, position + first, len(run), whole, stemmed, True, True))
     return found
 
 

@@ -234,6 +234,7 @@ _PASTED: Final = re.compile(
     r"|[^\W\d_]:[\\/]|\\\\\w|~\w*/"  # a path of Windows, of a server, of a home
     r"|[\w.+-]*\d~[^\W\d]"  # a version that comes before another
     r"|(?:[0-9a-fA-F]{1,4}:){2}[0-9a-fA-F:]+|[\w:]*::\w"  # an address of a network, a qualified name
+    r"|\d{1,2}:\d{2}$"
     # A time, a version with an epoch, a host with a port; but no range of times.
     r"|(?!.*\.\.)(?:\d(?=\S*[.:-]\S*:|\S*:\S*[.:-])[^\s:*?<>=]*|[\w-]+(?:\.[\w-]+)+(?=:\d)):[^\s*?<>=]+$"
 )

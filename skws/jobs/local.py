@@ -369,6 +369,7 @@ class LocalWatch:
         self._looked_at = log.records if found is None else len(found[0].records)
         if found is None or 2 * len(found[0].records) > log.records:
             return None
+        self.worker.live.log_replaced()
         return log.rewrite(*found)
 
     def _write(self, entry: Entry, outcome: Outcome) -> None:

@@ -85,7 +85,8 @@ class Worker:
     def replay(self, entry: Entry) -> None:
         """Rebuild the state after an entry whose results an earlier process has written."""
         self._apply(entry)
-        self.live.replay(entry.records, entry.begins, ended=entry.ended)
+        lasting = entry.reached is not None
+        self.live.replay(entry.records, entry.begins, ended=entry.ended, lasting=lasting)
         if entry.reached is not None:
             self.live.seek(self.live.position, entry.reached)
         self._late.clear()

@@ -54,6 +54,17 @@ class OrderedBatch:
     position: int
     positions: Ints | None = None
 
+    def since(self, position: int) -> OrderedBatch:
+        """The batch without the records before a position."""
+        if position <= self.position:
+            return self
+        positions = self.positions
+        if positions is None:
+            insertions = ~self.batch.deletes()
+            positions = self.position + np.cumsum(insertions) - insertions
+        first = int(np.searchsorted(positions, position))
+        return OrderedBatch(self.batch.taken(slice(first, len(self.batch))), position, positions[first:])
+
     def runs(self) -> Iterator[OrderedBatch]:
         """The batch in parts whose positions are consecutive."""
         if self.positions is None:

@@ -26,7 +26,7 @@ from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import Window
+from skws_windows.window import CountWindow, Window
 
 if TYPE_CHECKING:
     from skws.queries.keywords.searching import Searched
@@ -61,7 +61,8 @@ class StreamState:
 
     ``since``: for relations added by a change of the schema, the position from which their records count.
     ``expected``: the states that the replay of the log leads to, by query. ``live``: what holds the live
-    tuples, if anything does.
+    tuples, if anything does. ``counted_from``: the position before which the log has only what lived then, so
+    that positions in it tell the order, and nothing else.
     """
 
     stream: Stream
@@ -72,6 +73,7 @@ class StreamState:
     since: dict[int, int] = field(default_factory=dict)
     expected: Mapping[str, bytes] = field(default_factory=dict)
     live: LiveOperator | None = None
+    counted_from: int = 0
 
     @property
     def time(self) -> int:
@@ -346,19 +348,26 @@ class QueryOperator(Operator):
         return list(self.evaluator.begin(()))
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:  # noqa: ARG002 - it is known
-        return list(memory_checked(self.evaluator.begin(self._state.logged_in_order())))
+        return list(memory_checked(self.evaluator.begin(self._past())))
 
     def remove(self, name: str) -> None:
         """The operator goes with its query."""
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
-        return {self._name: self.evaluator.take(arrived)}
+        return {self._name: self.evaluator.take(self._counted(arrived))}
 
     def finish(self) -> dict[str, Iterable[Result]]:
         return {self._name: self.evaluator.end()}
 
     def count(self, arrived: OrderedBatch) -> int:
-        return self.evaluator.count(arrived)
+        return self.evaluator.count(self._counted(arrived))
+
+    def _past(self) -> Iterator[OrderedBatch]:
+        return map(self._counted, self._state.logged_in_order())
+
+    def _counted(self, arrived: OrderedBatch) -> OrderedBatch:
+        """A window of tuples reads what has come since positions in the log are those of arrival."""
+        return arrived.since(self._state.counted_from) if isinstance(self.keeps, CountWindow) else arrived
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:  # noqa: ARG002
         """Go on with a new evaluator; results given before are not given again."""
@@ -367,7 +376,7 @@ class QueryOperator(Operator):
         if former.keeps is None:
             self.evaluator.restore(former.snapshot())
         else:
-            for _ in self.evaluator.begin(self._state.logged_in_order()):
+            for _ in self.evaluator.begin(self._past()):
                 pass
         return {}
 

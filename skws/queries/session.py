@@ -23,7 +23,7 @@ from skws.queries.operator import (
     StreamState,
     changed,
 )
-from skws.queries.order import Order, passed_over
+from skws.queries.order import Order, insertions, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
@@ -217,15 +217,24 @@ class Session:
         """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
         return self._processed(batch, ended=ended, replayed=False)
 
-    def replay(self, batch: RecordBatch, begins: Begins | None = None, *, ended: bool = False) -> None:
+    def replay(
+        self, batch: RecordBatch, begins: Begins | None = None, *, ended: bool = False, lasting: bool = False
+    ) -> None:
         """Process a micro-batch of the log again, for operators that are rebuilt from it.
 
-        ``begins``: what ``begins`` gave after it.
+        ``begins``: what ``begins`` gave after it. ``lasting``: it has ``lasting_records`` in place of all
+        before.
         """
+        if lasting:
+            self._state.counted_from = self.position + insertions(batch)
         for _ in self._processed(batch, ended=ended, replayed=True):
             pass
         for each in self.operators.values():
             each.expect_begins(begins or {})
+
+    def log_replaced(self) -> None:
+        """The log up to here has ``lasting_records`` alone from now on."""
+        self._state.counted_from = self.position
 
     def begins(self) -> dict[str, list[Begin]]:
         """The begins of results that were updated since the last call, which a log keeps with its records."""

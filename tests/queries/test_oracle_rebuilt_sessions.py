@@ -16,7 +16,7 @@ from skws.queries.operator import Begins, LoggedBatch, changed
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
-from skws.spec.query import HALF_LIFE, TOP, Query, Stream
+from skws.spec.query import HALF_LIFE, PATTERN, TOP, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
@@ -72,6 +72,8 @@ class Recovered:
     queries: tuple[Query, ...] = QUERIES
     replaced: int = 0
     """How often the log was."""
+    lasting: LoggedBatch | str = ""
+    """The entry in place of all before."""
     read: int = 0
     """Entries of the log that the session has taken."""
 
@@ -113,7 +115,9 @@ class Recovered:
             return
         before = self.live.position - insertions(records)
         part = LogPart(self.live.now, self.live.position)
+        self.live.log_replaced()
         self.log = [(part, LoggedBatch(before, ALWAYS, records), begins)]
+        self.lasting = self.log[0][1]
         self.read = 1
         self.replaced += 1
 
@@ -129,7 +133,7 @@ class Recovered:
             if isinstance(entry, str):
                 self.live.change_schema(entry)
             else:
-                self.live.replay(entry.batch, begins)
+                self.live.replay(entry.batch, begins, lasting=entry is self.lasting)
             self.read += 1
         self.live.seek(position, now)
         self.live.restore(self.states)
@@ -202,6 +206,49 @@ def test_the_log_is_replaced_by_what_lives(
     broken, found = compare(stream, records, rng, queries, replaces=True)
     assert found > 10
     assert broken.replaced
+
+
+def matches(results: list[Result]) -> set[tuple[str, ...]]:
+    return {
+        tuple(str(each.row["t"]) for each in found.tuples) for found in results if found.name == "pattern"
+    }
+
+
+@pytest.mark.parametrize("within", ["within 12 tuples", "", "within 1 second"])
+@pytest.mark.parametrize("lateness", [0, 5])
+@seeds(3, 40)
+def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, seed: int) -> None:
+    """Most rows between two live ones are gone, so their positions in the log say nothing."""
+    rng = random.Random(seed)
+    records = []
+    for number in range(400):
+        row: Row = (f"row{number}", rng.choice((1, 2, 3)))
+        records.append(Record(int(rng.random() < 0.85), 1_000 + 2 * number, row))
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 6))
+    stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
+    asked = Query(f"plain a ; plain b {within}", kind=PATTERN).named("pattern", 3)
+    calm, late = Session(stream), Recovered(stream, queries=LOGGED_AS_LIVES)
+    calm.add_all(plans_over((*LOGGED_AS_LIVES, asked), stream))
+    before = RecordBatch.of(records[:300])
+    true = matches(calm.take(before))
+    for first in range(0, 300, 20):
+        late.take(before.taken(slice(first, first + 20)))
+    late.replace_log()
+    assert late.replaced
+    assert len(late.past()[0].batch) < 120
+    told = matches(late.live.add_all(plans_over([asked], stream)))
+    late.queries += (asked,)
+    for first in range(300, 400, 20):
+        if rng.random() < 0.5:
+            late.rebuild()
+        batch = RecordBatch.of(records[first : first + 20])
+        new, expected = matches(late.take(batch)), matches(calm.take(batch))
+        assert new <= expected
+        assert new == expected or not within or first < 320
+        told, true = told | new, true | expected
+    assert told
+    assert told <= true
 
 
 def test_what_lives_does_not_tell_the_best() -> None:

@@ -194,7 +194,8 @@ class Shard:
         """Take in a chunk of the log once more: its results have been emitted."""
         self._live.seek(chunk.position, chunk.now, chunk.final)
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
-        self._live.replay(self._counting(unpacked(records), chunk.number), begins)
+        batch = self._counting(unpacked(records), chunk.number)
+        self._live.replay(batch, begins, lasting=chunk.lasting)
         self._late.clear()
         self._log.append(chunk)
 
@@ -275,6 +276,7 @@ class Shard:
         if 2 * (len(blob) + CHUNK_BYTES) > size:
             return None
         self._looked_at = len(blob) + CHUNK_BYTES
+        self._live.log_replaced()
         if not blob:
             return None, b""
         live = self._live

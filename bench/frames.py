@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 import pyarrow as pa
@@ -31,7 +31,9 @@ from skws_schema.show import to_yaml
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WAYS: Final = tuple((form, *way) for form in ("relations", "records") for way in ((1, 1), (2, 1), (2, 2)))
+_WAYS: Final = tuple(
+    (form, *way) for form in ("relations", "records", "source") for way in ((1, 1), (2, 1), (2, 2))
+)
 """How rows come, cores, shards."""
 _Way: TypeAlias = tuple[str, int, int]
 _TYPES: Final = f"words string, {KEY} long, time timestamp"
@@ -114,7 +116,10 @@ def searched(spark: SparkSession, folder: Path, form: str, shards: int) -> tuple
     """What ``on_spark`` gives, on a session whose state has as many partitions."""
     import skws.spark  # noqa: PLC0415 - Spark is for its own process
 
-    if form == "records":
+    data: Any
+    if form == "source":
+        data = skws.spark.Source(f"{folder}/records")
+    elif form == "records":
         data = {
             skws.spark.RECORDS: spark.readStream.option("maxFilesPerTrigger", 1).text(f"{folder}/records")
         }

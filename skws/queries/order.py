@@ -239,6 +239,17 @@ class PartitionEnds:
         return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
+_GOES_ON: Final = 0xFFFF  # the bits of a partition's number that are not all 0 if it may go on
+
+
+def named(partition: int, of: int | None) -> int:
+    """A number for a partition of one of several inputs, if it may go on after a micro-batch without it.
+
+    ``of``: the number of the input; None for a partition that counts in its micro-batch alone.
+    """
+    return (partition << 16) + (0 if of is None else of + 1)
+
+
 class AwaitedPartitions:
     """Partitions that may go on after micro-batches in which they brought nothing, as those of topics do.
 
@@ -251,7 +262,10 @@ class AwaitedPartitions:
         self._idle = idle
 
     def ends(self, told: Ints, clock: int) -> Ints:
-        """How far all have come that brought something (``PartitionEnds.told``) or are waited for."""
+        """How far all have come that brought something (``PartitionEnds.told``) or are waited for.
+
+        Several tasks may have read of one partition, which has come as far as the last of them.
+        """
         brought: dict[int, int] = {}
         for number, end in told.tolist():
             brought[number] = max(end, brought.get(number, end))
@@ -261,8 +275,10 @@ class AwaitedPartitions:
             for number, (end, seen) in self._known.items()
             if number not in brought and clock - seen <= self._idle
         }
-        self._known = waiting | {number: (end, clock) for number, end in brought.items()}
-        return np.concatenate([told[:, 1], np.array([end for end, _ in waiting.values()], dtype=np.int64)])
+        lasting = {number: (end, clock) for number, end in brought.items() if number & _GOES_ON}
+        self._known = waiting | lasting
+        known = [*brought.values(), *(end for end, _ in waiting.values())]
+        return np.concatenate([told[told[:, 0] == 0, 1], np.array(known, dtype=np.int64)])
 
     @property
     def known(self) -> list[list[int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from select import POLLIN, poll
@@ -61,6 +61,33 @@ class Backlog:
     kept_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The end of a batch that nobody has read yet: who wants its records reads its parts (``Feed.parts``).
+
+    ``rest``: there is more behind it. ``notices``: as of a batch.
+    """
+
+    end: Offset
+    rest: bool
+    notices: tuple[str, ...] = ()
+
+
+class FeedPart(Protocol):
+    """A part of what is between two offsets: any process reads it, on any machine that sees the source.
+
+    ``partition``: a number above 0 of what it is a part of, as a file: such parts follow each other. None if
+    its chunks tell (``Chunk.partitions``).
+    """
+
+    @property
+    def partition(self) -> int | None:
+        return None
+
+    def read(self, schema: Schema) -> Iterator[Chunk]:
+        """The records, as often as it is called. Raises SourceError."""
+
+
 class Feed(Protocol):
     """An open source. For one thread at a time; all methods may raise SourceError."""
 
@@ -86,6 +113,20 @@ class Feed(Protocol):
 
         Raises SourceError if the source no longer has them.
         """
+
+    def plan(self, start: Offset, limit: int) -> Plan | None:  # noqa: ARG002 - most cannot be divided
+        """Where a batch of about ``limit`` records after ``start`` ends, if it can be read in parts.
+
+        None to ``poll``: the source cannot be divided, or has too little to be worth that.
+        """
+        return None
+
+    def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:  # noqa: ARG002 - see ``plan``
+        """What ``replay`` gives between two offsets, in about so many parts that follow each other.
+
+        None if it cannot be divided. Raises SourceError if the source no longer has it.
+        """
+        return None
 
     def commit(self, end: Offset) -> None:  # noqa: ARG002 - files keep everything
         """Let the source forget everything before ``end``: it will not be read again."""

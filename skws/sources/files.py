@@ -15,7 +15,19 @@ from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.splits import names_relations, read_split
 from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, begun
-from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, SystemClock, static_relations
+from skws.sources.feed import (
+    Backlog,
+    Batch,
+    Clock,
+    Feed,
+    FeedPart,
+    Offset,
+    Plan,
+    Source,
+    SystemClock,
+    static_relations,
+)
+from skws.sources.file_parts import Backlogs, divides, parts_of
 from skws.sources.folder import (
     Listing,
     Lookout,
@@ -184,6 +196,8 @@ def _end(found: SourceFile) -> int:
 
 
 _PORTION: Final = 10_000
+_WORTH: Final = 4
+"""Of what a poll may give, one in so many records have to wait for parts to be worth it."""
 # A file may go between the moment it is found and that at which it is read.
 _TRIES: Final = 5
 
@@ -258,11 +272,65 @@ class FilesFeed(Feed):
         self._idle = (listed, end) if end is start and not len(read) else None
         return Batch(read, end, tuple(moves + notices))
 
+    def plan(self, start: Offset, limit: int) -> Plan | None:
+        """None unless all files with new records can be divided, and there is a quarter of ``limit``."""
+        try:
+            return self._planned(self._lookout.look(), start, limit)
+        except (OSError, SourceError):  # of a file that has gone, or is not complete: a poll says so
+            return None
+
+    def _planned(self, listed: Listing, start: Offset, limit: int) -> Plan | None:
+        before = Positions.of(start)
+        known = [f for f in listed.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)]
+        streams = [f for f in known if not (self._is_table(f) or self._is_foreign(f))]
+        if not streams or not all(divides(found, self._schema) for found in streams):
+            return None
+        new = {found.name: Position(0) for found in streams}
+        if Backlogs({**new, **before.files}, streams, self._schema).records * _WORTH < limit:
+            return None
+        positions, moves = self._matcher.match(before, listed.files)
+        notices = moves + self._all_gone(before, listed.files)
+        files = [found for found in listed.files if found.name in positions.files]
+        pending = self._pending(positions, files, notices)
+        if not all(divides(found, self._schema) for found in pending):
+            return None
+        backlogs = Backlogs(positions.files, pending, self._schema)
+        after = backlogs.ends(limit)
+        if all(positions.files[name] == position for name, position in after.items()):
+            return None
+        end = replace(positions, files={**positions.files, **after}).offset()
+        return Plan(end, backlogs.records > limit, tuple(notices))
+
+    def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
+        stretches = list(self._stretches(start, end))
+        if not all(divides(found, self._schema) for found, _, _ in stretches):
+            return None
+        size = sum(position.at - first for found, position, first in stretches if not found.whole) // number
+        parts: list[FeedPart] = []
+        for found, position, first in stretches:
+            some = parts_of(
+                found,
+                self._schema,
+                first,
+                position.at,
+                number=position.id + 1,
+                static=self._static,
+                size=size,
+            )
+            if some is None:
+                return None
+            parts += some
+        return parts
+
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file is gone or has changed."""
-        return Chunk.together(self._replayed(start, end))
+        return Chunk.together(
+            self._between(found, position, first).read.without(self._static)
+            for found, position, first in self._stretches(start, end)
+        )
 
-    def _replayed(self, start: Offset, end: Offset) -> Iterator[Chunk]:
+    def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[SourceFile, Position, int]]:
+        """The files with something between two offsets: where reading comes to, and where it begins."""
         before, after = Positions.of(start).by_id, Positions.of(end)
         files = {found.name: found for found in self._lookout.look(everything=True).files}
         inodes = {found.inode: found for found in files.values()}
@@ -277,7 +345,7 @@ class FilesFeed(Feed):
                 found = next(copies, None)
             if found is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
-            yield self._between(found, position, first).read.without(self._static)
+            yield found, position, first
 
     def backlog(self, offset: Offset) -> Backlog:
         positions, _ = self._matcher.match(Positions.of(offset), self._lookout.look().files)
@@ -294,17 +362,7 @@ class FilesFeed(Feed):
         self, positions: Positions, files: Sequence[SourceFile], limit: int, notices: list[str]
     ) -> tuple[Chunk, dict[str, Position]]:
         after = dict(positions.files)
-        for found in files:
-            if self._is_table(found):
-                notices += self._table_notice(found)
-        fresh = [f for f in files if self._has_news(f, positions.files[f.name])]
-        pending = [f for f in fresh if not self._is_foreign(f)]
-        for found in fresh:
-            if self._is_foreign(found):
-                notices += self._once(
-                    f"{found.name} is skipped: its records name no relation, and no relation of schema"
-                    f" {self._schema.name} is called so"
-                )
+        pending = self._pending(positions, files, notices)
         share = max(1, limit // max(1, len(pending)))
         parts: list[Chunk] = []
         for found in pending:
@@ -318,6 +376,22 @@ class FilesFeed(Feed):
             elif not len(part.read):
                 self._exhausted[position.id] = found.state
         return Chunk.together(parts), after
+
+    def _pending(
+        self, positions: Positions, files: Sequence[SourceFile], notices: list[str]
+    ) -> list[SourceFile]:
+        """The files with new records of the stream."""
+        for found in files:
+            if self._is_table(found):
+                notices += self._table_notice(found)
+        fresh = [f for f in files if self._has_news(f, positions.files[f.name])]
+        for found in fresh:
+            if self._is_foreign(found):
+                notices += self._once(
+                    f"{found.name} is skipped: its records name no relation, and no relation of schema"
+                    f" {self._schema.name} is called so"
+                )
+        return [f for f in fresh if not self._is_foreign(f)]
 
     def _part(self, found: SourceFile, position: Position, share: int, notices: list[str]) -> Part:
         if not found.whole:

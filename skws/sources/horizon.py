@@ -7,7 +7,7 @@ the records of all others pass through ``BoundedFeed``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import time_ns
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.values import LATEST
 from skws.formats.dead_letters import record_line
-from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
+from skws.sources.feed import Backlog, Batch, Feed, FeedPart, Offset, Plan, Source
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text
 
@@ -83,6 +83,38 @@ def latest_between(start: Offset, end: Offset) -> int:
     return LATEST if mark is None or mark == Mark.of(start) else mark.latest
 
 
+def bounded(read: Chunk, latest: int, horizon: Horizon, name: str, schema: Schema) -> Chunk:
+    """What was read of a source with this name, where no time may be after ``latest``."""
+    records = read.records
+    if not len(records) or int(records.time.max()) <= latest:
+        return read
+
+    def refused(record: Record) -> BadRecord:
+        where = f"({schema.relations[record.relation].name})"
+        return BadRecord(name, 0, 0, record_line(record, schema), horizon.reason(record.time, latest), where)
+
+    good = records.time <= latest
+    return replace(read.only(good), bad=[*read.bad, *map(refused, records.taken(~good).records())])
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedPart(FeedPart):
+    """A part of a feed, without records later than ``latest``, which was ``ahead`` of the clock."""
+
+    part: FeedPart
+    name: str
+    latest: int
+    ahead: int
+
+    @property
+    def partition(self) -> int | None:
+        return self.part.partition
+
+    def read(self, schema: Schema) -> Iterator[Chunk]:
+        for chunk in self.part.read(schema):
+            yield bounded(chunk, self.latest, Horizon(self.ahead), self.name, schema)
+
+
 class BoundedFeed(Feed):
     """Refuses the records of a feed that are beyond a horizon.
 
@@ -129,6 +161,19 @@ class BoundedFeed(Feed):
     def replay(self, start: Offset, end: Offset) -> Chunk:
         return self._bounded(self._feed.replay(self._own(start), self._own(end)), latest_between(start, end))
 
+    def plan(self, start: Offset, limit: int) -> Plan | None:
+        """Nobody knows yet whether some will be refused, so the end has a horizon in any case."""
+        latest = self._horizon.latest()
+        planned = self._feed.plan(self._own(start), limit)
+        if planned is None:
+            return None
+        return replace(planned, end=self._marked(planned.end, Mark.behind(Mark.of(start), latest)))
+
+    def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
+        parts = self._feed.parts(self._own(start), self._own(end), number)
+        latest, ahead = latest_between(start, end), self._horizon.ahead or 0
+        return None if parts is None else [BoundedPart(part, self._name, latest, ahead) for part in parts]
+
     def commit(self, end: Offset) -> None:
         self._feed.commit(self._own(end))
 
@@ -157,17 +202,7 @@ class BoundedFeed(Feed):
         return self._known[0]
 
     def _bounded(self, read: Chunk, latest: int) -> Chunk:
-        records = read.records
-        if not len(records) or int(records.time.max()) <= latest:
-            return read
-        good = records.time <= latest
-        refused = [self._refused(record, latest) for record in records.taken(~good).records()]
-        return replace(read.only(good), bad=[*read.bad, *refused])
-
-    def _refused(self, record: Record, latest: int) -> BadRecord:
-        where = f"({self._schema.relations[record.relation].name})"
-        reason = self._horizon.reason(record.time, latest)
-        return BadRecord(self._name, 0, 0, record_line(record, self._schema), reason, where)
+        return bounded(read, latest, self._horizon, self._name, self._schema)
 
     @staticmethod
     def _notice(read: Chunk, kept: Chunk) -> str:

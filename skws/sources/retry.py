@@ -6,12 +6,12 @@ again, and passes a notice of each try to the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING, Chunk, Item
-from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source
+from skws.sources.feed import Backlog, Batch, Clock, Feed, FeedPart, Offset, Plan, Source
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
@@ -145,10 +145,16 @@ class RetryingFeed(Feed):
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Raises NotYetError while the server is away: its host starts again then, and says so."""
-        if self._feed is None:
-            self._feed = self._source.open(self._schema)
-            self._retry.succeeded()
-        return self._feed.replay(start, end)
+        return self._again().replay(start, end)
+
+    def plan(self, start: Offset, limit: int) -> Plan | None:
+        """While the server is away, None: a poll says so."""
+        feed = self._open()
+        return None if feed is None else feed.plan(start, limit)
+
+    def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
+        """Raises NotYetError as ``replay``."""
+        return self._again().parts(start, end, number)
 
     def commit(self, end: Offset) -> None:
         """Nothing is read while the server is away; a later commit includes this one."""
@@ -167,6 +173,12 @@ class RetryingFeed(Feed):
     def close(self) -> None:
         if self._feed is not None:
             self._feed.close()
+
+    def _again(self) -> Feed:
+        if self._feed is None:
+            self._feed = self._source.open(self._schema)
+            self._retry.succeeded()
+        return self._feed
 
     def _opened(self) -> Feed:
         while (feed := self._open()) is None:

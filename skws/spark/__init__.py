@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from skws.extras import missing_extra
 
 if TYPE_CHECKING:
-    from skws.spark.library import RECORDS, search
+    from skws.spark.library import RECORDS, Source, search
 
-__all__ = ["RECORDS", "search"]
+__all__ = ["RECORDS", "Source", "search"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,11 @@
-"""The sources of skws as a streaming DataFrame: ``spark.readStream.format("skws")``.
+"""The sources of skws as streaming DataFrames: ``spark.readStream.format("skws")``, and what a search reads.
 
-A row is a record as JSON, as ``skws.spark.search`` takes it. Spark looks for data sources in every session,
-so what reads is loaded only where it does.
+Spark looks for data sources in every session, so what reads is loaded only where it does.
 """
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
@@ -36,7 +36,30 @@ class SkwsSource(DataSource):
     def schema(self) -> str:
         return f"value string, {PARTITION} long"
 
-    def simpleStreamReader(self, schema: StructType) -> SourceReader:  # noqa: N802, ARG002 - Spark's names
-        from skws.spark.source_reader import SourceReader  # noqa: PLC0415 - see above
+    def streamReader(self, schema: StructType) -> SourceReader:  # noqa: N802, ARG002 - Spark's names
+        from skws.spark.source_reader import reader_of  # noqa: PLC0415 - see above
 
-        return SourceReader({name: str(value) for name, value in self.options.items()})
+        return reader_of({name: str(value) for name, value in self.options.items()})
+
+
+def piece_source(pickled: bytes, called: str) -> type[DataSource]:
+    """A data source for one search, with the pieces of its ``SourceReader``.
+
+    That is pickled: processes that only pass it on load nothing.
+    """
+
+    class PieceSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return called
+
+        def schema(self) -> str:
+            from skws.spark.pieces import SHARED  # noqa: PLC0415 - see above
+
+            return SHARED
+
+        def streamReader(self, schema: StructType) -> SourceReader:  # noqa: N802, ARG002 - Spark's names
+            reader: SourceReader = pickle.loads(pickled)  # noqa: S301 - by the search
+            return reader
+
+    return PieceSource

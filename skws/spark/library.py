@@ -10,16 +10,17 @@ Only DataFrame operations are used, so it runs over Spark Connect, too.
 
 from __future__ import annotations
 
-import time
+import pickle
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,6 @@ from skws.formats.dead_letters import malformed
 from skws.formats.frames import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
 from skws.formats.jsonl import TextReader
 from skws.formats.rows import Origins
-from skws.formats.splits import Holds, Packer, Piece
 from skws.library import (
     Queries,
     SchemaLike,
@@ -44,19 +44,21 @@ from skws.library import (
     stream_of,
     warn_of_missing,
 )
-from skws.memory import MemoryShare, asked, freeze_loaded_objects, read_size
+from skws.memory import MemoryShare, asked, read_size
 from skws.queries.kinds import plans_over
 from skws.queries.order import PartitionEnds
 from skws.queries.partitioning import Partitioning, plan_keys
 from skws.results.frames import result_table
-from skws.spark.batch import PIECES, BatchRun, piece_row
-from skws.spark.data_source import PARTITION
+from skws.spark.batch import BatchRun
+from skws.spark.data_source import PARTITION, piece_source
 from skws.spark.local_java import is_local
+from skws.spark.pieces import PARTS, SHARED, shared_pieces
 from skws.spark.session import packages_zip
+from skws.spark.source_reader import RECORDS as FIRST
+from skws.spark.source_reader import Pieces, Reading, SourceReader
 from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
-from skws.spec.job import Job
-from skws_mesh.columnar.columns import Ints
+from skws.spec.job import AHEAD, Job
 from skws_schema.errors import SourceError, UsageError, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import Schema
@@ -74,21 +76,46 @@ COLUMNS: Final = (
 RECORDS: Final = "*"
 """In place of the name of a relation, for a DataFrame of records of any relation."""
 
-_PARTS: Final = 1_000_000  # partitions of one relation: its pieces come before those of the next
 _PROBE: Final = 1_000
 _LATE: Final = Path("late")  # has late rows come as dead letters, which become rows of the results
-_SHARED_OUT: Final = f"{PIECES}, shard int"
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
+_RECORDS_A_SHARD: Final = 300_000
 _IDLE: Final = "1 minute"
 _OF_TOPICS: Final = ("topic", "partition", "offset")  # columns of messages of Kafka
 _PARTITION: Final = "partition of the row"
 _EXCERPT: Final = 100  # bytes of a bad record
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A live source in place of a streaming DataFrame of records; tasks read what can be divided of it.
+
+    ``address``: as ``skws watch --source`` takes it. ``ahead``: how far a record may be ahead of the clock;
+    ``none`` for any time. ``on_error``: ``fail`` or ``skip`` for bad records. ``records``: about how many a
+    micro-batch has at most; None adapts it to how long Spark takes.
+    """
+
+    address: str | Path
+    ahead: str = AHEAD
+    on_error: str = OnError.FAIL
+    records: int | None = None
+
+    def reading(self, schema: Schema, shards: int, tasks: int) -> Reading:
+        """How it is read for a search with so many shards by so many tasks at a time. Raises UsageError."""
+        sizes = (FIRST, _RECORDS_A_SHARD * max(shards, 2))
+        if self.records is not None:
+            at_least(1, "records", self.records)
+            sizes = (self.records, self.records)
+        return Reading(str(self.address), schema, self.ahead, self.on_error, sizes, tasks)
+
+
+Data: TypeAlias = DataFrame | Source | str | Path
+
+
 def search(
     spark: SparkSession,
-    data: Mapping[str, DataFrame] | DataFrame,
+    data: Mapping[str, Data] | Data,
     query: Queries,
     *,
     schema: SchemaLike | None = None,
@@ -112,6 +139,9 @@ def search(
     A DataFrame by itself, or under the name ``RECORDS``, has records of any relation as JSON in its column
     ``value``, as replay files and topics have them (``docs/replay.md``): lines of text, messages of Kafka.
 
+    In place of it may be a ``Source``, or its address: a folder of files that grow, ``kafka://...``,
+    ``postgresql://...``. Tasks read and decode it, and its records do not pass through Spark's rows.
+
     If a DataFrame is streaming, so is the one with the results, and every DataFrame with times has to be.
     ``lateness``: how late rows of streams may come, such as "5 s"; those that come later are left out, each
     with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session. A
@@ -131,17 +161,17 @@ def search(
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
-    data = _named(data)
+    given = _named(data)
     if schema is None:
-        data = {name if name == RECORDS else as_name(name): frame for name, frame in data.items()}
-    described = _timed(_inferred(data) if schema is None else schema_of(schema), data)
+        given = {name if name == RECORDS else as_name(name): one for name, one in given.items()}
+    described = _timed(_inferred(given) if schema is None else schema_of(schema), given)
     if limit is not None:
         at_least(0, "limit", limit)
     if memory is not None:
         read_size(memory, what="memory")
     if schema is not None:
-        warn_of_missing({name: one.columns for name, one in data.items() if name != RECORDS}, described, 2)
-    live = any(frame.isStreaming for frame in data.values())
+        warn_of_missing({name: one.columns for name, one in _frames(given).items()}, described, 2)
+    live = any(_streams(frame) for frame in given.values())
     if lateness is not None and not live:
         raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
     if idle is not None and not live:
@@ -166,9 +196,11 @@ def search(
             sinks=(),
             memory=size,
         )
-        results = _streaming(spark, data, job, share, shards, parse_duration(idle or _IDLE, what="idle"))
+        results = _streaming(spark, given, job, share, shards, parse_duration(idle or _IDLE, what="idle"))
         return results if limit is None else results.limit(limit)
-    pieces = _all_pieces(data, described, share)
+    pieces = _all_pieces(
+        {name: one for name, one in given.items() if not isinstance(one, Source)}, described, share
+    )
     run = BatchRun(pieces, queries, stream, windows.pop(), share, _tasks(spark))
     results = run.frame(result_table, COLUMNS)
     results = results if limit is None else results.limit(limit)
@@ -176,25 +208,41 @@ def search(
     return results
 
 
-def _named(data: object) -> dict[str, DataFrame]:
-    """DataFrames by relation. Raises UsageError."""
+def _named(data: object) -> dict[str, DataFrame | Source]:
+    """DataFrames by relation, and a source of records. Raises UsageError."""
     if not isinstance(data, Mapping):
         data = {RECORDS: data}
-    for name, frame in data.items():
+    found: dict[str, DataFrame | Source] = {}
+    for name, one in data.items():
+        given: Any = Source(one) if isinstance(one, str | Path) else one
+        if isinstance(given, Source) and name != RECORDS:
+            raise UsageError(
+                f"{name}: a source has records of any relation: give it by itself, or as {RECORDS!r}"
+            )
         # One of Spark Connect is of another class in some versions.
-        if not isinstance(name, str) or not hasattr(frame, "mapInArrow"):
+        if not isinstance(name, str) or not (isinstance(given, Source) or hasattr(given, "mapInArrow")):
             raise UsageError(
                 "data: expected a DataFrame of Spark, or a mapping of relation names to DataFrames; found"
-                f" {type(frame).__name__}"
+                f" {type(given).__name__}"
             )
-    return dict(data)
+        found[name] = given
+    return found
 
 
-def _inferred(data: Mapping[str, DataFrame]) -> Schema:
+def _streams(data: DataFrame | Source) -> bool:
+    return isinstance(data, Source) or data.isStreaming
+
+
+def _frames(data: Mapping[str, DataFrame | Source]) -> dict[str, DataFrame]:
+    """The DataFrames of one relation each."""
+    return {name: frame for name, frame in data.items() if name != RECORDS and not isinstance(frame, Source)}
+
+
+def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
     """A schema from the first rows of each DataFrame. Raises UsageError where there are none, SchemaError."""
     columns, timed = {}, set()
     for name, frame in data.items():
-        if name == RECORDS or frame.isStreaming:
+        if name == RECORDS or isinstance(frame, Source) or frame.isStreaming:
             kind = "records of any relation" if name == RECORDS else "a streaming DataFrame"
             raise UsageError(f"schema: {kind} cannot be looked into before the search; give one")
         table = arrow_table(name, frame.limit(SAMPLED).toArrow())
@@ -206,7 +254,7 @@ def _inferred(data: Mapping[str, DataFrame]) -> Schema:
 
 def _streaming(
     spark: SparkSession,
-    data: Mapping[str, DataFrame],
+    data: Mapping[str, DataFrame | Source],
     job: Job,
     memory: MemoryShare,
     shards: int | None,
@@ -217,14 +265,12 @@ def _streaming(
     from skws.spark.streaming.dataframes import searched  # noqa: PLC0415
     from skws.spark.streaming.processor import LOCAL_FILES, STATE_FILES, STATE_STORE  # noqa: PLC0415
 
-    static = {
-        name: frame for name, frame in data.items() if name != RECORDS and job.schema.relation(name).table
-    }
+    static = {name: frame for name, frame in _frames(data).items() if job.schema.relation(name).table}
     for name, frame in data.items():
-        if frame.isStreaming == (name in static):
+        if _streams(frame) == (name in static):
             raise UsageError(
                 f"{name}: a streaming DataFrame needs times, and is of no static table"
-                if frame.isStreaming
+                if _streams(frame)
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
     for name, value in STATE_STORE.items():
@@ -240,9 +286,21 @@ def _streaming(
     division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
     rows = [unpacked(bytes(row.packed)) for row in tables]
-    streams = {name: frame for name, frame in data.items() if name not in static}
-    pieces = _all_pieces(streams, job.schema, memory, division.layout, job.stream.lateness)
-    return searched(pieces, job, division, together(rows) if rows else NO_RECORDS, COLUMNS, idle)
+    frames = {name: one for name, one in data.items() if name not in static and not isinstance(one, Source)}
+    pieces = [_all_pieces(frames, job.schema, memory, division.layout, job.stream.lateness)] if frames else []
+    for source in (one for one in data.values() if isinstance(one, Source)):
+        reading = source.reading(job.schema, division.of(division.partitions).shards, _tasks(spark))
+        reader = SourceReader(reading, Pieces(job, division.layout, memory))
+        spark.dataSource.register(piece_source(pickle.dumps(reader), name := f"skws_{uuid4().hex[:8]}"))
+        pieces.append(spark.readStream.format(name).load())
+    return searched(
+        reduce(DataFrame.unionAll, pieces),
+        job,
+        division,
+        together(rows) if rows else NO_RECORDS,
+        COLUMNS,
+        idle,
+    )
 
 
 def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
@@ -276,7 +334,7 @@ def _all_pieces(
     layout: Callable[[], Layout] = _undivided,
     lateness: int | None = None,
 ) -> DataFrame:
-    """The rows of all DataFrames as packed pieces, in the order of their partitions; columns _SHARED_OUT.
+    """The rows of all DataFrames as packed pieces, in the order of their partitions; columns SHARED.
 
     ``layout`` is asked in tasks. ``lateness``: that of streams, None for data that is there.
     """
@@ -297,9 +355,9 @@ def _release(run: BatchRun) -> None:
         run.close()
 
 
-def _timed(schema: Schema, data: Mapping[str, DataFrame]) -> Schema:
+def _timed(schema: Schema, data: Mapping[str, DataFrame | Source]) -> Schema:
     """The schema, in which relations whose DataFrames have no times are static tables."""
-    named = {name: frame for name, frame in data.items() if name != RECORDS}
+    named = _frames(data)
     for name in named:
         if name not in schema.index:
             raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
@@ -325,7 +383,7 @@ def _pieces(
     columns = [sf.col(f"`{name}`") for name in kept]
     rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)
     pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_of_topics(frame))
-    return rows.mapInArrow(pack, _SHARED_OUT)
+    return rows.mapInArrow(pack, SHARED)
 
 
 def _record_pieces(
@@ -358,7 +416,7 @@ def _record_pieces(
     rows = frame.select(value) if lateness is None else _told_apart(frame, [value])
     number, lasting = len(schema.relations), _of_topics(frame)
     pack = _packer(chunks, number, schema, memory, layout, lateness, lasting=lasting)
-    return rows.mapInArrow(pack, _SHARED_OUT)
+    return rows.mapInArrow(pack, SHARED)
 
 
 def _of_topics(frame: DataFrame) -> bool:
@@ -407,44 +465,19 @@ def _packer(
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
-        place = relation * _PARTS + part
-        shards = layout()
-        packers = [Packer(place, schema) for _ in shards.groups]
-        ends = None if lateness is None else PartitionEnds(lateness)
-        with memory.kept():
+
+        def read() -> Iterator[tuple[int | None, Chunk]]:
             for partition, rows in chain.from_iterable(map(_by_partition, batches)):
                 for chunk in chunks(rows):
                     for bad in malformed(chunk.bad):
                         raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
-                    if ends is not None:
-                        ends.take(chunk.records.time, partition)
-                    for number, records in enumerate(shards.divided(chunk.records)):
-                        yield from _rows(shards.groups[number], packers[number].records(records))
-            for group, packer in zip(shards.groups, packers, strict=True):
-                yield from _rows(group, packer.rest())
-                if ends is not None and len(told := ends.told()):
-                    times = told[:, 1]
-                    piece = Piece(place, -1, Holds.TIME, int(times.min()), int(times.max()), len(times))
-                    yield from _rows(group, [(piece, _told(told, relation if lasting else None))])
-        freeze_loaded_objects()
+                    yield partition, chunk
+
+        ends = None if lateness is None else PartitionEnds(lateness)
+        place = relation * PARTS + part
+        return shared_pieces(read(), place, schema, layout(), memory, ends, relation, lasting=lasting)
 
     return pack
-
-
-def _told(ends: Ints, relation: int | None) -> bytes:
-    """Ends of partitions (``PartitionEnds.told``), and when that is told.
-
-    ``relation``: whose partitions may go on; None of those that are done, which need no number.
-    """
-    known = ends[:, 0] != 0
-    numbers = np.zeros(len(ends), dtype=np.int64) if relation is None else (ends[:, 0] << 16) + relation + 1
-    rows = np.column_stack([np.where(known, numbers, 0), ends[:, 1]])
-    return np.concatenate([[time.time_ns() // 1000], rows.reshape(-1)]).astype("<i8").tobytes()
-
-
-def _rows(group: int, pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[pa.RecordBatch]:
-    for piece, blob in pieces:
-        yield piece_row(piece, blob).append_column("shard", pa.array([group], pa.int32()))
 
 
 def _tasks(spark: SparkSession) -> int:

@@ -1,54 +1,167 @@
-"""Reads a source of skws for Spark, beside the driver: a feed, and its records as JSON."""
+"""Reads a source of skws for Spark: planned beside the driver, read in tasks.
+
+A micro-batch is planned between two offsets of the feed; tasks of any executor read its parts. A source that
+cannot be divided, or has little to give, is polled beside the driver, and tasks get what it gave.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from pyspark.sql.datasource import SimpleDataSourceStreamReader
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from skws.data.batch import Chunk
+from skws.data.batch import BadRecord, Chunk, Ints
+from skws.data.packing import packed, unpacked
 from skws.formats.dead_letters import BadRecordLog, place, record_line
+from skws.jobs.intake import BatchSizer
 from skws.library import schema_of
+from skws.memory import MemoryShare
+from skws.queries.order import PartitionEnds
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Feed, SystemClock
+from skws.sources.feed import Feed, FeedPart, Offset, SystemClock
 from skws.sources.retry import RetryingFeed
+from skws.spark.pieces import PARTS, shared_pieces
+from skws.spark.streaming.layout import Layout
 from skws.spec.enums import OnError
-from skws.spec.job import AHEAD, read_ahead
+from skws.spec.job import AHEAD, Job, read_ahead
 from skws_schema.errors import UsageError, nearest
+from skws_schema.model import Schema
 
-_OPTIONS: Final = ("source", "schema", "records", "ahead", "on_error")
+RECORDS: Final = 50_000
+_GIVEN: Final = 100_000  # records that one task gets
+_SHORT: Final = 3.0  # seconds that a micro-batch may take
+_LONG: Final = 10.0
 _POLICIES: Final = (OnError.FAIL, OnError.SKIP)
-_RECORDS: Final = 50_000
-_Rows = Iterator[tuple[str, int | None]]
 
 
-class SourceReader(SimpleDataSourceStreamReader):
-    """Polls a feed beside the driver. Raises UsageError, SchemaError, SourceError, BadRecordsError.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read of a source, and how. ``ahead``: as ``skws watch --ahead``; ``on_error``: fail or skip.
 
-    Bad records that are left out are told on standard error, the first few of them.
+    ``records``: about how many a micro-batch has at most: first and last, between which it adapts to how long
+    Spark takes. ``tasks`` read a micro-batch. Raises UsageError.
     """
 
-    def __init__(self, options: dict[str, str]) -> None:
-        for name in options:
-            if name not in _OPTIONS:
-                raise UsageError(f"format skws: no option {name!r}{nearest(name, _OPTIONS)}")
-        for name in ("source", "schema"):
-            if name not in options:
-                raise UsageError(f"format skws: the option {name} is missing")
-        records = options.get("records", str(_RECORDS))
-        if not records.isdecimal() or not int(records):
-            raise UsageError(f"format skws: records {records}: expected a number above 0")
-        policy = options.get("on_error", OnError.FAIL)
-        if policy not in _POLICIES:
-            raise UsageError(f"format skws: on_error {policy}: expected {' or '.join(_POLICIES)}")
-        self._bad = BadRecordLog(OnError(policy), remedy=f"on_error={OnError.SKIP} leaves bad records out")
-        self._ahead = read_ahead(options.get("ahead", AHEAD))
-        self._options = options
-        self._most = int(records)
+    source: str
+    schema: Schema
+    ahead: str = AHEAD
+    on_error: str = OnError.FAIL
+    records: tuple[int, int] = (RECORDS, RECORDS)
+    tasks: int = 8
+
+    def __post_init__(self) -> None:
+        if self.on_error not in _POLICIES:
+            raise UsageError(f"format skws: on_error {self.on_error}: expected {' or '.join(_POLICIES)}")
+        read_ahead(self.ahead)
+
+    def open(self) -> Feed:
+        """Raises UsageError, SourceError."""
+        source = parse_source(self.source, ahead=read_ahead(self.ahead))
+        return RetryingFeed(source, self.schema, SystemClock())
+
+    def bad_records(self) -> BadRecordLog:
+        return BadRecordLog(OnError(self.on_error), remedy=f"on_error={OnError.SKIP} leaves bad records out")
+
+
+class Emit(Protocol):
+    """Makes the rows of a data source of what a task reads."""
+
+    def __call__(self, place: int, chunks: Iterator[tuple[int | None, Chunk]]) -> Iterator[pa.RecordBatch]:
+        """``place``: of the part in the micro-batch; chunks come with the numbers of their partitions."""
+
+
+LINES: Final = "value string, skws_partition long"
+_LINES: Final = pa.schema([("value", pa.string()), ("skws_partition", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Emit):
+    """A row for each record, as JSON, with the partition of a topic that it was in: columns LINES."""
+
+    schema: Schema
+
+    def __call__(self, place: int, chunks: Iterator[tuple[int | None, Chunk]]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - as of Emit
+        for _, chunk in chunks:
+            lines = [record_line(record, self.schema).decode() for record in chunk.records.records()]
+            known = chunk.partitions
+            numbers = list(repeat(None, len(lines))) if known is None else known.tolist()
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(lines, pa.string()), pa.array(numbers, pa.int64())], schema=_LINES
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Given(FeedPart):
+    """Records that were read beside the driver, packed."""
+
+    records: bytes
+    bad: Sequence[BadRecord]
+    partitions: Ints | None
+
+    @classmethod
+    def of(cls, read: Chunk) -> list[Given]:
+        """So many that a task gets no more than it may."""
+        found = []
+        for at in range(0, max(len(read.records), 1), _GIVEN):
+            part = slice(at, at + _GIVEN)
+            numbers = None if read.partitions is None else read.partitions[part]
+            found.append(cls(packed(read.records.taken(part)), [] if at else read.bad, numbers))
+        return found
+
+    def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - they were read by it
+        yield Chunk(unpacked(self.records), self.bad, self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces(Emit):
+    """Packed pieces for the shards of a search: columns SHARED. ``job``: the search."""
+
+    job: Job
+    layout: Callable[[], Layout]
+    memory: MemoryShare
+
+    def __call__(self, place: int, chunks: Iterator[tuple[int | None, Chunk]]) -> Iterator[pa.RecordBatch]:
+        schema = self.job.schema
+        number, ends = len(schema.relations), PartitionEnds(self.job.stream.lateness)
+        return shared_pieces(
+            chunks, number * PARTS + place, schema, self.layout(), self.memory, ends, number, lasting=False
+        )
+
+
+class SourcePartition(InputPartition):
+    """A part of a micro-batch, with its place in the order of arrival."""
+
+    def __init__(self, place: int, part: FeedPart) -> None:
+        self.place = place
+        self.part = part
+
+
+class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches beside the driver, reads their parts in tasks.
+
+    Raises SourceError, BadRecordsError. Bad records that are left out are told on standard error, the first
+    few of each task.
+    """
+
+    def __init__(self, reading: Reading, emit: Emit) -> None:
+        self._reading = reading
+        self._emit = emit
         self._opened: Feed | None = None
+        first, most = reading.records
+        self._sizer = BatchSizer(first, least=first, most=most, short=_SHORT, long=_LONG)
+        self._polled: tuple[Offset, Offset, Chunk] | None = None
+        self._given: tuple[int, float] | None = (
+            None  # about so many records in the last micro-batch, and when
+        )
+        self._last = False  # read what is there now, and end
+        self._over = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new stream begins."""
@@ -58,36 +171,94 @@ class SourceReader(SimpleDataSourceStreamReader):
             pass  # a source gives them before its stream
         return {"feed": start}
 
-    def read(self, start: dict[str, Any]) -> tuple[_Rows, dict[str, Any]]:
-        """What is there behind ``start``, and where that ends."""
-        batch = self._feed().poll(start["feed"], self._most)
-        for notice in batch.notices:
-            _tell(notice)
-        return self._rows(batch.read), {"feed": batch.end}
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The reader limits a micro-batch itself."""
+        return ReadAllAvailable()
 
-    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> _Rows:  # noqa: N802 - Spark's name
-        """The same once more."""
-        return self._rows(self._feed().replay(start["feed"], end["feed"]))
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """End once a micro-batch had all that was there when it was planned."""
+        self._last = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002 - Spark's names
+        """Where the next micro-batch ends."""
+        if self._over:
+            return start
+        feed, most = self._feed(), self._most()
+        plan = feed.plan(start["feed"], most)
+        if plan is not None:
+            self._polled = None
+            end, notices, taken, rest = plan.end, plan.notices, most, plan.rest
+        else:
+            batch = feed.poll(start["feed"], most)
+            self._polled = start["feed"], batch.end, batch.read
+            end, notices, taken, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
+        for notice in notices:
+            _tell(notice)
+        self._over = self._last and not rest
+        if end != start["feed"]:
+            self._given = taken, time.monotonic()
+        return {"feed": end}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What is between two offsets; read beside the driver if it cannot be divided."""
+        first, last = start["feed"], end["feed"]
+        parts: Sequence[FeedPart] | None
+        if self._polled is not None and self._polled[:2] == (first, last):
+            parts = Given.of(self._polled[2])
+        else:
+            feed = self._feed()
+            parts = feed.parts(first, last, self._reading.tasks)
+            parts = Given.of(feed.replay(first, last)) if parts is None else parts
+        return [SourcePartition(place, part) for place, part in enumerate(parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        assert isinstance(partition, SourcePartition)  # noqa: S101 - as ``partitions`` makes them
+        return self._emit(partition.place, self._chunks(partition.part))
 
     def commit(self, end: dict[str, Any]) -> None:
         """The source may forget what is done."""
         self._feed().commit(end["feed"])
 
+    def _chunks(self, part: FeedPart) -> Iterator[tuple[int | None, Chunk]]:
+        log = self._reading.bad_records()
+        for chunk in part.read(self._reading.schema):
+            told = len(log.first)
+            log.take(chunk.bad)
+            for line in (*(f"{place(one)}: {one.reason}" for one in log.first[told:]), *log.news()):
+                _tell(line)
+            yield part.partition, chunk
+
+    def _most(self) -> int:
+        if self._given is not None:
+            records, at = self._given
+            self._sizer.worked(records, time.monotonic() - at)
+            self._given = None
+        return self._sizer.limit
+
     def _feed(self) -> Feed:
         if self._opened is None:
-            self._schema = schema_of(self._options["schema"])
-            source = parse_source(self._options["source"], ahead=self._ahead)
-            self._opened = RetryingFeed(source, self._schema, SystemClock())
+            self._opened = self._reading.open()
         return self._opened
 
-    def _rows(self, read: Chunk) -> _Rows:
-        told = len(self._bad.first)
-        self._bad.take(read.bad)
-        for line in (*(f"{place(one)}: {one.reason}" for one in self._bad.first[told:]), *self._bad.news()):
-            _tell(line)
-        lines = [record_line(record, self._schema).decode() for record in read.records.records()]
-        partitions = repeat(None) if read.partitions is None else read.partitions.tolist()
-        return zip(lines, partitions, strict=False)
+
+_OPTIONS: Final = ("source", "schema", "records", "ahead", "on_error")
+
+
+def reader_of(options: dict[str, str]) -> SourceReader:
+    """By the options of ``format("skws")``. Raises UsageError, SchemaError."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise UsageError(f"format skws: no option {name!r}{nearest(name, _OPTIONS)}")
+    for name in ("source", "schema"):
+        if name not in options:
+            raise UsageError(f"format skws: the option {name} is missing")
+    records = options.get("records", str(RECORDS))
+    if not records.isdecimal() or not int(records):
+        raise UsageError(f"format skws: records {records}: expected a number above 0")
+    schema, most = schema_of(options["schema"]), int(records)
+    given = options.get("ahead", AHEAD), options.get("on_error", OnError.FAIL)
+    return SourceReader(Reading(options["source"], schema, *given, (most, most)), Lines(schema))
 
 
 def _tell(line: str) -> None:

@@ -34,7 +34,6 @@ from tests.kafka import MockBroker
 from tests.kafka_broker import Broker
 from tests.places import ROOT
 from tests.postgres import Database
-from tests.spark.kafka_stand_in import NAME, stand_in
 from tests.spark.test_submit import cluster
 from tests.waiting import until
 
@@ -351,12 +350,11 @@ def test_64_partitions_ten_minutes_apart(spark: SparkSession, tmp_path: Path) ->
     partitions = traces(64, 60, 600)
     for name, text_of in files(page).items():
         (tmp_path / name).write_text(text_of, encoding="utf-8")
-    spark.dataSource.register(stand_in())
     places = {
-        '"kafka"': f'"{NAME}"',
         "traces.yaml": str(tmp_path / "traces.yaml"),
         "/shared": str(tmp_path),
         "shards=16": "shards=2",
+        '/traces"),': '/traces", records=1_000),',
         "query.awaitTermination()": "query.processAllAvailable(); query.stop()",
     }
     with closing(MockBroker()) as broker, partitioned(spark, 2):

@@ -42,34 +42,46 @@ def run(spark: SparkSession, folder: Path, frame: Any, rows: int = 0) -> None:
         started.stop()
 
 
-def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_path: Path) -> None:
+def given(spark: SparkSession, form: str, source: object, records_at_once: int = 4) -> Any:
+    """A source as a search takes it: as a DataFrame of lines, or by its address, read in parts or not."""
+    if form == "lines":
+        return records(spark, source=source, schema=YAML).load()
+    return skws.spark.Source(str(source), records=records_at_once if form == "parts" else None)
+
+
+forms = pytest.mark.parametrize("form", ["lines", "parts", "whole"])
+
+
+@forms
+def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     spark = spark_one
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), customer(2, 2, "eve"), order(3, 1, "a lamp"))
     for more in ([], [order(4, 2), order(5.000001, 1)], [order(5.5, 1, op="-"), order(6, 1, "two lamps")]):
         append(source, *more)
-        frame = records(spark, source=source, schema=YAML).load()
-        assert frame.isStreaming
-        run(spark, tmp_path, skws.spark.search(spark, frame, QUERY, schema=YAML))
-    found = spark.read.parquet(str(tmp_path / "out")).collect()
+        found = skws.spark.search(spark, given(spark, form, source), QUERY, schema=YAML)
+        assert found.isStreaming
+        run(spark, tmp_path, found)
+    told = spark.read.parquet(str(tmp_path / "out")).collect()
     expected = skws.search(QUERY, source, schema=YAML)
     # A run tells a result when it comes, and takes it back; a search of the whole knows its end.
-    assert {(row.id, row.op) for row in found if row.op == "+"} == {(one.id, "+") for one in expected}
-    assert sum(row.op == "-" for row in found) == 1
+    assert {(row.id, row.op) for row in told if row.op == "+"} == {(one.id, "+") for one in expected}
+    assert sum(row.op == "-" for row in told) == 1
     assert len(expected) == 4
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", ["lines", "whole"])
 def test_the_snapshot_and_the_changes_of_a_database(
-    spark_one: SparkSession, database: Database, tmp_path: Path
+    spark_one: SparkSession, database: Database, tmp_path: Path, form: str
 ) -> None:
     spark = spark_one
     database.run(*TABLES, LAMP)
     changes = {"ANALYZE customer": 1, LAMP.replace("lamp", "green lamp"): 2, 'DELETE FROM "order"': 4}
     for change, rows in changes.items():
         database.run(change)
-        frame = records(spark, source=database.uri(), schema=YAML).load()
-        run(spark, tmp_path, skws.spark.search(spark, frame, QUERY, schema=YAML, window="1 hour"), rows)
+        data = given(spark, form, database.uri())
+        run(spark, tmp_path, skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour"), rows)
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     assert sorted((row.op, row.tuples[-1].row["item"]) for row in found) == [
         ("+", "green lamp"),
@@ -94,7 +106,8 @@ def test_a_record_far_ahead_of_the_clock_can_be_left_out(spark_one: SparkSession
         assert sorted(json.loads(row.value)["time"][:4] for row in rows) == expected
 
 
-def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:
+@forms
+def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     """Each is in order; one is 450 seconds behind the other, and catches up."""
     spark = spark_one
     with closing(MockBroker()) as broker:
@@ -104,8 +117,8 @@ def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: 
         for parts in ((range(500), range(50)), (range(500, 600), range(50, 550))):
             for partition, seconds in enumerate(parts):
                 broker.send("all", [order(float(n), 1) for n in seconds], partition=partition)
-            frame = records(spark, source=broker.uri("all"), schema=YAML).load()
-            found = skws.spark.search(spark, frame, QUERY, schema=YAML, window="1 hour")
+            data = given(spark, form, broker.uri("all"), 400)
+            found = skws.spark.search(spark, data, QUERY, schema=YAML, window="1 hour")
             rows += sum(map(len, parts))
             run(spark, tmp_path, found, rows)
     told = spark.read.parquet(str(tmp_path / "out")).collect()

@@ -81,7 +81,7 @@ class Stream:
         """Until all that has arrived is worked through."""
         self.search({"customer": self.spark.createDataFrame(customers), **self.frames()}, query, **options)
 
-    def search(self, data: Mapping[str, DataFrame], query: Any, **options: Any) -> None:
+    def search(self, data: Mapping[str, DataFrame | skws.spark.Source], query: Any, **options: Any) -> None:
         """Until all that there is is worked through."""
         found = skws.spark.search(self.spark, data, query, schema=SHOP, window=WINDOW, max_size=3, **options)
         assert found.isStreaming
@@ -115,7 +115,11 @@ def test_starts_of_a_streaming_query_give_what_the_whole_stream_gives(
 
 
 @pytest.mark.slow
-def test_a_stream_of_records_of_any_relation(spark_one: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [None, 60])
+def test_a_stream_of_records_of_any_relation(
+    spark_one: SparkSession, tmp_path: Path, at_once: int | None
+) -> None:
+    """As lines of text, or a source that is read so many records at a time."""
     frames = shop(240)
     expected = skws.search("byron leaks", frames, schema=SHOP, window=WINDOW, max_size=3)
     stream = Stream(spark_one, tmp_path)
@@ -123,7 +127,9 @@ def test_a_stream_of_records_of_any_relation(spark_one: SparkSession, tmp_path: 
     records = [line.replace("\n", " ") for line in texts(frames, slice(None))]
     for number, part in enumerate((slice(0, 200), slice(200, None))):
         (tmp_path / "records" / f"{number}.jsonl").write_text("\n".join(records[part]) + "\n")
-        values = spark_one.readStream.text(str(tmp_path / "records"))
+        folder = tmp_path / "records"
+        lines = spark_one.readStream.text(str(folder))
+        values = lines if at_once is None else skws.spark.Source(folder, records=at_once)
         stream.search(
             {"customer": spark_one.createDataFrame(frames["customer"]), RECORDS: values}, "byron leaks"
         )

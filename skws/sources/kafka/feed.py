@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
+from math import ceil
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -16,7 +17,9 @@ from skws.sources.feed import (
     Batch,
     Clock,
     Feed,
+    FeedPart,
     Offset,
+    Plan,
     Source,
     SystemClock,
     parse_offset,
@@ -45,6 +48,7 @@ _PROBE_SECONDS: Final = 1.0
 # How often to look for new partitions; how long to wait for a partition that has more but gives nothing.
 _DISCOVER_EVERY: Final = 30_000_000
 _SILENCE: Final = 15_000_000
+_WORTH: Final = 4  # of what a poll may give, one in so many messages have to wait for parts to be worth it
 
 
 class KafkaFeed(Feed):
@@ -63,6 +67,7 @@ class KafkaFeed(Feed):
         self._static = static_relations(schema)
         self._static_rows = False
         self._reading: PartitionReader | None = None
+        self._planned: dict[Partition, int] = {}  # where the last plan ended
         self._latest = EARLIEST
         try:
             self._cluster = self._client.connected()
@@ -131,8 +136,63 @@ class KafkaFeed(Feed):
             self._failed(error)
         return Batch(self._streamed(taken), position.offset(), self._take_notices())
 
+    def plan(self, start: Offset, limit: int) -> Plan | None:
+        """Of each partition the same share of what waits there: those that are in step stay so.
+
+        None while the brokers are away, and where messages are gone: a poll says so.
+        """
+        position = self._checked(start)
+        self._latest = max(self._latest, self._horizon.latest())
+        try:
+            if not self._answering():
+                return None
+            if self._planned != position.next:
+                position = self._present(position)
+            position = self._with_new(position)
+            reach = {one: self._client.reach(one) for one in position.next}
+        except KafkaException as error:
+            self._failed(error)
+            return None
+        waiting = {one: max(0, end - position.next[one]) for one, (_, end) in reach.items()}
+        total = sum(waiting.values())
+        if total * _WORTH < limit or any(waiting[o] and position.next[o] < reach[o][0] for o in reach):
+            return None
+        share, self._reading = min(1.0, limit / total), None
+        after = {one: at + ceil(waiting[one] * share) for one, at in position.next.items()}
+        self._planned = after
+        horizon = position.horizon
+        if self._horizon.ahead is not None:  # nobody knows yet whether some will be refused
+            horizon = Mark.behind(horizon, self._latest)
+        end = replace(position, next=after, horizon=horizon)
+        return Plan(end.offset(), total > limit, self._take_notices())
+
+    def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
+        begins, ends = self._stretch(start, end)
+        groups: list[dict[Partition, int]] = [{} for _ in range(min(number, len(ends)))]
+        sizes = [0] * len(groups)
+        for one in sorted(ends, key=lambda one: begins[one] - ends[one]):
+            least = sizes.index(min(sizes))
+            groups[least][one] = ends[one]
+            sizes[least] += ends[one] - begins[one]
+        latest, horizon = latest_between(start, end), self._horizon.ahead
+        config = self._address.config
+        address = replace(self._address, config=None if config is None else config.absolute())
+        return [
+            KafkaPart(address, {one: begins[one] for one in group}, group, latest, horizon)
+            for group in groups
+        ]
+
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same messages; waits for the brokers if they are away."""
+        return self.between(*self._stretch(start, end), latest_between(start, end))
+
+    def between(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], latest: int) -> Chunk:
+        """What is in each partition between two offsets, where no time may be after ``latest``."""
+        self._reading = None
+        return self._streamed(self._between(begins, ends, latest))
+
+    def _stretch(self, start: Offset, end: Offset) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Of each partition with something between two offsets, where that begins and ends."""
         first, last = self._checked(start), self._checked(end)
         last = self._present(last)
         again = {topic for topic, name in last.ids.items() if first.ids.get(topic, name) != name}
@@ -141,9 +201,7 @@ class KafkaFeed(Feed):
             for one in last.next
         }
         ends = {one: at for one, at in last.next.items() if begins[one] != at}
-        self._reading = None
-        latest = latest_between(start, end)
-        return self._streamed(self._between({one: begins[one] for one in ends}, ends, latest))
+        return {one: begins[one] for one in ends}, ends
 
     def commit(self, end: Offset) -> None:
         """Commits to the consumer group, if one was named; the run keeps offsets itself."""
@@ -373,6 +431,26 @@ class KafkaSource(Source):
 
     def open(self, schema: Schema) -> Feed:
         return KafkaFeed(self.address, schema, self.clock, self.horizon)
+
+
+@dataclass(frozen=True)
+class KafkaPart(FeedPart):
+    """Messages of some partitions; ``ahead``: of the horizon, of which ``latest`` was the latest time."""
+
+    address: Address
+    begins: Mapping[Partition, int]
+    ends: Mapping[Partition, int]
+    latest: int
+    ahead: int | None
+
+    def read(self, schema: Schema) -> Iterator[Chunk]:
+        yield _connected(self.address, schema, self.ahead).between(self.begins, self.ends, self.latest)
+
+
+@lru_cache(maxsize=1)
+def _connected(address: Address, schema: Schema, ahead: int | None) -> KafkaFeed:
+    """For one part after the other, which a process reads: it takes longer to connect than to read a few."""
+    return KafkaFeed(address, schema, SystemClock(), ANY_TIME if ahead is None else Horizon(ahead))
 
 
 _Nested = dict[str, dict[str, int]]

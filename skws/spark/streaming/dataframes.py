@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from skws.data.batch import NO_RECORDS, RecordBatch, merged, together
+from skws.data.batch import RecordBatch, merged, together
 from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
@@ -45,6 +45,7 @@ from skws_schema.show import to_yaml
 LATE: Final = "late"
 """In place of "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
 _MOST: Final = 200_000  # records in a micro-batch
+_FEW: Final = 10_000
 _RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming query
 
 
@@ -130,17 +131,17 @@ class FrameProcessor(MeshProcessor):
         self._partitions = awaited.known
         before = ALWAYS if mark.final is None else mark.final
         final, reached = final_of(ends, before, self._lateness), int(ends.max(initial=mark.now))
-        batches = _cut(merged((piece.first, piece.place, batch) for piece, batch in pieces))
-        batch: RecordBatch | None = next(batches, NO_RECORDS)
+        batches = _cut(pieces)
+        batch: _Packed | None = next(batches, _Packed(b"", ALWAYS))
         while batch is not None:
             number += 1
             after = next(batches, None)
             # What follows in these batches is no earlier; what comes later, than what is final then.
-            last = final if after is None else min(final, int(batch.time.max(initial=ALWAYS)))
+            last = final if after is None else min(final, batch.last)
             header = BatchHeader(time.time(), tuple(commands), number=number, final=max(before, last))
             if after is None:
                 header = replace(header, reached=reached)
-            yield MicroBatch(header, tables, packed(batch) if len(batch) else b"").to_bytes()
+            yield MicroBatch(header, tables, batch.records).to_bytes()
             commands, tables, batch = [], b"", after
 
     def _commands(self, mark: ShardProgress) -> list[Command]:
@@ -175,7 +176,7 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]], Ints, int]:
+def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[Piece, bytes]], Ints, int]:
     """The pieces by their first times; what tasks tell of partitions (``PartitionEnds.told``), and when."""
     held: list[tuple[Piece, bytes]] = []
     told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
@@ -187,18 +188,49 @@ def _in_order(rows: Iterable[Any]) -> tuple[Iterator[tuple[Piece, RecordBatch]],
             clock = max(clock, int(values[0]))
             told.append(values[1:].reshape(-1, 2))
         else:
-            held.append((piece, row.packed))
+            held.append((piece, bytes(row.packed)))
     held.sort(key=lambda each: (each[0].first, each[0].place))
-    found = ((piece, unpacked(bytes(blob))) for piece, blob in held)
-    return found, np.concatenate(told), clock
+    return held, np.concatenate(told), clock
 
 
-def _cut(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    held: list[RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) >= _MOST:
-            yield together(held)
-            held = []
-    if held:
-        yield together(held)
+class _Packed(NamedTuple):
+    """Records as a micro-batch has them, and their latest time."""
+
+    records: bytes
+    last: int
+
+
+def _cut(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[_Packed]:
+    """Micro-batches of pieces in order of their first times. One that no other overlaps stays as it is."""
+    for group in _apart(pieces):
+        if len(group) == 1:
+            piece, blob = group[0]
+            yield _Packed(blob, piece.last)
+            continue
+        held: list[RecordBatch] = []
+        for batch in merged((piece.first, piece.place, unpacked(blob)) for piece, blob in group):
+            held.append(batch)
+            if sum(map(len, held)) >= _MOST:
+                yield _packed(held)
+                held = []
+        if held:
+            yield _packed(held)
+
+
+def _packed(batches: Sequence[RecordBatch]) -> _Packed:
+    batch = together(batches)
+    return _Packed(packed(batch), int(batch.time.max()))
+
+
+def _apart(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[list[tuple[Piece, bytes]]]:
+    """Pieces that overlap in time together, and small ones."""
+    group: list[tuple[Piece, bytes]] = []
+    size, last = 0, ALWAYS
+    for piece, blob in pieces:
+        if group and size >= _FEW and piece.first >= last:
+            yield group
+            group, size = [], 0
+        group.append((piece, blob))
+        size, last = size + piece.size, max(last, piece.last)
+    if group:
+        yield group

@@ -1,0 +1,75 @@
+"""What a task of Spark has read, as rows for the shards: packed pieces, and how far partitions have come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from skws.data.batch import Chunk
+from skws.formats.splits import Holds, Packer, Piece
+from skws.memory import MemoryShare, freeze_loaded_objects
+from skws.queries.order import PartitionEnds, named
+from skws.spark.batch import PIECES, piece_row
+from skws.spark.streaming.layout import Layout
+from skws_mesh.columnar.columns import Ints
+from skws_schema.model import Schema
+
+SHARED: Final = f"{PIECES}, shard int"
+"""The columns of the rows."""
+PARTS: Final = 1_000_000
+"""Partitions of one input: its pieces come before those of the next."""
+
+
+def shared_pieces(
+    chunks: Iterable[tuple[int | None, Chunk]],
+    place: int,
+    schema: Schema,
+    layout: Layout,
+    memory: MemoryShare,
+    ends: PartitionEnds | None,
+    number: int,
+    *,
+    lasting: bool,
+) -> Iterator[pa.RecordBatch]:
+    """The records of ``chunks``, each with the number of its partition, divided; columns SHARED.
+
+    ``place``: in the order of arrival. ``ends``: of a stream, None for data that is there. ``number``: of the
+    input. ``lasting``: its partitions may go on after micro-batches without them, as those that chunks tell.
+    """
+    packers = [Packer(place, schema) for _ in layout.groups]
+    with memory.kept():
+        for partition, chunk in chunks:
+            if ends is not None:
+                _take(ends, chunk, partition, number, lasting=lasting)
+            for shard, records in enumerate(layout.divided(chunk.records)):
+                yield from _rows(layout.groups[shard], packers[shard].records(records))
+        for group, packer in zip(layout.groups, packers, strict=True):
+            yield from _rows(group, packer.rest())
+            if ends is not None and len(told := ends.told()):
+                times = told[:, 1]
+                piece = Piece(place, -1, Holds.TIME, int(times.min()), int(times.max()), len(times))
+                yield from _rows(group, [(piece, _with_clock(told))])
+    freeze_loaded_objects()
+
+
+def _take(ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, lasting: bool) -> None:
+    times, known = chunk.records.time, chunk.partitions
+    if known is None:
+        ends.take(times, None if partition is None else named(partition, number if lasting else None))
+        return
+    for one in np.unique(known).tolist():
+        ends.take(times[known == one], named(one, number))
+
+
+def _with_clock(told: Ints) -> bytes:
+    """Ends of partitions (``PartitionEnds.told``), and when that is told."""
+    return np.concatenate([[time.time_ns() // 1000], told.reshape(-1)]).astype("<i8").tobytes()
+
+
+def _rows(group: int, pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[pa.RecordBatch]:
+    for piece, blob in pieces:
+        yield piece_row(piece, blob).append_column("shard", pa.array([group], pa.int32()))

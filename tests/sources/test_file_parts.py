@@ -1,0 +1,161 @@
+"""What is planned and read in parts is what polls give, in the order of a replay."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skws.data.batch import BadRecord, Chunk, Item
+from skws.sources.feed import Feed, FeedPart, Offset
+from skws.sources.files import FilesFeed, FilesSource
+from skws.sources.horizon import BoundedSource, Horizon
+from tests.sources.followed_files import SCHEMA, line, numbers
+from tests.strategies import seeds
+
+
+def parts_between(feed: Feed, start: Offset, end: Offset, number: int) -> list[FeedPart] | None:
+    """As another process gets them."""
+    parts = feed.parts(start, end, number)
+    sent: list[FeedPart] | None = pickle.loads(pickle.dumps(parts))
+    return sent
+
+
+def read(parts: list[FeedPart]) -> list[Item]:
+    return list(Chunk.together(chunk for part in parts for chunk in part.read(SCHEMA)))
+
+
+def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:
+    """Plans from the start of the source to its end."""
+    at = feed.start()
+    while (plan := feed.plan(at, limit)) is not None:
+        end = orjson.loads(orjson.dumps(plan.end))
+        yield at, end
+        at = end
+
+
+def write_lines(path: Path, rng: random.Random, number: int) -> None:
+    lines = [line(n, "x" * rng.choice([0, 1, 50, 3000])) for n in range(number)]
+    for _ in range(rng.randrange(3)):
+        lines.insert(rng.randrange(len(lines)), rng.choice([b"\n", b"no json\n", b"null\n"]))
+    path.write_bytes(b"".join(lines))
+
+
+def write_rows(path: Path, rng: random.Random, number: int) -> None:
+    table = pa.table(
+        {"mid": range(number), "title": ["x"] * number, "time": [float(n) for n in range(number)]}
+    )
+    pq.write_table(table, path, row_group_size=rng.choice([1, 7, 1000]))
+
+
+@seeds(8, 60)
+def test_oracle_parts(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for file in range(rng.randrange(1, 4)):
+        write_lines(tmp_path / f"{file}.jsonl", rng, rng.randrange(1, 300))
+    if rng.random() < 0.5:
+        (tmp_path / "movie").mkdir()
+        write_rows(tmp_path / "movie" / "rows.parquet", rng, rng.randrange(300))
+    feed = FilesFeed(tmp_path, SCHEMA)
+    found: dict[str, list[Item]] = defaultdict(list)
+    ended = feed.start()
+    for start, end in planned(feed, rng.choice([4, 20, 1000])):
+        parts = parts_between(feed, start, end, rng.randrange(1, 9))
+        assert parts is not None
+        assert read(parts) == list(feed.replay(start, end))
+        for part in parts:
+            found[str(part.partition)] += read([part])
+        ended = end
+    rest = feed.poll(ended, 1_000_000).read
+    polled = FilesFeed(tmp_path, SCHEMA).poll(feed.start(), 1_000_000).read
+    # Bad records are those of the whole, the place in their files among it.
+    both = sorted(map(repr, [*(item for some in found.values() for item in some), *rest]))
+    assert both == sorted(map(repr, polled))
+    for some in found.values():
+        records = list(map(str, numbers([one for one in some if not isinstance(one, BadRecord)])))
+        assert records == sorted(records, key=int)  # of a file they come in order
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ((range(2000), range(0, 2000, 10)), (1000, 100)),  # side by side
+        ((range(2000), range(2000, 4000)), (1100, 0)),  # one after the other
+        ((range(1000, 3000), range(300)), (800, 300)),  # one is behind
+    ],
+)
+def test_a_batch_ends_at_one_time_in_all_files(
+    tmp_path: Path, times: tuple[range, range], expected: tuple[int, int]
+) -> None:
+    for name, own in zip("ab", times, strict=True):
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(line(n, name) for n in own))
+    feed = FilesFeed(tmp_path, SCHEMA)
+    start, end = next(planned(feed, 1100))
+    titles = [item.row[1] for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
+    for name, number in zip("ab", expected, strict=True):
+        assert titles.count(name) == pytest.approx(number, abs=50)
+
+
+def test_row_groups_come_by_their_times(tmp_path: Path) -> None:
+    for relation, first in (("movie", 500), ("play", 0)):
+        (tmp_path / relation).mkdir()
+        numbers = range(first, first + 1000)
+        rows = {
+            "mid": numbers,
+            "time": pa.array([n * 1_000_000 for n in numbers], pa.timestamp("us", "UTC")),
+        }
+        pq.write_table(pa.table(rows), tmp_path / relation / "rows.parquet", row_group_size=100)
+    feed = FilesFeed(tmp_path, SCHEMA)
+    start, end = next(planned(feed, 500))
+    found = [item.relation for item in feed.replay(start, end) if not isinstance(item, BadRecord)]
+    assert found == [2] * 500
+
+
+def test_what_cannot_be_divided_is_polled(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"".join(line(n) for n in range(100)))
+    feed = FilesFeed(tmp_path, SCHEMA)
+    assert feed.plan(feed.start(), 401) is None  # too few
+    assert feed.plan(feed.start(), 100) is not None
+    (tmp_path / "movie.csv").write_text("mid,title,time\n" + "1,x,1\n" * 100)
+    feed = FilesFeed(tmp_path, SCHEMA)
+    assert feed.plan(feed.start(), 100) is None
+    batch = feed.poll(feed.start(), 100)
+    assert feed.parts(feed.start(), batch.end, 2) is None
+    assert len(batch.read) == 100
+
+
+def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    whole = b"".join(line(n) for n in range(50))
+    path.write_bytes(whole + line(50)[:-5])
+    feed = FilesFeed(path, SCHEMA)
+    start, end = next(planned(feed, 50))
+    parts = parts_between(feed, start, end, 3)
+    assert parts is not None
+    assert numbers(read(parts)) == list(range(50))
+    path.write_bytes(whole + line(50))
+    assert numbers(list(feed.poll(end, 10).read)) == [50]
+
+
+def test_a_horizon_is_that_of_the_plan(tmp_path: Path) -> None:
+    """The clock goes on between the plan, its parts, and a restart."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(line(n) for n in range(100)))
+    now = 50_000_000
+    source = BoundedSource(FilesSource(path), Horizon(10_000_000, lambda: now))
+    feed = source.open(SCHEMA)
+    start, end = next(planned(feed, 100))
+    now = 80_000_000
+    for again in (feed, source.open(SCHEMA)):
+        parts = parts_between(again, start, end, 4)
+        assert parts is not None
+        given = read(parts)
+        assert sorted(map(repr, given)) == sorted(map(repr, again.replay(start, end)))
+        assert len([one for one in given if not isinstance(one, BadRecord)]) == 61

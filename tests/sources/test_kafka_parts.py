@@ -1,0 +1,124 @@
+"""Messages that are planned and read in parts are those of polls."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from random import Random
+from typing import Any
+
+import pytest
+
+from skws.data.batch import BadRecord, Chunk, Item, Record
+from skws.sources.addresses import parse_source
+from skws.sources.feed import Feed, FeedPart, Offset
+from skws_schema.errors import SourceError
+from tests.kafka import MockBroker
+from tests.sources.following import SCHEMA
+from tests.strategies import seeds
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockBroker]:
+    with closing(MockBroker()) as running:
+        yield running
+
+
+def film(number: int) -> dict[str, Any]:
+    return {"mid": number, "title": f"film {number}", "gid": 1}
+
+
+def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
+    """Plans from the start of the source to its end, and whether there is more behind each."""
+    at = feed.start()
+    while (plan := feed.plan(at, limit)) is not None:
+        yield at, plan.end, plan.rest
+        at = plan.end
+
+
+def read(feed: Feed, start: Offset, end: Offset, number: int) -> list[Chunk]:
+    """As other processes read the parts."""
+    parts = feed.parts(start, end, number)
+    assert parts is not None
+    assert len(parts) <= number
+    sent: list[FeedPart] = pickle.loads(pickle.dumps(parts))
+    return [chunk for part in sent for chunk in part.read(SCHEMA)]
+
+
+def shown(items: list[Item]) -> list[str]:
+    return sorted(map(repr, items))
+
+
+@seeds(2, 10)
+def test_oracle_parts_of_topics(kafka: MockBroker, seed: int) -> None:
+    random = Random(seed)
+    topic, partitions = f"p{seed}.movie", random.randrange(1, 5)
+    kafka.create(topic, partitions)
+    for number in range(random.randrange(20, 200)):
+        value: Any = random.choice([film(number)] * 9 + [b"nonsense"])
+        kafka.send(topic, [value], partition=random.randrange(partitions), millis=1000 + number)
+    with closing(parse_source(kafka.uri(topic), ahead=10**18).open(SCHEMA)) as feed:
+        found: list[Item] = []
+        ended = feed.start()
+        for start, end, _ in planned(feed, random.choice([20, 50, 1000])):
+            chunks = read(feed, start, end, random.randrange(1, 6))
+            items = [item for chunk in chunks for item in chunk]
+            assert shown(items) == shown(list(feed.replay(start, end)))
+            for chunk in chunks:
+                assert chunk.partitions is not None
+                assert len(chunk.partitions) == len(chunk.records)
+            found += items
+            ended = end
+        rest: list[Item] = []
+        while some := list((batch := feed.poll(ended, 1000)).read):
+            rest += some
+            ended = batch.end
+        whole = feed.replay(feed.start(), ended)
+        assert shown(found + rest) == shown(list(whole))
+
+
+def test_each_partition_gives_the_same_share(kafka: MockBroker) -> None:
+    """Those of a backlog that are in step stay in step, however unequal they are."""
+    kafka.create("shares.movie", 2)
+    for partition, number in ((0, 300), (1, 30)):
+        kafka.send("shares.movie", [film(n) for n in range(number)], partition=partition, millis=1000)
+    with closing(parse_source(kafka.uri("shares.movie")).open(SCHEMA)) as feed:
+        ends = [(end["next"]["shares.movie"], rest) for _, end, rest in planned(feed, 110)]
+        assert ends == [
+            ({"0": 100, "1": 10}, True),
+            ({"0": 200, "1": 20}, True),
+            ({"0": 300, "1": 30}, False),
+        ]
+
+
+def test_what_retention_took_is_left_to_a_poll(kafka: MockBroker) -> None:
+    kafka.create("trimmed.movie", 1)
+    kafka.send("trimmed.movie", [film(n) for n in range(50)], millis=1000)
+    with closing(parse_source(kafka.uri("trimmed.movie")).open(SCHEMA)) as feed:
+        start = feed.start()
+        assert feed.plan(start, 50) is not None
+        kafka.trim("trimmed.movie", 20)
+        assert feed.plan(start, 50) is None
+
+        def polls() -> None:
+            for _ in range(50):
+                feed.poll(start, 50)
+
+        with pytest.raises(SourceError, match="no longer has the offset 0"):
+            polls()
+
+
+def test_a_horizon_of_messages_is_that_of_the_plan(kafka: MockBroker) -> None:
+    kafka.create("ahead.movie", 2)
+    for partition in range(2):
+        far = 4_000_000_000_000  # milliseconds
+        kafka.send("ahead.movie", [film(1)], partition=partition, millis=1000)
+        kafka.send("ahead.movie", [film(2)], partition=partition, millis=far)
+    source = parse_source(kafka.uri("ahead.movie"), ahead=1_000_000)
+    with closing(source.open(SCHEMA)) as feed, closing(source.open(SCHEMA)) as again:
+        ((start, end, _),) = planned(feed, 4)
+        for each in (feed, again):
+            items = [item for chunk in read(each, start, end, 2) for item in chunk]
+            assert [item.row[0] for item in items if isinstance(item, Record)] == [1, 1]
+            assert sum(isinstance(item, BadRecord) for item in items) == 2

@@ -5,11 +5,12 @@ Engines read whole columns (texts, join values); only results need rows as tuple
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from struct import error as PackError  # noqa: N812 - it is a class
 from struct import pack
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,33 @@ if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long
     import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
-Values: TypeAlias = Sequence[Value] | Ints | Texts
-"""A column of a block."""
+Flags = npt.NDArray[np.bool_]
 _NUMBERS = {"int64", "double", "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """A column with NULLs, where ``present`` is False; ``values`` has any number, or no text, there."""
+
+    present: Flags
+    values: npt.NDArray[Any] | Texts
+
+    def __len__(self) -> int:
+        return len(self.present)
+
+    def taken(self, places: Ints) -> Nullable:
+        values = self.values.taken(places) if isinstance(self.values, Texts) else self.values.take(places)
+        return Nullable(self.present.take(places), values)
+
+    def tolist(self) -> list[Value]:
+        values: list[Value] = [*self.values.tolist()]
+        for place in np.flatnonzero(~self.present).tolist():
+            values[place] = None
+        return values
+
+
+Values: TypeAlias = Sequence[Value] | npt.NDArray[Any] | Texts | Nullable
+"""A column of a block: values, or an array of integers of any width, floats or truth values, or texts."""
 
 
 class Block(Protocol):
@@ -53,11 +78,14 @@ class Block(Protocol):
     def integers(self, column: int) -> Ints | None:
         """A column if all its values are integers (or truth values) of 64 bits, else None."""
 
-    def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
         """A column of numbers or truth values, and which are not NULL; None if it is not stored as such."""
 
     def texts(self, column: int) -> Column:
         """A column of texts."""
+
+    def present(self, column: int) -> Flags:
+        """Which values of a column are not NULL."""
 
 
 class _OfValues:
@@ -68,11 +96,14 @@ class _OfValues:
     def integers(self: Block, column: int) -> Ints | None:
         return packed_integers(self.values(column))
 
-    def numbers(self, column: int) -> None:  # noqa: ARG002 - same signature as its siblings
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:  # noqa: ARG002 - as its siblings
         return None
 
     def texts(self: Block, column: int) -> Column:
         return self.values(column)
+
+    def present(self: Block, column: int) -> Flags:
+        return np.array([value is not None for value in self.values(column)], dtype=bool)
 
 
 class RowBlock(_OfValues):
@@ -102,7 +133,7 @@ class RowBlock(_OfValues):
 
 
 class ColumnBlock(_OfValues):
-    """Rows as columns: lists of Python values, arrays of integers, or texts; rows are made on demand.
+    """Rows as columns: lists of Python values, arrays, or texts; rows are made on demand.
 
     ``searched``: columns that are searched and rarely read. They become ``Texts`` when blocks are
     concatenated, which takes half the memory of Python's strings.
@@ -142,32 +173,43 @@ class ColumnBlock(_OfValues):
         return self._searched
 
     def taken(self, places: Ints) -> ColumnBlock:
-        return ColumnBlock(self.relation, list(self._some(places)), self._searched)
+        return ColumnBlock(self.relation, [_taken(each, places) for each in self._columns], self._searched)
 
     def row(self, place: int) -> Row:
         return self.rows(np.array([place]))[0]
 
     def rows(self, places: Ints) -> list[Row]:
-        return list(zip(*map(_listed, self._some(places)), strict=True))
+        return list(zip(*(_at(column, places) for column in self._columns), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
         return _listed(self._columns[column])
 
     def values_at(self, column: int, places: Ints) -> Sequence[Value]:
-        return _listed(_at(self._columns[column], places))
+        return _at(self._columns[column], places)
 
     def integers(self, column: int) -> Ints | None:
         values = self._columns[column]
-        if isinstance(values, Texts):
+        if isinstance(values, np.ndarray):
+            return None if values.dtype.kind == "f" else values.astype(np.int64, copy=False)
+        return None if isinstance(values, Texts | Nullable) else packed_integers(values)
+
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
+        values = self._columns[column]
+        held = values.values if isinstance(values, Nullable) else values
+        if not isinstance(held, np.ndarray):
             return None
-        return values if isinstance(values, np.ndarray) else packed_integers(values)
+        return held.astype(np.int64, copy=False) if held.dtype.kind == "i" else held, self.present(column)
 
     def texts(self, column: int) -> Column:
         values = self._columns[column]
-        return values if isinstance(values, Texts) else super().texts(column)
+        held = values.values if isinstance(values, Nullable) else values
+        return held if isinstance(held, Texts) else super().texts(column)
 
-    def _some(self, places: Ints) -> Iterator[Values]:
-        return (_at(column, places) for column in self._columns)
+    def present(self, column: int) -> Flags:
+        values = self._columns[column]
+        if isinstance(values, Nullable):
+            return values.present
+        return np.ones(len(self), dtype=bool) if _is_typed(values) else super().present(column)
 
 
 class TruncationBlock(_OfValues):
@@ -197,28 +239,56 @@ class TruncationBlock(_OfValues):
         return [None] * len(places)
 
 
-def _at(column: Values, places: Ints) -> Values:
-    """A column of some rows."""
+def _is_typed(column: Values) -> TypeGuard[npt.NDArray[Any] | Texts | Nullable]:
+    return isinstance(column, np.ndarray | Texts | Nullable)
+
+
+def _at(column: Values, places: Ints) -> Sequence[Value]:
+    """A column of some rows, as values."""
+    return column.at(places) if isinstance(column, Texts) else _listed(_taken(column, places))
+
+
+def _taken(column: Values, places: Ints) -> Values:
+    """A column of some rows, in the form that it has."""
     if isinstance(column, np.ndarray):
         return column.take(places)
-    if isinstance(column, Texts):
-        return column.at(places)
+    if isinstance(column, Texts | Nullable):
+        return column.taken(places)
     return list(map(column.__getitem__, places.tolist()))
 
 
 def _listed(column: Values) -> Sequence[Value]:
-    return column.tolist() if isinstance(column, np.ndarray | Texts) else column
+    if isinstance(column, np.ndarray | Texts | Nullable):
+        return column.tolist()
+    return column
 
 
 def _concatenated(parts: Sequence[Values], *, as_texts: bool) -> Values:
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(arrays) == len(parts):
-        return np.concatenate(arrays)
-    if as_texts or all(isinstance(part, Texts) for part in parts):
+    typed = [part for part in parts if _is_typed(part)]
+    if len(typed) == len(parts) and len(set(map(_kind, typed))) == 1:
+        return _of_one_kind(typed)
+    if as_texts:
         texts = _texts(parts)
         if texts is not None:
             return texts
     return list(chain.from_iterable(map(_listed, parts)))
+
+
+def _kind(column: npt.NDArray[Any] | Texts | Nullable) -> str:
+    """What a column holds besides NULLs."""
+    held = column.values if isinstance(column, Nullable) else column
+    return "texts" if isinstance(held, Texts) else held.dtype.kind
+
+
+def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values:
+    held = [part.values if isinstance(part, Nullable) else part for part in parts]
+    texts = [part for part in held if isinstance(part, Texts)]
+    arrays = [part for part in held if isinstance(part, np.ndarray)]
+    values = Texts.together(texts) if texts else np.concatenate(arrays)
+    if not any(isinstance(part, Nullable) for part in parts):
+        return values
+    there = [p.present if isinstance(p, Nullable) else np.ones(len(p), dtype=bool) for p in parts]
+    return Nullable(np.concatenate(there), values)
 
 
 def _texts(parts: Sequence[Values]) -> Texts | None:
@@ -277,16 +347,19 @@ class ArrowBlock:
 
         return integers(array)
 
-    def numbers(self, column: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None:
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
         array = self._columns[column]
         if str(array.type) not in _NUMBERS:
             return None
-        present = array.is_valid().to_numpy(zero_copy_only=False)
         filled = array.fill_null(False if str(array.type) == "bool" else 0)
-        return filled.to_numpy(zero_copy_only=False), present
+        return filled.to_numpy(zero_copy_only=False), self.present(column)
 
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]
+
+    def present(self, column: int) -> Flags:
+        found: Flags = self._columns[column].is_valid().to_numpy(zero_copy_only=False)
+        return found
 
     def values_at(self, column: int, places: Ints) -> Sequence[Value]:
         from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above

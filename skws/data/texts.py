@@ -28,9 +28,12 @@ _LONE = "surrogatepass"  # Python's strings may hold lone surrogates
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """UTF-8; the text with number i is ``data[offsets[i]:offsets[i + 1]]``. NULL is the empty text."""
+    """UTF-8; the text with number i is ``data[offsets[i]:offsets[i + 1]]``. NULL is the empty text.
 
-    data: bytes
+    Both may be views of a file; offsets are of 32 bits where those suffice.
+    """
+
+    data: bytes | memoryview
     offsets: Places
 
     def __len__(self) -> int:
@@ -61,16 +64,24 @@ class Texts:
         offsets = [np.zeros(1, dtype=np.int64)]
         size = 0
         for part in parts:
-            offsets.append(part.offsets[1:] + size)
+            offsets.append(part.offsets[1:].astype(np.int64) + size)
             size += len(part.data)
         return cls(b"".join([part.data for part in parts]), np.concatenate(offsets))
 
     def at(self, places: Places) -> list[str]:
         data, begins, ends = self.data, self.offsets[places].tolist(), self.offsets[1:][places].tolist()
         try:
-            return [data[first:end].decode() for first, end in zip(begins, ends, strict=True)]
+            return [str(data[first:end], "utf-8") for first, end in zip(begins, ends, strict=True)]
         except UnicodeDecodeError:  # rare, and a check beforehand would take twice as long
-            return [data[first:end].decode("utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
+            return [str(data[first:end], "utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
+
+    def taken(self, places: Places) -> Texts:
+        """Some of the texts, without the others."""
+        data, begins, ends = self.data, self.offsets[places], self.offsets[1:][places]
+        offsets = np.zeros(len(places) + 1, dtype=np.int64)
+        np.cumsum(ends - begins, out=offsets[1:])
+        parts = [data[first:end] for first, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        return Texts(b"".join(parts), offsets)
 
     def tolist(self) -> list[str]:
         return self.at(np.arange(len(self)))

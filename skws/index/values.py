@@ -76,7 +76,7 @@ def text_hashes(texts: Texts) -> Hashes:
     """A hash of each text; NULL counts as the empty one."""
     if not texts.data:
         return np.zeros(len(texts), dtype=np.uint64)
-    begins, lengths = texts.offsets[:-1], np.diff(texts.offsets)
+    begins, lengths = texts.offsets[:-1], np.diff(texts.offsets).astype(np.int64)
     used = np.frombuffer(texts.data, dtype=np.uint8).astype(np.uint64)
     places = np.arange(len(used), dtype=np.int64) - np.repeat(begins, lengths)
     weights = _powers(1 << max(6, int(lengths.max()).bit_length()))
@@ -100,12 +100,10 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
     if numbers is not None:
         return _of_numbers(numbers[0]), numbers[1]
     texts = block.texts(column)
-    if isinstance(texts, Texts):
-        return text_hashes(texts).view(np.int64), np.ones(len(block), dtype=bool)
-    if not isinstance(texts, Sequence):
-        return text_hashes(Texts.of([texts])).view(np.int64), texts.is_valid().to_numpy(zero_copy_only=False)
+    there = block.present(column)
+    if isinstance(texts, Texts) or not isinstance(texts, Sequence):
+        return text_hashes(Texts.of([texts])).view(np.int64), there
     values = block.values(column)
-    there = np.array([value is not None for value in values], dtype=bool)
     if any(isinstance(value, str) for value in values):
         return text_hashes(Texts.of([texts])).view(np.int64), there
     known = [0 if value is None else value for value in values]

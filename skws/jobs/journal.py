@@ -19,8 +19,8 @@ from typing import Final
 
 import orjson
 
-from skws.data.batch import BATCH, NO_RECORDS, RecordBatch, together
-from skws.data.batch_json import batch_of_plain, plain_batch
+from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.packing import WORD, laid_in, laid_out
 from skws.durable import (
     PRIVATE,
     GrowingFile,
@@ -66,12 +66,8 @@ class Entry:
     def insertions(self) -> int:
         return len(self.records) - int(self.records.deletes().sum())
 
-    def to_json(self) -> bytes:
-        """The form that the journal keeps: lines, the first of all but the records, the others of some each.
-
-        An entry that stands for all before it may have very many records, which are not written, or read, at
-        once.
-        """
+    def to_bytes(self) -> bytes:
+        """The form that the journal keeps: its fields as JSON, and the records by columns behind them."""
         fields = {
             "number": self.number,
             "end": self.end,
@@ -82,29 +78,21 @@ class Entry:
             "ended": self.ended,
             "reached": self.reached,
         }
-        parts = (self.records.taken(slice(at, at + BATCH)) for at in range(0, len(self.records), BATCH))
-        return b"\n".join([orjson.dumps(fields), *(orjson.dumps(plain_batch(part)) for part in parts)])
+        head = orjson.dumps(fields)
+        if not len(self.records):
+            return head
+        return b"".join((head, b" " * (-(len(head) + 1) % WORD), b"\n", laid_out(self.records)))
 
     @classmethod
-    def from_json(cls, text: bytes) -> Entry:
-        """Inverse of ``to_json``."""
-        lines = _lines(text)
-        fields = orjson.loads(next(lines))
+    def from_bytes(cls, text: bytes) -> Entry:
+        """Inverse of ``to_bytes``. Columns of the records are views of the text."""
+        view, end = memoryview(text), text.find(b"\n")
+        fields = orjson.loads(view if end < 0 else view[:end])
         fields["commands"] = tuple(map(Command.of, fields["commands"]))
-        parts = [batch_of_plain(orjson.loads(part)) for part in lines]
-        if parts:
-            fields["records"] = together(parts)
+        if end >= 0:
+            fields["records"], _ = laid_in(view[end + 1 :])
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
-
-
-def _lines(text: bytes) -> Iterator[memoryview]:
-    """The lines of a text, which may be very long, without copies of them."""
-    view, at = memoryview(text), 0
-    while (end := text.find(b"\n", at)) >= 0:
-        yield view[at:end]
-        at = end + 1
-    yield view[at:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +250,7 @@ class Journal:
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
                 path = self._path(entry.number)
                 self._file = self._roll(Segment(path, entry.number, before, after=before.position))
-            frame = checked(entry.to_json(), self._of(self._file.path), self._file.size)
+            frame = checked(entry.to_bytes(), self._of(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
 
@@ -289,7 +277,7 @@ class Journal:
             return self.segments[0].first
         with self._writing():
             self._file = self._roll(Segment(path, entry.number, before, after=before.position))
-            frame = checked(entry.to_json(), self._of(path), self._file.size)
+            frame = checked(entry.to_bytes(), self._of(path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
         self.append_begins(entry.begins)
@@ -360,7 +348,7 @@ class Journal:
                 continue
             if entry is not None:
                 yield entry, at
-            entry, at = Entry.from_json(text), end
+            entry, at = Entry.from_bytes(text), end
         if entry is not None:
             yield entry, at
 

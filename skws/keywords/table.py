@@ -165,10 +165,11 @@ class Candidates:
         """The places of the candidates in order; None if the alternatives do not narrow them."""
         if not self._narrow:
             return None
-        found = self._holding(texts.data, texts.offsets)
-        if texts.data.isascii():
+        data = bytes(texts.data)  # a copy only of a view
+        found = self._holding(data, texts.offsets)
+        if data.isascii():
             return found
-        foreign = np.flatnonzero(np.frombuffer(texts.data, dtype=np.uint8) >= 0x80)
+        foreign = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
         others = distinct(np.searchsorted(texts.offsets, foreign, side="right") - 1)
         hopeful = [place for place, text in enumerate(texts.at(others)) if not self.hopeless(text)]
         return distinct(np.concatenate([found, others[hopeful]]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skws.data.batch import Record, RecordBatch, Rows
-from skws.data.blocks import ColumnBlock
+from skws.data.blocks import ColumnBlock, Nullable
 from skws.data.packing import packed, rejoined, unpacked
 from skws.data.texts import Texts
 from skws.jobs.control import Command
@@ -73,7 +73,8 @@ def test_columns_keep_their_types() -> None:
     assert [type(value) for value in again.rows.row(0)] == [str, int, bool, type(None), float, str]
     (read,) = again.rows.blocks
     assert isinstance(read, ColumnBlock)
-    assert [type(column) for column in read.columns] == [Texts, np.ndarray, list, list, list, list]
+    held = [type(column) for column in read.columns]
+    assert held == [Texts, np.ndarray, np.ndarray, Nullable, np.ndarray, Nullable]
     assert read.searched == {0, 5}
     parts = [packed(batch.taken(np.array([place])), np.array([place])) for place in (1, 0)]
     assert list(rejoined([*parts, b""]).records()) == list(batch.records())

@@ -1,0 +1,135 @@
+"""Batches of records are the same after they were laid out as bytes, whose columns are arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.batch import Record, RecordBatch, Rows
+from skws.data.blocks import ColumnBlock
+from skws.data.packing import compact, laid_in, laid_out
+from skws.index.values import _identities
+from skws_schema.model import Value
+from tests.strategies import examples
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+)
+ROWS = st.one_of(
+    st.tuples(st.integers(0, 3), VALUES),
+    st.tuples(st.text(max_size=3), st.booleans()),
+    st.tuples(VALUES, VALUES),
+)
+RECORDS = st.one_of(
+    st.builds(Record, st.integers(0, 2), st.integers(0, 1 << 60), ROWS, st.booleans()),
+    st.builds(Record.truncation, st.integers(0, 2), st.integers(0, 1 << 60)),
+)
+
+
+def again(batch: RecordBatch) -> RecordBatch:
+    return laid_in(laid_out(batch))[0]
+
+
+def shown(batch: RecordBatch) -> list[tuple[object, ...]]:
+    """Records with the types of their values, as 1, 1.0 and true are equal."""
+    return [(*record, *map(type, record.row)) for record in batch.records()]
+
+
+@given(st.lists(RECORDS, max_size=12))
+@examples(300)
+def test_batches_of_rows(records: list[Record]) -> None:
+    batch = RecordBatch.of(records)
+    found = again(batch)
+    assert shown(found) == shown(batch)
+    assert found.truncations().tolist() == batch.truncations().tolist()
+    assert shown(again(found)) == shown(batch)
+
+
+@given(st.data())
+@examples(100)
+def test_some_rows_of_columns(data: st.DataObject) -> None:
+    columns: list[list[Value]] = data.draw(
+        st.lists(st.lists(VALUES, min_size=6, max_size=6), min_size=1, max_size=3)
+    )
+    rows = RecordBatch.of([Record(0, at, ("", 0)) for at in range(6)])
+    batch = RecordBatch(
+        rows.relation,
+        rows.time,
+        type(rows.rows)(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)),
+    )
+    some = batch.taken(np.array(data.draw(st.permutations(range(6))))[:4])
+    assert shown(again(some)) == shown(some)
+
+
+def test_a_block_without_rows() -> None:
+    """As those of an empty part of a file are."""
+    batch = RecordBatch.of([Record(0, 7, ("a", 1))])
+    empty = replace(
+        batch,
+        rows=Rows(batch.rows.block + 1, batch.rows.place, (ColumnBlock(0, [[], []]), *batch.rows.blocks)),
+    )
+    assert shown(again(empty)) == shown(batch)
+
+
+def column(values: st.SearchStrategy[Value]) -> st.SearchStrategy[list[Value]]:
+    return st.lists(values, min_size=6, max_size=6)
+
+
+COLUMNS = st.one_of(
+    *(
+        column(st.one_of(st.none(), kind) if nulls else kind)
+        for nulls in (False, True)
+        for kind in (
+            st.integers(-200, 200),
+            st.integers(-(1 << 63), (1 << 63) - 1),
+            st.floats(allow_nan=False),
+            st.booleans(),
+            st.text(max_size=4),
+        )
+    ),
+    column(st.none()),
+    column(VALUES),
+)
+
+
+@given(st.lists(COLUMNS, min_size=1, max_size=3), st.lists(st.integers(0, 5), max_size=8))
+@examples(400)
+def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list[int]) -> None:
+    """Also in parts, in another order, and one after the other."""
+    rows = RecordBatch.of([Record(0, at, ("",)) for at in range(6)])
+    listed = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
+    (held,) = compact(listed).rows.blocks
+    places = np.array(some, dtype=np.int64)
+    both = ColumnBlock.together(
+        [block for block in (held.taken(places), held) if isinstance(block, ColumnBlock)]
+    )
+    for at, values in enumerate(columns):
+        chosen = [values[place] for place in some]
+        assert typed(held.values(at)) == typed(values)
+        assert typed(held.values_at(at, places)) == typed(chosen)
+        assert typed(held.taken(places).values(at)) == typed(chosen)
+        assert typed(both.values(at)) == typed([*chosen, *values])
+        assert held.present(at).tolist() == [value is not None for value in values]
+        assert np.array_equal(_identities(held, [at]), _identities(ColumnBlock(0, columns), [at]))
+        numbers = held.numbers(at)
+        if numbers is not None:
+            there = [value for value, present in zip(*map(list, numbers), strict=True) if present]
+            assert there == [value for value in values if value is not None]
+    assert held.rows(places) == [tuple(values[place] for values in columns) for place in some]
+
+
+def typed(values: Iterable[Value]) -> list[tuple[type, Value]]:
+    return [(type(value), value) for value in values]
+
+
+def test_small_numbers_take_little_space() -> None:
+    rows = [(at % 100, "", None) for at in range(1_000)]
+    assert len(laid_out(RecordBatch.of([Record(0, 5, row) for row in rows]))) < 9_000

@@ -204,6 +204,7 @@ class LazyPurging(PurgePolicy[Op]):
 
 
 LEAST = 1024
+_MANY = 1 << 18  # dead entries that are worth a sweep, unless they are few beside the living
 
 
 class Sweep:
@@ -215,7 +216,8 @@ class Sweep:
 
     def due(self, horizon: int, entries: int) -> bool:
         """True if a sweep up to ``horizon`` is worth reading ``entries`` entries."""
-        return horizon != self._horizon and entries > 2 * self._left + LEAST
+        dead = max(self._left // 4, min(self._left, _MANY)) + LEAST
+        return horizon != self._horizon and entries > self._left + dead
 
     def done(self, horizon: int, left: int) -> None:
         self._left = left

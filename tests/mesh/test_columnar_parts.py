@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import count
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws_mesh.columnar import hash_index
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
 from skws_mesh.columnar.columns import Hashes, Ints
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex
@@ -32,9 +35,16 @@ def found(index: HashIndex, wanted: Hashes) -> list[tuple[int, int]]:
 FIRST_PAYLOADS = [0, (1 << 20) - 40]
 
 
+@pytest.mark.parametrize("merged", [1 << 22, 100])
 @given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
 @examples(60)
-def test_runs_find_what_was_added_and_is_left(seed: int, payload: int) -> None:
+def test_runs_find_what_was_added_and_is_left(merged: int, seed: int, payload: int) -> None:
+    """Runs that are merged, and runs that are too large for that."""
+    with patch.object(hash_index, "_MERGED", merged):
+        check_runs(seed, payload)
+
+
+def check_runs(seed: int, payload: int) -> None:
     random, index = Random(seed), HashIndex()
     held: dict[int, int] = {}  # payload -> hash
     for step in range(12):

@@ -3,9 +3,9 @@
 An entry is one 64-bit integer: the leading bits of its hash, then its payload.
 A *run* is a range of entries in order of their *buckets*, which are still
 fewer of these leading bits; its directory has the start of each bucket. The
-last runs become one when they are of similar size, so that n entries stand in
-about log n runs and each is moved about log n times. All runs are searched at
-once.
+last runs become one when they are of similar size and not too large, so that n
+entries stand in about log n runs, and some more where they are millions, and
+each is moved about log n times. All runs are searched at once.
 
 Most hashes that are looked up are in no run. A filter finds that out at a tenth
 of the cost of a look-up.
@@ -28,7 +28,7 @@ class HashFilter:
     """A bitmap for an expected number of hashes; with more of them, more pass in vain."""
 
     def __init__(self, expected: int = 0) -> None:
-        bits = max(_LEAST_BITS, (expected * _SPARSE * 2).bit_length())
+        bits = max(_LEAST_BITS, (expected * _SPARSE).bit_length())
         self._added = 0
         self._set(np.zeros(1 << bits, dtype=bool))
 
@@ -58,6 +58,7 @@ class HashFilter:
 
 PAIRS: Final = 1 << 18
 """Pairs that are joined together: enough for NumPy, and some ten megabytes."""
+_MERGED: Final = 1 << 22  # entries of a run that is merged from others: half a second's work
 _LEAST_PAYLOAD_BITS = 20
 _DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
@@ -131,36 +132,41 @@ class HashIndex:
         """Renumber payloads from 0 on, in the same order; entries with a negative number go."""
         left = int(new_payload.max(initial=-1)) + 1
         self._make_room(left - 1)
-        entries = self._entries[: self._size]
-        payload = (entries & self._payload_part).view(np.int64)
         gone = len(new_payload) - left
-        if left and new_payload[gone] == 0:  # the oldest went, and all others moved alike
-            there = payload >= gone
-            entries = entries[there] - np.uint64(gone)
-        else:
-            renumbered = new_payload.take(payload)
-            there = renumbered >= 0
-            entries = (entries[there] & self._hash_part) | renumbered[there].view(np.uint64)
-        # What stays is still in order, and fewer leading bits do for fewer entries.
-        before = np.concatenate([NOTHING, [0], np.cumsum(there)])
-        self._size, self._entries = len(entries), entries
-        runs, directories, since = [], [NOTHING], 0
+        moved_alike = left > 0 and new_payload[gone] == 0  # the oldest went
+        kept: list[Hashes] = []
+        runs, directories = [], [NOTHING]
+        since = at = size = 0
         for run in self.runs:
-            directory = before.take(self._begins[since : since + run.directory])
-            since += run.directory
-            size = int(directory[-1] - directory[0])
-            if size:
-                bits = min(run.bits, _bits_of(size))
-                runs.append(Run(size, bits))
+            entries = self._entries[at : at + run.size]
+            payload = (entries & self._payload_part).view(np.int64)
+            if moved_alike:
+                there = payload >= gone
+                entries = entries[there] - np.uint64(gone)
+            else:
+                renumbered = new_payload.take(payload)
+                there = renumbered >= 0
+                entries = (entries[there] & self._hash_part) | renumbered[there].view(np.uint64)
+            if len(entries):
+                # What stays is still in order, and fewer leading bits do for fewer entries.
+                before = np.concatenate([NOTHING, [0], np.cumsum(there)]) + size
+                directory = before.take(self._begins[since : since + run.directory] - at)
+                bits = min(run.bits, _bits_of(len(entries)))
+                runs.append(Run(len(entries), bits))
                 directories.append(directory[:: 1 << (run.bits - bits)])
+                kept.append(entries)
+                size += len(entries)
+            since += run.directory
+            at += run.size
+        self._size, self._entries = size, np.concatenate([_NO_ENTRIES, *kept])
         self._begins = np.concatenate(directories)
         self._set_runs(runs)
         self._renew_filter()
 
     def _push(self, entries: Hashes) -> None:
-        """Add a run; merge it with last runs less than twice as large."""
+        """Add a run; merge it with last runs less than twice as large, as long as that takes little time."""
         first, size = self._size, len(entries)
-        while self.runs and self.runs[-1].size < 2 * size:
+        while self.runs and self.runs[-1].size < 2 * size and self.runs[-1].size + size <= _MERGED:
             first -= self.runs[-1].size
             size += self.runs.pop().size
         run = Run(size, _bits_of(size))

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from ctypes import CDLL
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,10 @@ from skws_schema.errors import UsageError
 DEFAULT: Final = "60%"
 LEAST: Final = 64 << 20
 """Below this not even what is loaded fits."""
+_MMAP_THRESHOLD: Final = -3
+_LARGE: Final = (
+    4 << 20
+)  # bytes; those of micro-batches are smaller, and pass too often to be worth a call each
 _UNITS: Final = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
 _CGROUPS: Final = (  # limit and use, of the second and the first version
@@ -138,6 +143,16 @@ def _free_addresses() -> int:
 
 
 _NO_LIMIT: Final = 1 << 62
+
+
+def return_large_arrays() -> None:
+    """From now on arrays of megabytes go back to the system when they are freed.
+
+    glibc keeps ever larger ones for reuse (``M_MMAP_THRESHOLD`` in mallopt(3)): a third of the memory where
+    columns grow. Other allocators are left as they are.
+    """
+    with suppress(OSError, AttributeError):
+        CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 def expect_long_lived_objects() -> None:

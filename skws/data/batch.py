@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.blocks import Block, ColumnBlock, RowBlock, TruncationBlock
+from skws.data.blocks import Block, ColumnBlock, MappedBlock, RowBlock, TruncationBlock
 from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Row
 
@@ -187,9 +187,13 @@ class Rows:
             yield number, blocks, mine, places.take(mine)
 
     def packed(self) -> Rows:
-        """The same rows, without the other rows of blocks that mostly hold others."""
+        """The same rows, without the other rows of blocks in memory that mostly hold others."""
         counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
-        sparse = [number for number, block in enumerate(self.blocks) if 2 * counts[number] < len(block)]
+        sparse = [
+            number
+            for number, block in enumerate(self.blocks)
+            if 2 * counts[number] < len(block) and not isinstance(block, MappedBlock)
+        ]
         if not sparse:
             return self
         place, blocks = self.place.copy(), list(self.blocks)
@@ -318,7 +322,7 @@ def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
     columns: dict[int, list[int]] = {}
     truncated: dict[int, int] = {}
     for at, block in enumerate(blocks):
-        if isinstance(block, ColumnBlock):
+        if isinstance(block, ColumnBlock) and not isinstance(block, MappedBlock):
             columns.setdefault(block.relation, []).append(at)
         elif isinstance(block, TruncationBlock) and block.relation in truncated:
             number[at] = truncated[block.relation]

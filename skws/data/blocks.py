@@ -5,7 +5,7 @@ Engines read whole columns (texts, join values); only results need rows as tuple
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from struct import error as PackError  # noqa: N812 - it is a class
@@ -210,6 +210,20 @@ class ColumnBlock(_OfValues):
         if isinstance(values, Nullable):
             return values.present
         return np.ones(len(self), dtype=bool) if _is_typed(values) else super().present(column)
+
+
+class MappedBlock(ColumnBlock):
+    """Rows whose columns are views of a file: copies would take memory that they do not.
+
+    ``first``: the number of its first row in the file; the others follow.
+    """
+
+    __slots__ = ("file", "first")
+
+    def __init__(self, block: ColumnBlock, file: Hashable, first: int) -> None:
+        super().__init__(block.relation, block.columns, block.searched)
+        self.file = file
+        self.first = first
 
 
 class TruncationBlock(_OfValues):

@@ -3,8 +3,8 @@
 A ``Journal`` keeps its entries in segments: files named by the number of their first entry. A segment
 begins with the standing queries before that entry. Behind an entry stand the begins of the results that it
 updated. Old segments are dropped once nothing alive depends on them; where rows live long, ``rewrite``
-replaces all entries by one with the records of what lives. ``Recent`` keeps the same records in memory, for a
-run without a checkpoint.
+replaces all entries by one with the records of what lives, most of which are in row files. ``Recent`` keeps
+the same records in memory, for a run without a checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -38,6 +38,8 @@ from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch
 from skws.sources.feed import Offset
 from skws.spec.query import Query
+from skws.store.live_store import LastingRecords
+from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart
 
@@ -48,7 +50,8 @@ class Entry:
 
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
     ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry stands
-    for all up to it. ``begins``: of the results that it updated.
+    for all up to it. ``begins``: of the results that it updated. ``files``: row files that hold the other
+    records, as ``RowFiles`` tells them.
     """
 
     number: int
@@ -61,6 +64,7 @@ class Entry:
     ended: bool = False
     reached: int | None = None
     begins: Begins = field(default_factory=dict)
+    files: Sequence[dict[str, Any]] = ()
 
     @property
     def insertions(self) -> int:
@@ -77,6 +81,7 @@ class Entry:
             "bad": self.bad,
             "ended": self.ended,
             "reached": self.reached,
+            "files": self.files,
         }
         head = orjson.dumps(fields)
         if not len(self.records):
@@ -105,6 +110,14 @@ class Before:
     schemas: tuple[str, ...] = ()
 
 
+class Whole(NamedTuple):
+    """An entry in place of all of a log, and the state before it. Its records are the ``lasting`` ones."""
+
+    entry: Entry
+    before: Before
+    lasting: LastingRecords
+
+
 _BEGINS: Final = b'{"begins":'
 """How what stands behind an entry begins."""
 
@@ -120,6 +133,7 @@ def _with_begins(entry: Entry, texts: Sequence[bytes]) -> Entry:
 
 
 SEGMENT_BYTES: Final = 4 << 20
+_MANY: Final = 1024  # records of an entry, from which on they stay in memory as arrays
 _SUFFIX: Final = ".log"
 
 
@@ -153,12 +167,17 @@ class Segment:
         return orjson.dumps(fields)
 
     def count(self, entry: Entry, size: int) -> None:
-        if len(entry.records):
-            latest = int(entry.records.time.max())
+        records = entry.records
+        latest = int(records.time.max()) if len(records) else None
+        self.grow(size, len(records), entry.insertions, latest)
+
+    def grow(self, size: int, records: int, insertions: int, latest: int | None) -> None:
+        """An entry of some bytes and records was appended."""
+        if latest is not None:
             self.latest = latest if self.latest is None else max(self.latest, latest)
-        self.after += entry.insertions
+        self.after += insertions
         self.size += size
-        self.records += len(entry.records)
+        self.records += records
 
 
 @dataclass(slots=True)
@@ -172,13 +191,20 @@ class Journal:
     run: str = ""
     segments: list[Segment] = field(default_factory=list)
     last: int = 0
+    tail: int = 0
+    """Bytes of the entries since all of them were replaced by one."""
+    _files: RowFiles = field(init=False)
     _file: GrowingFile | None = None
     _dropped: list[Path] = field(default_factory=list)
+    _kept: Sequence[dict[str, Any]] = ()  # the row files that the first entry needs
+
+    def __post_init__(self) -> None:
+        self._files = RowFiles(self.folder)
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
+        """Bytes of all segments, and of row files."""
+        return sum(segment.size for segment in self.segments) + self._files.size
 
     @property
     def records(self) -> int:
@@ -229,6 +255,9 @@ class Journal:
         """
         for path in self._dropped:
             removed(path)
+        first = next(self._entries(self.segments[0].path), None) if self.segments else None
+        self._kept = () if first is None else first[0].files
+        self._files.trim(self._kept)
         if self.segments:
             path = self.segments[-1].path
             replaced(path, read(path)[: self._end(path)], durable=True, mode=PRIVATE)
@@ -240,19 +269,22 @@ class Journal:
                 if entry.number >= number:
                     return
                 before = segment.before
-                yield LoggedBatch(before.position, before.now, entry.records)
+                yield LoggedBatch(before.position, before.now, self._whole(entry).records)
 
-    def append(self, entry: Entry, before: Before) -> None:
-        """Append an entry; it survives a kill of this process."""
+    def append(self, entry: Entry, before: Before) -> Entry:
+        """Append an entry; it survives a kill of this process. Gives it with many records as arrays."""
         with self._writing():
             if self._file is None and self.segments:  # of an earlier process, repaired
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
                 path = self._path(entry.number)
                 self._file = self._roll(Segment(path, entry.number, before, after=before.position))
-            frame = checked(entry.to_bytes(), self._of(self._file.path), self._file.size)
+            text = entry.to_bytes()
+            frame = checked(text, self._of(self._file.path), self._file.size)
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
+        self.tail += len(frame)
+        return entry if len(entry.records) < _MANY else replace(entry, records=Entry.from_bytes(text).records)
 
     def append_begins(self, begins: Begins) -> None:
         """Append what the last entry led to; nothing happens without entries."""
@@ -266,22 +298,26 @@ class Journal:
             self._file.append(frame)
         self.segments[-1].size += len(frame)
 
-    def rewrite(self, entry: Entry, before: Before) -> int:
+    def rewrite(self, whole: Whole) -> int:
         """Begin a segment with an entry in place of all up to it, the last one; gives the first one to keep.
 
         Call it before a commit, and ``trim`` after it.
         Nothing happens if a segment begins with the last entry.
         """
+        entry, before, lasting = whole
         path = self._path(entry.number)
         if self.segments and self.segments[-1].path == path:
             return self.segments[0].first
+        stored = self._files.store(lasting, path.stem)
+        text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
             self._file = self._roll(Segment(path, entry.number, before, after=before.position))
-            frame = checked(entry.to_bytes(), self._of(path), self._file.size)
+            frame = checked(text, self._of(path), self._file.size)
             self._file.append(frame)
-        self.segments[-1].count(entry, len(frame))
+        self.segments[-1].grow(len(frame), len(lasting), lasting.insertions, lasting.latest)
         self.append_begins(entry.begins)
         self.sync()
+        self._kept, self.tail = stored.files, 0
         return entry.number
 
     def sync(self) -> None:
@@ -303,6 +339,11 @@ class Journal:
         """Drop the segments before the one that begins with entry ``first``."""
         while self.segments and self.segments[0].first < first:
             removed(self.segments.pop(0).path)
+        self._files.trim(self._kept)
+
+    def rest(self) -> None:
+        """All entries were read: what is in row files need not stay in memory."""
+        self._files.rest()
 
     def close(self) -> None:
         if self._file is not None:
@@ -325,12 +366,20 @@ class Journal:
 
     def _read(self, segment: Segment, leading: list[bytes], *, last: bool) -> Iterator[Entry]:
         _, good = next(self._frames(segment.path), (b"", 0))
-        for entry, end in self._entries(segment.path, leading):
+        for short, end in self._entries(segment.path, leading):
+            entry = self._whole(short)
             segment.count(entry, end - good)
+            self.tail = 0 if entry.reached is not None else self.tail + end - good
             good = end
             yield entry
         if not last and good < segment.path.stat().st_size:
             raise damaged(segment.path, f" behind byte {good:,}")
+
+    def _whole(self, entry: Entry) -> Entry:
+        """An entry with the records that are in row files."""
+        if not entry.files:
+            return entry
+        return replace(entry, records=self._files.read(entry.files, entry.records))
 
     def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[Entry, int]]:
         """The entries of a segment, with the ends of what stands behind them.
@@ -384,23 +433,27 @@ class Journal:
 class Recent:
     """A log in memory. ``over`` tells which parts nothing alive depends on any more."""
 
+    tail = 0  # nothing is replaced because of its bytes
+
     def __init__(self, over: Callable[[LogPart], bool]) -> None:
         self._over = over
         self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
         self.records = 0
         """Of all parts."""
 
-    def append(self, entry: Entry, before: Before) -> None:
+    def append(self, entry: Entry, before: Before) -> Entry:
         while self._parts and self._over(self._parts[0][1]):
             *_, batch = self._parts.popleft()
             self.records -= len(batch.batch)
         self._add(entry, before)
+        return entry
 
-    def rewrite(self, entry: Entry, before: Before) -> int:
+    def rewrite(self, whole: Whole) -> int:
         """Begin anew with an entry in place of all up to it; gives its number."""
         self._parts.clear()
         self.records = 0
-        self._add(entry, before)
+        entry = replace(whole.entry, records=whole.lasting.records.packed())
+        self._add(entry, whole.before)
         return entry.number
 
     def _add(self, entry: Entry, before: Before) -> None:

@@ -24,7 +24,7 @@ from skws.jobs.metrics import Gauges, Metrics, State, told, up_to
 from skws.jobs.publishing import Publishing
 from skws.jobs.standing import Inbox
 from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
-from skws.memory import expect_long_lived_objects, warn_by
+from skws.memory import expect_long_lived_objects, return_large_arrays, warn_by
 from skws.queries.kinds import plans_of
 from skws.queries.operator import LoggedBatch, QueryPlan, changed
 from skws.sinks.base import NONE, Run, Sink
@@ -38,12 +38,14 @@ from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SourceError, StateError, UsageError
 from skws_schema.model import Schema
-from skws_windows.window import MICROSECOND, TimeWindow
+from skws_windows.window import MICROSECOND, TimeWindow, Unbounded
 
 if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000
+TAIL_BYTES: Final = 32 << 20
+"""Of a log behind what was kept in row files: about a second of a start."""
 """Records of a log that are not worth looking at."""
 
 
@@ -113,6 +115,7 @@ class LocalWatch:
         self._logged_to: Offset = {}
         self._last: Entry | None = None  # without its records
         self._looked_at = 0  # records of the log that may live
+        self._tail_kept = 0  # bytes of the log when it could not be replaced by what lives
         self._number = self._written = self._committed = 0
         self._committed_at = self.clock.now()
 
@@ -187,6 +190,7 @@ class LocalWatch:
     def open(self) -> None:
         """Prepare everything, and answer the given queries. Waits for a source that is away."""
         expect_long_lived_objects()
+        return_large_arrays()
         request = self.request
         if request.checkpoint is not None:
             self._checkpoint = Checkpoint(request.checkpoint, request)
@@ -340,7 +344,7 @@ class LocalWatch:
         )
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
         if log is not None:
-            log.append(entry, self.worker.before)
+            entry = log.append(entry, self.worker.before)
         self._logged_to = polled.end
         self._last = replace(entry, commands=(), records=NO_RECORDS, letters=())
         return entry
@@ -354,23 +358,35 @@ class LocalWatch:
             self._rewritten(self._recent)
 
     def _rewritten(self, log: Journal | Recent) -> int | None:
-        """The first entry to keep if the log was replaced by what lives, as most of it does not; else None.
+        """The first entry to keep if the log was replaced by what lives; else None.
 
-        It is looked at whenever it has twice as many records as lived then, so each record is looked at, and
-        written again, twice at most on average.
+        It is if most of it does not live; it is looked at whenever it has twice as many records as lived
+        then, so each record is looked at, and written again, twice at most on average. What lives for ever is
+        also kept in row files whenever the log has got so long that a start would have to wait for it.
         """
-        if self._last is None or log.records <= 2 * self._looked_at + FEW_RECORDS:
+        if self._last is None:
             return None
-        living = self.worker.live.living
-        if 2 * living > log.records:  # as when a database is loaded
-            self._looked_at = living
-            return None
+        long = log.tail > max(TAIL_BYTES, 2 * self._tail_kept) and self._lives_for_ever
+        if not long:
+            if log.records <= 2 * self._looked_at + FEW_RECORDS:
+                return None
+            living = self.worker.live.living
+            if 2 * living > log.records:  # as when a database is loaded
+                self._looked_at = living
+                return None
         found = self.worker.whole(self._last)
-        self._looked_at = log.records if found is None else len(found[0].records)
-        if found is None or 2 * len(found[0].records) > log.records:
+        if found is None:
+            self._looked_at, self._tail_kept = log.records, log.tail
+            return None
+        self._looked_at, self._tail_kept = len(found.lasting), 0
+        if not long and 2 * len(found.lasting) > log.records:
             return None
         self.worker.live.log_replaced()
-        return log.rewrite(*found)
+        return log.rewrite(found)
+
+    @property
+    def _lives_for_ever(self) -> bool:
+        return isinstance(self.request.plan_window, Unbounded)
 
     def _write(self, entry: Entry, outcome: Outcome) -> None:
         """Write the results of a micro-batch, up to the limit."""

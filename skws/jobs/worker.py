@@ -10,7 +10,7 @@ from skws.durable import damaged
 from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Command
-from skws.jobs.journal import Before, Entry, Journal
+from skws.jobs.journal import Before, Entry, Journal, Whole
 from skws.jobs.standing import StandingQueries
 from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
@@ -91,20 +91,15 @@ class Worker:
             self.live.seek(self.live.position, entry.reached)
         self._late.clear()
 
-    def whole(self, entry: Entry) -> tuple[Entry, Before] | None:
-        """An entry in place of the log up to the last one, with the state before it.
-
-        None if some query needs all of the log.
-        """
-        records = self.live.lasting_records()
-        if records is None:
+    def whole(self, last: Entry) -> Whole | None:
+        """An entry in place of the log up to the last one. None if some query needs all of the log."""
+        lasting = self.live.lasting_records()
+        if lasting is None:
             return None
-        begins = self.live.all_begins()
-        found = replace(
-            entry, commands=(), records=records, letters=(), bad=0, reached=self.live.now, begins=begins
-        )
-        now = self.before
-        return found, replace(now, position=now.position - found.insertions, now=ALWAYS)
+        begins, now = self.live.all_begins(), self.before
+        entry = replace(last, commands=(), letters=(), bad=0, reached=self.live.now, begins=begins)
+        before = replace(now, position=now.position - lasting.insertions, now=ALWAYS)
+        return Whole(entry, before, lasting)
 
     def _apply(self, entry: Entry) -> list[Result]:
         self._number = entry.number
@@ -173,6 +168,7 @@ def resume(
             states = {}
             write(entry, worker.work(entry))
         start = Start(entry.end, max(entry.number, committed), entry.control, start.given)
+    journal.rest()
     worker.live.restore(states)
     journal.append_begins(worker.live.begins())
     return start

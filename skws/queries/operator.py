@@ -20,6 +20,7 @@ from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
+from skws.store.live_store import LastingRecords
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
@@ -215,7 +216,7 @@ class Operator(ABC):
         """Tuples that are alive, which ``lasting_records`` would give; 0 if it gives None."""
         return 0
 
-    def lasting_records(self) -> RecordBatch | None:
+    def lasting_records(self) -> LastingRecords | None:
         """Records that lead to the present state; None if the operator needs all that its window holds."""
         return None
 

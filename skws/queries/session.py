@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from skws.data.batch import NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
+from skws.data.batch import BATCH, NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import in_order_of_time, live_tuples, plan_of
@@ -27,6 +27,7 @@ from skws.queries.order import Order, insertions, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
+from skws.store.live_store import LastingRecords
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
@@ -227,10 +228,25 @@ class Session:
         """
         if lasting:
             self._state.counted_from = self.position + insertions(batch)
-        for _ in self._processed(batch, ended=ended, replayed=True):
-            pass
+        for part in self._parts(batch) if lasting else [batch]:
+            for _ in self._processed(part, ended=False, replayed=True):
+                pass
+        if ended:
+            for _ in self._processed(NO_RECORDS, ended=True, replayed=True):
+                pass
         for each in self.operators.values():
             each.expect_begins(begins or {})
+
+    def _parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """A batch in place of all of a log, which may be very long, in parts.
+
+        With a lateness in one, as when results begin is told with the batch that updates them.
+        """
+        if self.stream.lateness:
+            yield batch
+            return
+        for first in range(0, len(batch), PART):
+            yield batch.taken(slice(first, first + PART))
 
     def log_replaced(self) -> None:
         """The log up to here has ``lasting_records`` alone from now on."""
@@ -251,7 +267,7 @@ class Session:
         """Tuples that are alive: ``lasting_records``, which copies them, gives as many at least, or None."""
         return max((each.living for each in self.operators.values()), default=0)
 
-    def lasting_records(self) -> RecordBatch | None:
+    def lasting_records(self) -> LastingRecords | None:
         """The records in place of all of the log so far, in order of time: they lead to the present state.
 
         None if some operator needs all that its window holds.
@@ -410,6 +426,9 @@ class Session:
         else:
             yield from in_order_of_time([list(memory_checked(part)) for part in parts])
 
+
+PART: Final = BATCH
+"""Records of a log that are processed at once."""
 
 _Of = TypeVar("_Of")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from skws.data.batch import Rows
-from skws.data.blocks import Block
+from skws.data.blocks import Block, MappedBlock
 from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, written
 from skws_mesh.columnar.live import LiveTuples
@@ -145,28 +145,66 @@ class RowStore(Table):
         """False if the tuple was the only one of its relation at its instant."""
         return bool(self.twins[slot])
 
+    def some(self, slots: Ints) -> Rows:
+        """Rows of some slots."""
+        block, place = (column.take(slots).astype(np.int64) for column in self._columns[:2])
+        return Rows(block, place, tuple(self._blocks)).taken(slice(None))
+
     def rows(self) -> Rows:
         """All of them, by slot."""
         block, place, _, _ = self.columns()
         return Rows(block.astype(np.int64), place.astype(np.int64), tuple(self._blocks))
 
     def pack(self) -> None:
-        """Copy the rows of blocks that mostly hold others."""
+        """Copy the rows of blocks in memory that mostly hold others."""
         packed = self.rows().packed()
         self._columns[1][: self.size] = packed.place
         self._blocks = list(packed.blocks)
+
+    def in_files(self, files: Collection[Hashable]) -> Flags:
+        """By slot: whether the row is in one of some files."""
+        found = [isinstance(block, MappedBlock) and block.file in files for block in self._blocks]
+        flags: Flags = np.array(found, dtype=bool).take(self._columns[0][: self.size])
+        return flags
+
+    def in_each_file(self, chosen: Flags) -> dict[Hashable, Ints]:
+        """The numbers of rows of some slots in the files that they are in."""
+        found: dict[Hashable, Ints] = {}
+        block, place, _, _ = self.columns()
+        mapped = {n: each for n, each in enumerate(self._blocks) if isinstance(each, MappedBlock)}
+        files = list({each.file: None for each in mapped.values()})
+        of_block, first = np.full(len(self._blocks), _NONE), np.zeros(len(self._blocks), dtype=np.int64)
+        for number, each in mapped.items():
+            of_block[number], first[number] = files.index(each.file), each.first
+        of_slot = np.where(chosen, of_block.astype(np.int16).take(block), np.int16(_NONE))
+        for number, file in enumerate(files):
+            mine = np.flatnonzero(of_slot == number)
+            found[file] = first.take(block.take(mine)) + place.take(mine)
+        return found
+
+    def move(self, slots: Ints, rows: Rows) -> None:
+        """Rows of some slots are kept elsewhere now."""
+        block, place, _, _ = self._columns
+        block[slots], place[slots] = rows.block + len(self._blocks), rows.place
+        self._blocks.extend(rows.blocks)
+        self._drop_unused()
 
     def compact(self, renumbered: Ints) -> None:
         """Keep the rows whose slots live on."""
         kept: Flags = renumbered >= 0
         self.keep(kept)
+        self._drop_unused()
+        in_memory = sum(len(block) for block in self._blocks if not isinstance(block, MappedBlock))
+        if in_memory > _SPARSE * self.size + _FEW:
+            self.pack()
+
+    def _drop_unused(self) -> None:
+        """Let blocks go of which no row is left."""
         block, *_ = self.columns()
         used = np.zeros(len(self._blocks), dtype=bool)
         used[block] = True
         block[:] = (np.cumsum(used) - 1).take(block)
         self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]
-        if sum(map(len, self._blocks)) > _SPARSE * self.size + _FEW:
-            self.pack()
 
 
 class TupleDirectory:
@@ -237,6 +275,22 @@ class TupleDirectory:
     def pack(self) -> None:
         """Let rows go that share a block with few that are alive."""
         self._rows.pack()
+
+    def in_files(self, files: Collection[Hashable]) -> Flags:
+        """By slot: whether the row is in one of some files."""
+        return self._rows.in_files(files)
+
+    def in_each_file(self, chosen: Flags) -> dict[Hashable, Ints]:
+        """The numbers of rows of some slots in the files that they are in."""
+        return self._rows.in_each_file(chosen)
+
+    def some_rows(self, slots: Ints) -> Rows:
+        """Rows of some slots."""
+        return self._rows.some(slots)
+
+    def move(self, slots: Ints, rows: Rows) -> None:
+        """Rows of some slots are kept elsewhere now."""
+        self._rows.move(slots, rows)
 
     def name(self, slot: int) -> Named:
         """The tuple in a slot as results show it."""

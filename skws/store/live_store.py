@@ -3,20 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
+from skws.data.batch import RecordBatch, together
 from skws.index.values import JoinValues
 from skws.store.directory import TupleDirectory
 from skws.store.identities import SingleTuples
 from skws.store.tuple_batch import TupleBatch, natural_ends
-from skws_mesh.columnar.columns import NOTHING, Ints, TupleColumns
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.tree import Tree
-from skws_purging.lifespans import StreamTuple
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.graph import edges
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, Window, ticks_per_position
+
+
+@dataclass(frozen=True, slots=True)
+class LastingRecords:
+    """Records that lead to what is true now: some that come first at their time, then the live tuples.
+
+    ``live``: by slot, which tuples of the store are inserted. Nothing happens while it is used.
+    """
+
+    leading: RecordBatch
+    store: LiveStore
+    live: Flags
+
+    def __len__(self) -> int:
+        return len(self.leading) + int(np.count_nonzero(self.live))
+
+    @property
+    def insertions(self) -> int:
+        return len(self) - int(np.count_nonzero(self.leading.deletes()))
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time of all records; None without any."""
+        if not len(self):
+            return None
+        times = self.store.directory.times
+        live = times.max(where=self.live, initial=ALWAYS)
+        return int(max(live, self.leading.time.max(initial=ALWAYS)))
+
+    @property
+    def records(self) -> RecordBatch:
+        """All of them, in order of time."""
+        records = self.insertions_of(self.slots(self.live))
+        if len(self.leading):
+            records = together([self.leading, records])
+            records = records.taken(np.argsort(records.time, kind="stable"))
+        return records
+
+    def slots(self, chosen: Flags) -> Ints:
+        """Some slots in order of time."""
+        slots, tuples = np.flatnonzero(chosen), self.store.live.tuples
+        start = tuples.start.take(slots)
+        if (start[1:] < start[:-1]).any():
+            slots = slots.take(np.lexsort((tuples.place.take(slots), start)))
+        return slots
+
+    def insertions_of(self, slots: Ints) -> RecordBatch:
+        """Records that insert the tuples of some slots."""
+        known = self.store.directory
+        relation = self.store.live.tuples.relation.take(slots)
+        return RecordBatch(relation, known.times.take(slots), known.some_rows(slots))
 
 
 class LiveStore:

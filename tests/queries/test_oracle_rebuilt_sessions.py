@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
 from skws.data.batch import Record, RecordBatch
+from skws.queries import session as sessions
 from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch, changed
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import HALF_LIFE, PATTERN, TOP, Query, Stream
+from skws.store import row_files
+from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
@@ -58,6 +63,17 @@ def random_records(rng: random.Random, count: int) -> list[Record]:
     return records
 
 
+_folder: list[Path] = []
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _folder[:] = [tmp_path]
+    monkeypatch.setattr(row_files, "LEAST", 2)
+    monkeypatch.setattr(row_files, "MOST", 3)
+    monkeypatch.setattr(sessions, "PART", 3)
+
+
 @dataclass
 class Recovered:
     """A session, its log, and the states that it gave last; ``rebuild`` forgets the session.
@@ -78,6 +94,7 @@ class Recovered:
     """Entries of the log that the session has taken."""
 
     def __post_init__(self) -> None:
+        self.files = RowFiles(Path(mkdtemp(dir=_folder[0])))
         self.live = Session(self.stream, past=self.past)
         self.live.add_all(plans_over(self.queries, self.live.stream))
 
@@ -110,9 +127,12 @@ class Recovered:
 
     def replace_log(self) -> None:
         """Keep what lives in place of the log, if all queries do without it."""
-        records, begins = self.live.lasting_records(), self.live.all_begins()
-        if records is None:
+        found, begins = self.live.lasting_records(), self.live.all_begins()
+        if found is None:
             return
+        stored = self.files.store(found, str(self.replaced))
+        self.files.trim(stored.files)
+        records = self.files.read(stored.files, stored.rest)
         before = self.live.position - insertions(records)
         part = LogPart(self.live.now, self.live.position)
         self.live.log_replaced()

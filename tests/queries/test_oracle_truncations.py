@@ -152,4 +152,4 @@ def test_truncations_leave_nothing(lateness: int) -> None:
     assert session.load().live < 2_100
     records = session.lasting_records()
     assert records is not None
-    assert len(records) <= lateness + 2
+    assert len(records.records) <= lateness + 2

@@ -173,13 +173,14 @@ class LocalSimulation:
         """Inside, product code sees the world of the simulation."""
         append = Journal.append
 
-        def logged(journal: Journal, entry: Entry, before: Any) -> None:
+        def logged(journal: Journal, entry: Entry, before: Any) -> Entry:
             if self.damaged:  # an entry whose results no sink was sure of is cut off
                 self.model.undo(min(len(self.model.batches), entry.number - 1), seen=True)
             self._logging = self._log(entry)
-            append(journal, entry, before)
+            kept = append(journal, entry, before)
             self.model.append(self._logging)
             self._logging = None
+            return kept
 
         with (
             self.world.simulated(),

@@ -371,6 +371,29 @@ _mutant(
     "a segment that was to replace the log counts although its entry could not be written",
     (f"{_JOURNAL}.open", "int(paths[-1].stem) <= self._last_of(paths[-2])", "False"),
 )
+_ROWS: Final = "skws.store.row_files:RowFile"
+_mutant(
+    "rows-not-synced",
+    "the log refers to a row file that is not on the disk yet",
+    (f"{_ROWS}.write", "file.sync()", "pass"),
+    host="local",
+)
+_mutant(
+    "dead-rows-live",
+    "all rows of a row file live again after a start",
+    (f"{_ROWS}.told", "flags[live] = True", "flags[:] = True"),
+    host="local",
+)
+_mutant(
+    "rows-removed-early",
+    "row files go before the commit that replaces the log",
+    (
+        f"{_JOURNAL}.rewrite",
+        "self._kept, self.tail = stored.files, 0",
+        "self._kept, self.tail = stored.files, 0\n    self._files.trim(self._kept)",
+    ),
+    host="local",
+)
 _mutant(
     "snapshot-unsecured",
     "a snapshot that a killed process left is used before it would survive a loss of power",

@@ -13,17 +13,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
 from unittest.mock import patch
 from weakref import WeakSet
 
 from skws import memory
+from skws.durable import read
 from skws.formats import files
 from skws.jobs import checkpoint, standing
 from skws.jobs.clock import StoppableClock
-from skws.queries import operator
+from skws.queries import operator, session
 from skws.queries.keywords import kind
+from skws.store import row_files
 from skws_mesh.columnar import hash_index
 from skws_purging import policy
 from skws_schema import budgets as budget
@@ -58,6 +61,7 @@ _to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
 _BUDGET: Final = 1 << 30
 _FILTER_BITS: Final = 8  # so few that filters grow
 _LEAST_SWEPT: Final = 8  # so few that what is dead is swept out while a process lives
+_LEAST_FILED: Final = 4  # rows that are kept in a file of their own
 
 
 class Killed(BaseException):
@@ -117,6 +121,9 @@ class World:
             stack.enter_context(patch.object(checkpoint, "to_yaml", _to_yaml))
             stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
             stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
+            stack.enter_context(patch.object(row_files, "LEAST", _LEAST_FILED))
+            stack.enter_context(patch.object(session, "PART", _LEAST_FILED))
+            stack.enter_context(patch.object(row_files, "mapped", self._mapped))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
             stack.enter_context(patch.object(memory._Asked, "size", "1GiB"))
             stack.enter_context(patch.object(budget, "used", self.used))
@@ -126,6 +133,10 @@ class World:
             # Opened by the system's calls themselves, below Python.
             stack.enter_context(patch.object(files, "CountedFile", lambda path, _: Raw(self.disk, str(path))))
             yield
+
+    def _mapped(self, path: Path) -> memoryview:
+        """A file that a process looks at: as it is then, since such a file is written once."""
+        return memoryview(read(path))
 
     # --- faults ----------------------------------------------------------------------------------
 

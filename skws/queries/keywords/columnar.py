@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace as struct_replace
 
-from skws.data.batch import BATCH, OnLate, Record, RecordBatch, together, unheard, whole_instants
+from skws.data.batch import BATCH, OnLate, Record, RecordBatch, unheard, whole_instants
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
@@ -32,7 +32,7 @@ from skws.queries.order import StreamOrder
 from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
-from skws.store.live_store import LiveStore
+from skws.store.live_store import LastingRecords, LiveStore
 from skws.store.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
@@ -320,23 +320,19 @@ class ColumnarEngine(MeshEngine):
         lasting: Flags = (tuples.end > self._order.horizon) & (tuples.start != ALWAYS)
         return lasting
 
-    def lasting_records(self) -> RecordBatch:
+    def lasting_records(self) -> LastingRecords:
         """Records that lead to what lives now, and to what late ones may correct; in order of time.
 
         Under a window of time, or none.
         """
-        tuples, known, horizon = self._store.live.tuples, self._store.directory, self._order.horizon
+        known, horizon = self._store.directory, self._order.horizon
         self._settling.forget(horizon)
         leading, theirs = self._settling.leading_records()
         alone = self._lasting()
         alone[np.array([known.slots[each] for each in theirs if each in known.slots], dtype=np.int64)] = False
-        slots = np.flatnonzero(alone)
-        for slot in known.slots.among(slots):
+        for slot in known.slots.among(np.flatnonzero(alone)):
             leading += self._gone_before(known.member(slot))
-        slots = slots[np.lexsort((tuples.place[slots], tuples.start[slots]))]
-        live = RecordBatch(tuples.relation[slots], known.times[slots], known.rows.taken(slots).packed())
-        found = together([RecordBatch.of(leading), live])
-        return found.taken(np.argsort(found.time, kind="stable"))
+        return LastingRecords(RecordBatch.of(leading), self._store, alone)
 
     def _gone_before(self, known: StreamTuple) -> Iterator[Record]:
         """Equal rows of the instant of the only one that lives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of
@@ -16,6 +16,7 @@ from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, Q
 from skws.queries.order import Order
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
+from skws.store.live_store import LastingRecords
 from skws_mesh.columnar.operators import OperatorUse
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
@@ -133,7 +134,7 @@ class KeywordQueries(LiveOperator):
     def living(self) -> int:
         return 0 if self._engine is None else self._engine.living
 
-    def lasting_records(self) -> RecordBatch | None:
+    def lasting_records(self) -> LastingRecords | None:
         return None if self._engine is None else self._engine.lasting_records()
 
     def load(self) -> Load:

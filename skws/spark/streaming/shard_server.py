@@ -55,7 +55,7 @@ from skws.formats.dead_letters import (
 from skws.jobs.control import Command
 from skws.jobs.intake import Intake
 from skws.jobs.standing import StandingQueries
-from skws.memory import expect_long_lived_objects, use
+from skws.memory import expect_long_lived_objects, return_large_arrays, use
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import LoggedBatch
 from skws.queries.order import insertions, passed_over
@@ -268,10 +268,11 @@ class Shard:
         if size <= 2 * self._looked_at + self._few_bytes:
             return None
         self._looked_at = size
-        records = self._live.lasting_records()
+        found = self._live.lasting_records()
         # All shards have truncations: those of several logs could not be told from each other.
-        if records is None or records.truncations().any():
+        if found is None or found.records.truncations().any():
             return None
+        records = found.records
         blob = packed(records)
         if 2 * (len(blob) + CHUNK_BYTES) > size:
             return None
@@ -458,6 +459,7 @@ def blobs_of(worked: Worked) -> list[bytes]:
 def serve(setup: Setup) -> None:
     """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
     expect_long_lived_objects()
+    return_large_arrays()
     request: Job = pickle.loads(setup.request)  # noqa: S301 - as below
     server = ShardServer(request, setup.share)
     here = setup.socket.with_suffix(f".{os.getpid()}")

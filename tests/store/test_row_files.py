@@ -1,0 +1,183 @@
+"""Rows in files: what lives is found again, what is dead goes, and what was damaged is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from skws.data.batch import Record, RecordBatch
+from skws.data.blocks import MappedBlock
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.store import row_files
+from skws.store.live_store import LastingRecords
+from skws.store.row_files import SUFFIX, RowFiles, Stored
+from skws_schema.errors import StateError
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from skws_windows.window import Unbounded
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_are_worth_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "LEAST", 3)
+    monkeypatch.setattr(row_files, "MOST", 4)
+    monkeypatch.setattr(row_files, "BATCH", 5)
+
+
+SCHEMA = Schema(
+    "rows",
+    tuple(
+        Relation(
+            name,
+            (
+                Attribute("n", AttributeType.INTEGER),
+                Attribute("t", AttributeType.TEXT),
+                Attribute("x", AttributeType.NUMBER),
+            ),
+            search=("t",),
+        )
+        for name in ("even", "odd")
+    ),
+    (),
+)
+
+
+def records(numbers: range) -> RecordBatch:
+    rows: list[Row] = [(n, None if n % 7 == 0 else f"row {n}", n / 2) for n in numbers]
+    return RecordBatch.of([Record(n % 2, n, row) for n, row in zip(numbers, rows, strict=True)])
+
+
+class Held:
+    """Live tuples, and files for their rows. ``live``: which of them."""
+
+    def __init__(self, folder: Path, batch: RecordBatch) -> None:
+        self.files = RowFiles(folder)
+        self._engine = ColumnarEngine(SCHEMA, Unbounded())
+        self.live = np.zeros(0, dtype=bool)
+        self.add(batch)
+
+    def add(self, batch: RecordBatch) -> None:
+        for _ in self._engine.process_batches([batch]):
+            pass
+        self.live = np.concatenate([self.live, np.ones(len(batch), dtype=bool)])
+
+    def lasting(self, leading: Sequence[Record] = ()) -> LastingRecords:
+        found = self._engine.lasting_records()
+        assert found.live.all()
+        return replace(found, leading=RecordBatch.of(leading), live=self.live)
+
+    def store(self, name: str, leading: Sequence[Record] = ()) -> Stored:
+        """Keep what lives, and show that it is read in its new place."""
+        before = list(self.lasting().records.records())
+        stored = self.files.store(self.lasting(leading), name)
+        assert list(self.lasting().records.records()) == before
+        return stored
+
+    def blocks(self) -> set[type]:
+        """Where the rows are."""
+        return set(map(type, self.lasting().records.rows.blocks))
+
+
+def read(folder: Path, stored: Stored) -> list[Record]:
+    """What another process finds."""
+    return list(RowFiles(folder).read(stored.files, stored.rest).records())
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*"))
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    held = Held(tmp_path, records(range(23)))
+    stored = held.store("a")
+    assert held.blocks() == {MappedBlock}
+    assert not len(stored.rest)
+    assert names(tmp_path) == [f"a{SUFFIX}"]
+    assert read(tmp_path, stored) == list(records(range(23)).records())
+
+
+def test_few_records_need_no_file(tmp_path: Path) -> None:
+    stored = Held(tmp_path, records(range(2))).store("a")
+    assert list(stored.rest.records()) == list(records(range(2)).records())
+    assert not stored.files
+    assert names(tmp_path) == []
+
+
+def test_what_stays_is_not_written_again(tmp_path: Path) -> None:
+    held = Held(tmp_path, records(range(20)))
+    held.store("a")
+    written = (tmp_path / f"a{SUFFIX}").stat()
+    held.live[:5] = False
+    stored = held.store("b")
+    assert [told["name"] for told in stored.files] == [f"a{SUFFIX}"]
+    assert (tmp_path / f"a{SUFFIX}").stat().st_mtime_ns == written.st_mtime_ns
+    assert read(tmp_path, stored) == list(records(range(5, 20)).records())
+
+
+def test_a_file_of_which_most_is_dead_is_replaced(tmp_path: Path) -> None:
+    held = Held(tmp_path, records(range(20)))
+    held.store("a")
+    held.live[:] = np.arange(20) % 3 == 0
+    stored = held.store("b")
+    assert [told["name"] for told in stored.files] == [f"b{SUFFIX}"]
+    held.files.trim(stored.files)
+    assert names(tmp_path) == [f"b{SUFFIX}"]
+    assert [record.time for record in read(tmp_path, stored)] == list(range(0, 20, 3))
+
+
+def test_deletions_stay_outside_and_come_first(tmp_path: Path) -> None:
+    row: Row = (4, "row 4", 2.0)
+    leading = [Record(0, 4, row), Record(0, 4, row, True), Record.truncation(1, 6)]
+    held = Held(tmp_path, records(range(4, 12)))
+    assert held.lasting(leading).insertions == 9
+    stored = held.store("a", leading)
+    assert list(stored.rest.records()) == leading
+    live = list(records(range(4, 12)).records())
+    assert read(tmp_path, stored) == [*leading[:2], *live[:2], leading[2], *live[2:]]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_that_come_and_go(tmp_path: Path, seed: int) -> None:
+    """As a log is replaced again and again, with restarts between; files stay few."""
+    rng, now = Random(seed), 0
+    held = Held(tmp_path, records(range(0)))
+    for turn in range(25):
+        stay = rng.choice((0.3, 0.9, 1.0))
+        held.live &= np.array([rng.random() < stay for _ in held.live], dtype=bool)
+        held.add(records(range(now, now := now + rng.randrange(9))))
+        expected = list(held.lasting().records.records())
+        stored = held.store(f"{turn}")
+        held.files.trim(stored.files)
+        assert len(stored.files) <= row_files.MOST
+        assert names(tmp_path) == sorted(told["name"] for told in stored.files)
+        assert read(tmp_path, stored) == expected
+        if rng.random() < 0.3:
+            files = RowFiles(tmp_path)
+            held = Held(tmp_path, files.read(stored.files, stored.rest))
+            held.files = files
+    assert now
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    stored = Held(tmp_path, records(range(20))).store("a")
+    path = tmp_path / f"a{SUFFIX}"
+    data = path.read_bytes()
+    for damaged in (data[:-8], data[:40] + b"x" + data[41:], data + b"more"):
+        path.write_bytes(damaged)
+        with pytest.raises(StateError, match=rf"a{SUFFIX}: damaged"):
+            RowFiles(tmp_path).read(stored.files, stored.rest)
+    path.write_bytes(b"")
+    with pytest.raises(StateError, match=rf"a{SUFFIX}: damaged"):
+        RowFiles(tmp_path).read(stored.files, stored.rest)
+    path.unlink()
+    with pytest.raises(StateError, match=rf"a{SUFFIX}: missing"):
+        RowFiles(tmp_path).read(stored.files, stored.rest)
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    Held(tmp_path, records(range(20))).store("a")
+    assert (tmp_path / f"a{SUFFIX}").stat().st_mode & 0o777 == 0o600

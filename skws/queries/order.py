@@ -148,6 +148,8 @@ class Order:
         """Move on; the records up to here are not given, or not all of them."""
         self.position = self._order.position = position
         self._order.reach(now)
+        if self.latest is not None and not self._by_count:
+            self.latest = max(self.latest, now)
 
     def accepted(self, batch: RecordBatch) -> RecordBatch:
         """The records that are not late, sorted. Call ``in_order`` with them before the next batch."""

@@ -446,9 +446,10 @@ class CorrectedUpdates(Updates):
         expected = {(each.name, each.id): each for each in begins}
         for name in computed.keys() | expected.keys():
             if (history := self._known.get(name)) is not None:
-                begin = expected.get(name)
-                # Without one, the query came later: it knows the present version alone.
-                history.begin_at_last(history.versions[-1].start if begin is None else begin.begin)
+                begin, version = expected.get(name), history.versions[-1].start
+                # Without one, the query came later: it knows the present version alone. That of an earlier
+                # version is from a shard that had the result before.
+                history.begin_at_last(version if begin is None or begin.version != version else begin.begin)
 
     def forget(self, now: int, horizon: int) -> None:
         del now

@@ -263,8 +263,6 @@ class Shard:
         It is looked at whenever it is twice as long as what lived then. The chunk is None if nothing lives.
         """
         size = sum(each.size + CHUNK_BYTES for each in self._log)
-        if self._standing.schemas:
-            return None  # begins under another schema may come back with it
         if size <= 2 * self._looked_at + self._few_bytes:
             return None
         self._looked_at = size

@@ -218,9 +218,11 @@ class Shards:
             late.append(worked.stats.get("late", 0))
             self.replaced += bool(worked.lasting)
         assert len({shard.shard.now for shard in self.shards.values()}) == 1
-        if len(self.shards) == 1:
-            return [result for _, result in told], sum(late)
-        told.sort(key=lambda one: (not one[1].snapshot, moment(one[1]), one[1].op != "-", one[1].id))
+        for command in commands:
+            if command.op == "remove":
+                self.updates.remove(command.name)
+        if len({group for group, _ in told}) > 1:
+            told.sort(key=lambda one: (not one[1].snapshot, moment(one[1]), one[1].op != "-", one[1].id))
         return self.updates.take(told), sum(late)
 
     def _rest(self) -> Iterator[Blob]:
@@ -515,6 +517,20 @@ def test_logs_are_replaced_by_what_lives(window: Window, lateness: int, divided:
     job = asked(window, DIVIDED if divided else SCHEMA, lateness)
     seen = compare(job, records, seed, draw=random_query, few_bytes=10_000)
     assert seen.results > 20
+    assert seen.replaced > 1
+
+
+@some(
+    "lateness, seed", [(0, 7), (5, 3)], [(lateness, seed) for lateness in (0, 5) for seed in (9, 14, 19, 21)]
+)
+def test_logs_are_replaced_by_what_lives_under_other_schemas(lateness: int, seed: int) -> None:
+    rng = random.Random(seed)
+    records = many_updates(rng, 300)
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 9))
+    job = asked(Unbounded(), SCHEMA, lateness)
+    seen = compare(job, records, seed, draw=random_query, schemas=True, few_bytes=10_000)
+    assert seen.changes > 1
     assert seen.replaced > 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from skws.cli import options
 from skws.cli.data import planned
 from skws.cli.given import query_text
 from skws.cli.terminal import write_text
-from skws.explain.branch import to_dot, to_svg, to_text
+from skws.explain.branch import Branch, to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
 from skws.explain.explanation import explain as explained
 from skws.explain.observed import observe, observe_paper
@@ -19,9 +20,11 @@ from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, OnError
+from skws.spec.job import Job
+from skws.spec.query import Query
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
-from skws_windows.window import parse_window
+from skws_windows.window import ExpressionWindow, parse_window
 
 
 class ExplainFormat(StrEnum):
@@ -51,6 +54,15 @@ def explain(
         ExplainFormat, typer.Option("--format", "-f", help="An indented tree, or the mesh as a graph.")
     ] = ExplainFormat.TEXT,
     limit: options.Limit = DEFAULT_LIMIT,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            metavar="N",
+            help="Measure over the replay what N shards of a live search on Spark would take.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """The plan of a query: keywords, window, candidate networks, and the mesh of operators.
 
@@ -67,7 +79,8 @@ def explain(
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
     if mesh.kind and evaluator is not EvaluatorName.AUTO:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
-    parsed = parse_query(query_text(words, without), described, match_names=match_names)
+    text = query_text(words, without)
+    parsed = parse_query(text, described, match_names=match_names)
     plan = Plan(
         described,
         parsed,
@@ -77,13 +90,34 @@ def explain(
         demand=not no_demand,
         evaluated_by=evaluator,
     )
+    costs = None if shards is None else _costs(text, plan, replay or [], match_names, shards, on_error)
     observed = None
     if replay:
         run = observe_paper if mesh.kind else observe
         observed = run(
             plan, Replay.open(replay, described), BadRecordLog(on_error or OnError.FAIL, dead_letters)
         )
-    write_text(_written(explained(plan, limit or DEFAULT_LIMIT, observed), output_format))
+    write_text(_written(explained(plan, limit or DEFAULT_LIMIT, observed), costs, output_format))
+
+
+def _costs(
+    text: str, plan: Plan, replay: list[Path], match_names: bool, shards: int, on_error: OnError | None
+) -> Branch:
+    from skws.explain.sharding import shard_costs  # noqa: PLC0415 - for who measures
+
+    if not replay:
+        raise UsageError("--shards needs --replay, over which they are measured")
+    if isinstance(plan.window, ExpressionWindow) or plan.mesh is not None:
+        raise UsageError("--shards: only the columnar mesh is divided, under a window of time or tuples")
+    job = Job.search(
+        Query(text, plan.max_size),
+        plan.schema,
+        *replay,
+        window=plan.window,
+        max_size=plan.max_size,
+        match_names=match_names,
+    )
+    return shard_costs(job, BadRecordLog(on_error or OnError.FAIL), shards).branch()
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:
@@ -98,7 +132,7 @@ def _explain_pattern(text: str, schema: Schema, window: str | None, output_forma
     write_text(written)
 
 
-def _written(explanation: Explanation, output_format: ExplainFormat) -> str:
+def _written(explanation: Explanation, costs: Branch | None, output_format: ExplainFormat) -> str:
     if output_format is ExplainFormat.TEXT:
-        return to_text(explanation.branches)
+        return to_text(explanation.branches if costs is None else (*explanation.branches, costs))
     return (to_dot if output_format is ExplainFormat.DOT else to_svg)(explanation.clusters)

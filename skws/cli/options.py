@@ -38,7 +38,18 @@ GROUPS: Final = {
         *("top", "group", "append_only", "updates", "quiet"),
     ),
     "Engine": (
-        *("engine", "master", "packages", "jobs", "memory", "evaluator", "mesh", "purge", "no_demand"),
+        *(
+            "engine",
+            "master",
+            "packages",
+            "jobs",
+            "memory",
+            "evaluator",
+            "mesh",
+            "purge",
+            "no_demand",
+            "shards",
+        ),
     ),
 }
 """Headings of long help screens and the parameters below each; the others stand under "Other options"."""

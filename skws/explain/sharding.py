@@ -1,0 +1,132 @@
+"""What N shards of a live search take for each tuple: some run by themselves over a replay.
+
+By root, every shard unpacks and indexes all tuples, and they divide the joins and results: a + b/N. By key
+they divide all of it, but for what a batch costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import process_time
+
+from skws.data.batch import RecordBatch, together
+from skws.data.packing import packed, unpacked
+from skws.explain.branch import Branch
+from skws.formats import BadRecordLog, Replay
+from skws.queries.partitioning import KeyPartitioning, Part, Partitioning, plan_keys
+from skws.queries.session import Session
+from skws.spec.job import Job
+from skws_schema.errors import UsageError
+
+_RECORDS = 200_000  # of a micro-batch, as on Spark
+_WARM_UP = 20_000
+_WORTH = 0.75
+"""Twice as many shards are worth it if one takes no more than so much of what it took."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCosts:
+    """Processor time for each of ``tuples``, in microseconds: of one shard; of one among ``shards``, by root
+    and by key.
+
+    ``by_key`` is None if no key divides the tuples.
+    """
+
+    tuples: int
+    shards: int
+    one: float
+    by_root: float
+    by_key: float | None = None
+
+    @property
+    def joining(self) -> float:
+        """b: what shards by root divide."""
+        return max(0.0, min(self.one, (self.one - self.by_root) * self.shards / (self.shards - 1)))
+
+    @property
+    def reading(self) -> float:
+        """a: what each of them takes."""
+        return self.one - self.joining
+
+    def of(self, shards: int) -> float:
+        """By root, what each of so many takes."""
+        return self.reading + self.joining / shards
+
+    @property
+    def worth(self) -> int:
+        """The most shards by root, doubled from one, each doubling of which is worth it."""
+        number = 1
+        while number * 2 <= self.shards and self.of(number * 2) <= _WORTH * self.of(number):
+            number *= 2
+        return number
+
+    def share(self, cost: float) -> str:
+        """A cost beside that of one shard."""
+        return f"{cost / self.one:.2f}" if self.one else "1.00"
+
+    def branch(self) -> Branch:
+        """For an explanation."""
+        many = f"{self.shards} shards"
+        lines = [
+            f"by root: a + b/N, a = {self.reading:.2g} us to read and index a tuple,"
+            f" b = {self.joining:.2g} us to join it; {many}: {self.share(self.of(self.shards))} of one"
+        ]
+        if self.by_key is not None:
+            lines.append(f"by key: {many}: {self.share(self.by_key)} of one")
+            lines.append("take as many shards as there are machines: a key divides tuples, joins and memory")
+        elif self.worth == 1:
+            lines.append("take 1 shard: most of the work is what each shard would do")
+        else:
+            lines.append(f"take {self.worth} shards by root; each holds the whole window")
+        return Branch(
+            f"shards of a live search: one takes {self.one:.2g} us a tuple, over {self.tuples:,}",
+            tuple(map(Branch, lines)),
+        )
+
+
+def shard_costs(
+    job: Job, bad: BadRecordLog, shards: int, clock: Callable[[], float] = process_time
+) -> ShardCosts:
+    """Of the one query of a search of a replay. ``clock``: seconds. Raises UsageError, SourceError."""
+    if shards < 2:
+        raise UsageError(f"--shards {shards}: expected 2 or more")
+    replay = Replay.open(job.replay, job.schema)
+    with bad:
+        tables = list(replay.tables(bad))
+        batches = list(_batches(replay.batches(bad)))
+    tuples = sum(map(len, batches))
+    if not tuples:
+        raise UsageError("--shards: the replay has no tuples of streams to measure")
+    whole = [packed(batch) for batch in batches]
+
+    def cost(part: Part, blobs: Sequence[bytes]) -> float:
+        session = Session(job.stream, part)
+        session.load_tables(tables)
+        for query in job.named().values():
+            session.add(query)
+        began = clock()
+        for blob in blobs:
+            for result in session.take(unpacked(blob)):
+                result.packed()
+        return (clock() - began) / tuples * 1e6
+
+    one, roots = Part(0, 1, Partitioning.ROOTS), Part(0, shards, Partitioning.ROOTS)
+    cost(one, [packed(batches[0].taken(slice(_WARM_UP)))])  # what is loaded and compiled first is no shard's
+    found = plan_keys(list(job.named().values()), job.stream, job.plan_window)
+    if not isinstance(found, KeyPartitioning) or not any(found.columns):
+        return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole))
+    parts = [packed(found.divided(batch, shards)[0]) for batch in batches]
+    by_key = cost(Part(0, shards, Partitioning.KEYS), parts)
+    return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole), by_key)
+
+
+def _batches(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    held: list[RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= _RECORDS:
+            yield together(held)
+            held = []
+    if held:
+        yield together(held)

@@ -1,0 +1,103 @@
+"""What shards cost is told from measured times; tests give the times."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from skws.explain.branch import to_text
+from skws.explain.sharding import ShardCosts, shard_costs
+from skws.formats import BadRecordLog
+from skws.spec.job import Job
+from skws.spec.query import Query
+from skws_schema.errors import UsageError
+from skws_schema.yaml.load import parse_schema
+from tests.commands import Skws
+from tests.jobs.watching import append
+
+JOINED = """
+name: s
+relations:
+  a: {attributes: {k: integer, m: integer, w: text}}
+  b: {attributes: {k: integer, m: integer, w: text}}
+  c: {attributes: {k: integer, m: integer, w: text}}
+joins: [a.k = b.k]
+"""
+APART = JOINED.replace("[a.k = b.k]", "[a.k = b.k, b.m = c.m]")
+
+
+def data(folder: Path, schema: str) -> Job:
+    for number in range(100):
+        row = {"k": number % 7, "m": number % 5, "w": "alpha beta"}
+        append(folder / "r.jsonl", {"relation": "ab"[number % 2], "time": number, "row": row})
+    return Job.search(Query("alpha beta", 3), parse_schema(schema), folder / "r.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("one", "by_root", "a", "b", "worth"),
+    [
+        (10.0, 10.0, 10.0, 0.0, 1),
+        (10.0, 1.25, 0.0, 10.0, 8),
+        (2.3, 1.3375, 1.2, 1.1, 1),  # the heavy load
+        (10.0, 3.7, 2.8, 7.2, 4),
+        (10.0, 0.5, 0.0, 10.0, 8),  # less than what a shard has to do: none has so little
+        (10.0, 11.0, 10.0, 0.0, 1),
+    ],
+)
+def test_what_shards_divide_and_how_many_are_worth_it(
+    one: float, by_root: float, a: float, b: float, worth: int
+) -> None:
+    costs = ShardCosts(100, 8, one, by_root)
+    assert costs.reading == pytest.approx(a)
+    assert costs.joining == pytest.approx(b)
+    assert costs.of(8) == pytest.approx(a + b / 8)
+    assert costs.worth == worth
+
+
+def test_times_are_those_of_the_shards(tmp_path: Path) -> None:
+    """One that warms up, one by key, one, one by root; each is timed from its first tuple to its last."""
+    ticks = iter([0, 50, 100, 102, 200, 210, 300, 306])
+    costs = shard_costs(data(tmp_path, JOINED), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
+    assert next(ticks, None) is None
+    assert costs.tuples == 100
+    assert costs.by_key == pytest.approx(0.02)
+    assert costs.one == pytest.approx(0.1)
+    assert costs.by_root == pytest.approx(0.06)
+    text = to_text((costs.branch(),))
+    assert "one takes 0.1 us a tuple, over 100" in text
+    assert "by key: 4 shards: 0.20 of one" in text
+    assert "take as many shards as there are machines" in text
+
+
+def test_without_a_key_the_advice_is_by_root(tmp_path: Path) -> None:
+    ticks = iter([0, 50, 100, 110, 200, 206])
+    costs = shard_costs(data(tmp_path, APART), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
+    assert costs.by_key is None
+    assert "take 2 shards by root; each holds the whole window" in to_text((costs.branch(),))
+    same = ShardCosts(100, 4, 1.0, 1.0)
+    assert "take 1 shard: most of the work is what each shard would do" in to_text((same.branch(),))
+
+
+def test_the_command_measures_a_replay(tmp_path: Path, skws: Skws) -> None:
+    data(tmp_path, JOINED)
+    (tmp_path / "s.yaml").write_text(JOINED)
+    given = ("explain", "alpha", "beta", "-s", str(tmp_path / "s.yaml"))
+    done = skws(*given, "-r", str(tmp_path / "r.jsonl"), "--shards", "2")
+    assert re.search(r"one takes [\d.e+]+ us a tuple, over 100\n  by root: a \+ b/N, a = ", done.out)
+    for more, told in (
+        (("--shards", "2"), "--shards needs --replay"),
+        (("-r", str(tmp_path / "r.jsonl"), "--shards", "1"), "--shards 1: expected 2 or more"),
+        (("-r", str(tmp_path / "r.jsonl"), "--shards", "2", "--mesh", "full"), "only the columnar mesh"),
+    ):
+        failed = skws(*given, *more)
+        assert failed.code == 2
+        assert told in failed.err
+
+
+def test_a_replay_without_a_stream_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").touch()
+    job = Job.search(Query("alpha beta", 3), parse_schema(JOINED), tmp_path / "r.jsonl")
+    with pytest.raises(UsageError, match="no tuples of streams"):
+        shard_costs(job, BadRecordLog(), 2)

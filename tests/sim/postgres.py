@@ -501,6 +501,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("SHOW wal_level", lambda *_: [("logical",)]),
     ("SELECT (extract(epoch FROM clock_timestamp())", _micros),
     ("SELECT c.oid, n.nspname", _tables),
+    ("SELECT c.oid FROM pg_class", lambda _cursor, _text, values: [(oid,) for oid in values[0]]),
     ("SELECT a.attrelid", _columns),
     ("SELECT i.indrelid", _keys),
     ("SELECT c.conname", lambda *_: []),

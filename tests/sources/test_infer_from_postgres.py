@@ -12,7 +12,7 @@ from skws_schema.model import AttributeType, Schema
 from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws
 from tests.postgres import Database
-from tests.sources.following import follow, source
+from tests.sources.following import follow, records, source
 
 TABLES = (
     "CREATE TYPE mood AS ENUM ('fine', 'foul')",
@@ -36,6 +36,29 @@ TABLES = (
 def inferred(database: Database, skws: Skws, *more: str) -> tuple[Schema, str]:
     text = skws("schema", "infer", database.uri(), *more).out
     return parse_schema(text), text
+
+
+def test_rows_exchange_keys_that_are_checked_at_the_end_of_a_statement(
+    database: Database, skws: Skws
+) -> None:
+    """So a deletion by such a key could end the row that has just taken it over."""
+    database.run(
+        "CREATE TABLE place (rank int PRIMARY KEY DEFERRABLE, name text)",
+        "ALTER TABLE place REPLICA IDENTITY FULL",
+        "INSERT INTO place VALUES (1, 'amy'), (2, 'bob')",
+    )
+    schema, _ = inferred(database, skws)
+    assert schema.relation("place").key == ()
+    with closing(source(database).open(schema)) as feed:
+        _, offset, _ = follow(feed, database, feed.start())
+        database.run("UPDATE place SET rank = rank + 1")
+        items, _, _ = follow(feed, database, offset)
+    assert [(item.row, item.delete) for item in records(items)] == [
+        ((1, "amy"), True),
+        ((2, "amy"), False),
+        ((2, "bob"), True),
+        ((3, "bob"), False),
+    ]
 
 
 def test_tables_types_keys_and_references(database: Database, skws: Skws) -> None:

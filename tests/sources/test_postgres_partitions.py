@@ -49,6 +49,27 @@ def test_a_partition_without_a_key_is_told_of(database: Database) -> None:
     assert shown(items) == [("-", "movie", 1, "a", 1)]
 
 
+def test_a_partition_that_goes_is_told_of(database: Database) -> None:
+    """The log says nothing of its rows, which stay."""
+    database.run(*ROOT, EARLY, LATE, FULL % "early", FULL % "late")
+    with closing(source(database).open(SCHEMA)) as feed:
+        _, offset, notices = follow(feed, database, feed.start())
+        feed.backlog(offset)
+        database.run("ALTER TABLE movie DETACH PARTITION early", "INSERT INTO movie VALUES (11, 'b', 1)")
+        for _ in range(2):
+            feed.backlog(offset)
+        _, offset, more = follow(feed, database, offset)
+        database.run("DROP TABLE movie", "CREATE TABLE movie (mid int PRIMARY KEY, title text, gid int)")
+        for _ in range(2):
+            feed.backlog(offset)
+        _, _, last = follow(feed, database, offset)
+    assert (notices, [line.split(",")[0] for line in more], [line.split(":")[0] for line in last]) == (
+        [],
+        ["early is no partition of public.movie any more"],
+        ["public.movie was dropped, or made anew"],
+    )
+
+
 def test_a_partition_that_logs_its_key_alone_deletes_nothing_in_silence(database: Database) -> None:
     database.run(*ROOT, EARLY, LATE, KEY % "early", FULL % "late")
     with closing(source(database).open(KEYLESS)) as feed:

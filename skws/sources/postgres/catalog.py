@@ -188,9 +188,12 @@ class _Rows:
 def tables(connected: connection) -> dict[str, Table]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
     rows = _queried(connected)
-    primary = {oid: rows.named(oid, numbers) for oid, is_primary, _, _, numbers in rows.keys if is_primary}
-    # A primary key that is checked later (DEFERRABLE) is none of a replica identity.
-    by_default = {oid: primary[oid] for oid, is_primary, _, at_once, _ in rows.keys if is_primary and at_once}
+    # One that is checked later (DEFERRABLE) is none of a replica identity, and two rows may have it at once.
+    primary = {
+        oid: rows.named(oid, numbers)
+        for oid, is_primary, _, at_once, numbers in rows.keys
+        if is_primary and at_once
+    }
     chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity}
     references = _references(rows)
     return {
@@ -203,7 +206,7 @@ def tables(connected: connection) -> dict[str, Table]:
             tuple(rows.columns[oid].values()),
             primary.get(oid, ()),
             _identity_columns(
-                Identity(identity), rows.columns[oid], by_default.get(oid, ()), chosen.get(oid, ())
+                Identity(identity), rows.columns[oid], primary.get(oid, ()), chosen.get(oid, ())
             ),
             tuple(references[oid]),
             tuple(rows.partitions[oid]),

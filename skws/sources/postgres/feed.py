@@ -21,6 +21,7 @@ from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
+from skws.sources.postgres.presence import FollowedTables
 from skws.sources.postgres.publication import Wanted
 from skws.sources.postgres.slot import (
     Position,
@@ -74,6 +75,7 @@ class PostgresFeed(Feed):
         self._published = False  # known to be, as a whole
         self._reader: LogReader | None = None
         self._notices = list(self._tables.warnings)
+        self._followed = FollowedTables(self._tables.streams.values())
 
     def change_schema(self, schema: Schema) -> None:
         """Changes of new tables are read, but not their present rows."""
@@ -81,6 +83,7 @@ class PostgresFeed(Feed):
             matched = match_tables(schema, tables(connected), self._address.shown)
             extend_publication(connected, self._address, _wanted(schema, matched))
         self._schema, self._tables, self._published = schema, matched, True
+        self._followed = FollowedTables(matched.streams.values())
         self._notices += matched.warnings
         self._drop()
 
@@ -88,6 +91,7 @@ class PostgresFeed(Feed):
         """Creates the publication, the slot and the snapshot. Raises SourceError, also if columns lack."""
         with self._address.sql() as connected:
             self._tables = match_tables(self._schema, tables(connected), self._address.shown)
+        self._followed = FollowedTables(self._tables.streams.values())
         position = _begin(self._address, self._schema, self._tables, self._spool)
         self._published = True
         return replace(position, server=server_of(self._address)).offset()
@@ -134,9 +138,13 @@ class PostgresFeed(Feed):
             self._spool.forget_rows()
 
     def backlog(self, offset: Offset) -> Backlog:
-        """How much of the log comes after ``offset``, and how much the server keeps for the slot."""
+        """How much of the log comes after ``offset``, and how much the server keeps for the slot.
+
+        The next batch has notices of tables that are gone.
+        """
         with self._address.sql() as connected, connected.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
+            self._notices += self._followed.gone(cursor)
         if state is None:
             return Backlog(f"the slot {self._address.slot!r} is gone")
         waiting = max(0, state.current - Position.of(offset).lsn)

@@ -1,0 +1,49 @@
+"""Tables and partitions that go while they are followed, of which the log says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from psycopg2.extensions import cursor
+
+from skws.sources.postgres.catalog import Table
+
+_TABLES: Final = "SELECT c.oid FROM pg_class c WHERE c.oid = ANY(%s::oid[])"
+_LEAVES: Final = """
+    SELECT leaf.relid::oid::bigint, root.oid::bigint, leaf.relid::regclass::text
+    FROM pg_class root, pg_partition_tree(root.oid) leaf
+    WHERE root.oid = ANY(%s::oid[]) AND leaf.isleaf"""
+
+
+class FollowedTables:
+    """Tells once of each table, and each partition, that is there no more."""
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self._tables = {table.oid: table for table in tables}
+        self._leaves: dict[int, tuple[int, str]] = {}
+        """By number the root of a partition, and its name."""
+
+    def gone(self, statement: cursor) -> list[str]:
+        """Notices of what went since the last call. Raises psycopg2.Error."""
+        statement.execute(_TABLES, (list(self._tables),))
+        there = {oid for (oid,) in statement.fetchall()}
+        dropped = [self._tables.pop(oid) for oid in self._tables.keys() - there]
+        notices = [
+            f"{table.full_name} was dropped, or made anew: its rows stay in the search, and its changes come"
+            " no more; start a new run"
+            for table in dropped
+        ]
+        roots = {oid: table for oid, table in self._tables.items() if table.kind == "p"}
+        if not roots:
+            return notices
+        statement.execute(_LEAVES, (list(roots),))
+        leaves = {leaf: (root, name) for leaf, root, name in statement.fetchall()}
+        lost = [(root, name) for leaf, (root, name) in self._leaves.items() if leaf not in leaves]
+        self._leaves = leaves
+        return notices + [
+            f"{name} is no partition of {roots[root].full_name} any more, and perhaps dropped: its rows stay"
+            " in the search until their window ends, as the log does not tell of it"
+            for root, name in sorted(lost)
+            if root in roots
+        ]

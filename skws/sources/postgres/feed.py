@@ -42,6 +42,7 @@ from skws_schema.model import Schema
 
 # How long a poll waits for a message: the server needs a moment to send what is there.
 _WAIT_SECONDS: Final = 0.05
+_LOOK_EVERY: Final = 10_000_000  # microseconds, whether the tables are there
 _WHOLE: Final = 100_000  # records of a batch that ends within a transaction
 
 
@@ -76,6 +77,7 @@ class PostgresFeed(Feed):
         self._reader: LogReader | None = None
         self._notices = list(self._tables.warnings)
         self._followed = FollowedTables(self._tables.streams.values())
+        self._next_look = 0
 
     def change_schema(self, schema: Schema) -> None:
         """Changes of new tables are read, but not their present rows."""
@@ -138,13 +140,9 @@ class PostgresFeed(Feed):
             self._spool.forget_rows()
 
     def backlog(self, offset: Offset) -> Backlog:
-        """How much of the log comes after ``offset``, and how much the server keeps for the slot.
-
-        The next batch has notices of tables that are gone.
-        """
+        """How much of the log comes after ``offset``, and how much the server keeps for the slot."""
         with self._address.sql() as connected, connected.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
-            self._notices += self._followed.gone(cursor)
         if state is None:
             return Backlog(f"the slot {self._address.slot!r} is gone")
         waiting = max(0, state.current - Position.of(offset).lsn)
@@ -201,7 +199,23 @@ class PostgresFeed(Feed):
             self._drop()
         self._notices += reader.notices
         reader.notices.clear()
+        if not items:
+            self._look_for_tables()
         return Chunk.of(items), reader.position
+
+    def _look_for_tables(self) -> None:
+        """Have notices of those that are gone."""
+        now = self._clock.now()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_EVERY
+        # That the server is away is told by what reads the log.
+        with (
+            suppress(SkwsError, psycopg2.Error),
+            self._address.sql() as connected,
+            connected.cursor() as cursor,
+        ):
+            self._notices += self._followed.gone(cursor)
 
     def _replay_log(self, first: Position, last: Position) -> list[Item]:
         """All items between two positions of the log; starts again if the connection breaks."""

@@ -7,10 +7,10 @@ as each is in order: of files side by side none is ahead, and files that follow 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import merge
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
@@ -23,28 +23,54 @@ from skws.formats.nested import has_nested
 from skws.formats.splits import chunks, read_split
 from skws.sources.feed import FeedPart
 from skws.sources.folder import Position, SourceFile
+from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 
 _SAMPLE: Final = 64 << 10  # bytes, whose lines are as long as others
 _BLOCK: Final = 64 << 10
+ROW_BYTES: Final = 100
+"""Of a row of Parquet, beside lines of JSON."""
 _PROBES: Final = 256  # places where a plan looks at the time of a record
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart(FeedPart):
-    """The records of ``split`` but those of ``static`` relations; ``number``: of the file."""
+    """The records of ``split`` but those of ``static`` relations. ``position``: behind the whole batch.
+
+    Since the plan, the file may have been renamed, or another one have its name: so it is told by its
+    beginning, not by numbers of the file system, which other machines may not know.
+    """
 
     split: Split
     static: frozenset[int]
-    number: int
+    position: Position
 
     @property
     def partition(self) -> int | None:
-        return self.number
+        return self.position.id + 1
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
-        for chunk in chunks(self.split, schema):
+        path = self._path()
+        for chunk in chunks(replace(self.split, path=path), schema):
             yield chunk.without(self.static)
+        if not self._is_at(path):  # it was cut, or replaced, meanwhile
+            raise self._gone()
+
+    def _path(self) -> Path:
+        planned = self.split.path
+        try:
+            return next(filter(self._is_at, chain((planned,), sorted(planned.parent.iterdir()))))
+        except (StopIteration, OSError):
+            raise self._gone() from None
+
+    def _is_at(self, path: Path) -> bool:
+        try:
+            return self.position.holds_at(path, whole=self.split.format is Format.PARQUET)
+        except OSError:  # no file, or gone
+            return False
+
+    def _gone(self) -> SourceError:
+        return SourceError(f"{self.split.path} is gone or has changed since its records were planned")
 
 
 def divides(found: SourceFile, schema: Schema) -> bool:
@@ -157,29 +183,25 @@ def _micros(time: datetime) -> int:
 
 
 def parts_of(
-    found: SourceFile, schema: Schema, first: int, end: int, *, number: int, static: frozenset[int], size: int
+    found: SourceFile, schema: Schema, first: int, position: Position, static: frozenset[int], number: int
 ) -> list[FilePart] | None:
-    """From position ``first`` to ``end``, each of about ``size`` bytes; None if these do not divide the file.
+    """From ``first`` to a position, so many at most; None if these do not divide the file.
 
-    ``number``: of the file. Raises SourceError.
+    Raises SourceError.
     """
-    path, relation = found.path.absolute(), found.relation(schema)
+    path, relation, end = found.path.absolute(), found.relation(schema), position.at
     if found.whole:
         ends = _row_groups(path)
         if first not in ends or end not in ends:
             return None
-        ranges = [(at, at + 1) for at in range(ends.index(first), ends.index(end))]
-        sizes = [1] * len(ranges)
-    else:
-        number_of_parts = max(1, (end - first) // max(size, 1))
-        bounds = [first + (end - first) * place // number_of_parts for place in range(number_of_parts + 1)]
-        ranges = list(pairwise(bounds))
-        sizes = [after - before for before, after in ranges]
-    splits = [
-        Split(path, found.format, relation, *each, length, 0)
-        for each, length in zip(ranges, sizes, strict=True)
+        first, end = ends.index(first), ends.index(end)
+    number = max(1, min(number, end - first))
+    bounds = [first + (end - first) * place // number for place in range(number + 1)]
+    return [
+        FilePart(Split(path, found.format, relation, at, to, to - at, 0), static, position)
+        for at, to in pairwise(bounds)
+        if at < to
     ]
-    return [FilePart(split, static, number) for split in splits]
 
 
 def _row_groups(path: Path) -> list[int]:

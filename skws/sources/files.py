@@ -27,7 +27,7 @@ from skws.sources.feed import (
     SystemClock,
     static_relations,
 )
-from skws.sources.file_parts import Backlogs, divides, parts_of
+from skws.sources.file_parts import ROW_BYTES, Backlogs, divides, parts_of
 from skws.sources.folder import (
     Listing,
     Lookout,
@@ -305,18 +305,13 @@ class FilesFeed(Feed):
         stretches = list(self._stretches(start, end))
         if not all(divides(found, self._schema) for found, _, _ in stretches):
             return None
-        size = sum(position.at - first for found, position, first in stretches if not found.whole) // number
+        sizes = [
+            (position.at - first) * (ROW_BYTES if found.whole else 1) for found, position, first in stretches
+        ]
         parts: list[FeedPart] = []
-        for found, position, first in stretches:
-            some = parts_of(
-                found,
-                self._schema,
-                first,
-                position.at,
-                number=position.id + 1,
-                static=self._static,
-                size=size,
-            )
+        for (found, position, first), size in zip(stretches, sizes, strict=True):
+            own = max(1, round(number * size / max(sum(sizes), 1)))
+            some = parts_of(found, self._schema, first, position, self._static, own)
             if some is None:
                 return None
             parts += some

@@ -243,6 +243,12 @@ class Position(NamedTuple):
         fits = found.size == self.size if found.whole else found.size >= self.at
         return fits and _checksum(found.path, self.head) == self.crc
 
+    def holds_at(self, path: Path, *, whole: bool) -> bool:
+        """Whether the file that was read is at a path now, on whatever machine. Raises OSError."""
+        size = path.stat().st_size
+        fits = size == self.size if whole else size >= self.at
+        return fits and _checksum(path, self.head) == self.crc
+
     def is_of_copy(self, found: SourceFile) -> bool:
         """Whether a file begins with what was read, or with as much of it as the checksum is of."""
         enough = self.at > 0 and not found.whole and found.size >= self.head

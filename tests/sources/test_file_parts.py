@@ -17,6 +17,7 @@ from skws.data.batch import BadRecord, Chunk, Item
 from skws.sources.feed import Feed, FeedPart, Offset
 from skws.sources.files import FilesFeed, FilesSource
 from skws.sources.horizon import BoundedSource, Horizon
+from skws_schema.errors import SourceError
 from tests.sources.followed_files import SCHEMA, line, numbers
 from tests.strategies import seeds
 
@@ -142,6 +143,35 @@ def test_a_line_that_is_being_written_waits(tmp_path: Path) -> None:
     assert numbers(read(parts)) == list(range(50))
     path.write_bytes(whole + line(50))
     assert numbers(list(feed.poll(end, 10).read)) == [50]
+
+
+def test_a_file_that_is_rotated_after_the_plan_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(line(n) for n in range(50)))
+    feed = FilesFeed(path, SCHEMA)
+    start, end = next(planned(feed, 50))
+    parts = parts_between(feed, start, end, 3)
+    assert parts is not None
+    path.rename(tmp_path / "a.jsonl.1")
+    path.write_bytes(b"".join(line(n) for n in range(100, 200)))
+    assert numbers(read(parts)) == list(range(50))
+
+
+def test_a_file_that_is_gone_or_cut_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(line(n) for n in range(20_000)))
+    feed = FilesFeed(path, SCHEMA)
+    start, end = next(planned(feed, 20_000))
+    parts = parts_between(feed, start, end, 1)
+    assert parts is not None
+    chunks = parts[0].read(SCHEMA)
+    next(chunks)
+    path.write_bytes(b"")  # while it is read
+    with pytest.raises(SourceError, match=r"a\.jsonl is gone or has changed since its records were planned"):
+        list(chunks)
+    path.write_bytes(b"".join(line(n) for n in range(100, 20_200)))
+    with pytest.raises(SourceError, match="is gone or has changed"):
+        read(parts)
 
 
 def test_a_horizon_is_that_of_the_plan(tmp_path: Path) -> None:

@@ -192,6 +192,16 @@ def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> No
             stream.arrive(timed(frames, part))
             stream.run("byron leaks", frames["customer"])
         print("streamed", len(stream.results()))
+
+        from tests.spark.test_spark_library import texts
+
+        (sourced := Path(sys.argv[1]) / "sourced").mkdir()
+        stream = Stream(spark, sourced)
+        lines = [line.replace("\\n", " ") for line in texts(frames, slice(None))]
+        (sourced / "in.jsonl").write_text("\\n".join(lines) + "\\n")
+        source = skws.spark.Source(sourced / "in.jsonl", records=100)
+        stream.search({"customer": data["customer"], skws.spark.RECORDS: source}, "byron leaks")
+        print("from a source", len(stream.results()))
         spark.stop()
         """
     )
@@ -214,3 +224,4 @@ def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> No
     assert expected > 5
     streamed = len(skws.search("byron leaks", shop(120), schema=SHOP, window="2 minutes", max_size=3))
     assert f"streamed {streamed}" in ran.stdout, ran.stderr[-2000:]
+    assert f"from a source {streamed}" in ran.stdout, ran.stderr[-2000:]

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from skws.data.batch import BadRecord, Chunk, Ints
 from skws.data.packing import packed, unpacked
 from skws.formats.dead_letters import BadRecordLog, place, record_line
+from skws.jobs.clock import Rest
 from skws.jobs.intake import BatchSizer
 from skws.library import schema_of
 from skws.memory import MemoryShare
@@ -157,9 +158,10 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, most = reading.records
         self._sizer = BatchSizer(first, least=first, most=most, short=_SHORT, long=_LONG)
         self._polled: tuple[Offset, Offset, Chunk] | None = None
-        self._given: tuple[int, float] | None = (
-            None  # about so many records in the last micro-batch, and when
-        )
+        self._at: Offset = {}  # as the feed gave it, which knows it again
+        self._rest = Rest(SystemClock())
+        # About so many records in the last micro-batch, and when.
+        self._given: tuple[int, float] | None = None
         self._last = False  # read what is there now, and end
         self._over = False
 
@@ -184,19 +186,23 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._over:
             return start
         feed, most = self._feed(), self._most()
-        plan = feed.plan(start["feed"], most)
+        at = self._at if self._at == start["feed"] else start["feed"]
+        plan = feed.plan(at, most)
         if plan is not None:
             self._polled = None
             end, notices, taken, rest = plan.end, plan.notices, most, plan.rest
         else:
-            batch = feed.poll(start["feed"], most)
-            self._polled = start["feed"], batch.end, batch.read
+            batch = feed.poll(at, most)
+            self._polled = at, batch.end, batch.read
             end, notices, taken, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
         for notice in notices:
             _tell(notice)
-        self._over = self._last and not rest
-        if end != start["feed"]:
+        moved, self._at = end != at, end
+        # A server that is away says so, and has given nothing yet.
+        self._over = self._last and not rest and (moved or not notices)
+        if moved:
             self._given = taken, time.monotonic()
+        self._rest.after(busy=moved or self._over)
         return {"feed": end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -1,0 +1,123 @@
+"""The reader of a source, called as Spark calls it: what is read where, sizes, and the end."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from skws.sources.feed import Batch
+from skws.sources.files import FilesFeed
+from skws.spark.source_reader import SourcePartition, SourceReader, reader_of
+from skws_schema.errors import BadRecordsError
+from tests.jobs.watching import YAML, append, customer, order
+
+
+def reader(source: Path, **options: object) -> SourceReader:
+    given = {"source": source, "schema": YAML, **options}
+    return reader_of({name: str(value) for name, value in given.items()})
+
+
+def batches(reading: SourceReader) -> Iterator[list[list[str]]]:
+    """Micro-batches until one brings nothing: of each, the lines that each task gives, in another process."""
+    at = reading.initialOffset()
+    task = pickle.loads(pickle.dumps(reading))
+    while (end := _sent(reading.latestOffset(at, ReadAllAvailable()))) != at:
+        parts = pickle.loads(pickle.dumps(list(reading.partitions(at, end))))
+        assert all(isinstance(part, SourcePartition) for part in parts)
+        assert [part.place for part in parts] == list(range(len(parts)))
+        yield [[v for rows in task.read(part) for v in rows.column("value").to_pylist()] for part in parts]
+        reading.commit(end)
+        at = end
+
+
+def _sent(offset: dict[str, Any]) -> dict[str, Any]:
+    sent: dict[str, Any] = orjson.loads(orjson.dumps(offset))
+    return sent
+
+
+def times(lines: list[str]) -> list[str]:
+    return [orjson.loads(line)["time"][14:19] for line in lines]
+
+
+def test_a_backlog_is_read_in_tasks_and_the_rest_beside_the_driver(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(float(n), n) for n in range(210)))
+    found = list(batches(reader(source, records=100)))
+    assert [len(tasks) > 1 for tasks in found] == [True, True, False]
+    lines = [line for tasks in found for task in tasks for line in task]
+    assert times(lines) == [f"{n // 60:02}:{n % 60:02}" for n in range(210)]
+
+
+def test_a_batch_that_spark_repeats_is_read_again_by_another_start(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(float(n), n) for n in range(110)))
+    for records in (100, 1000):  # planned, polled
+        first, second = reader(source, records=records), reader(source, records=records)
+        start = first.initialOffset()
+        end = _sent(first.latestOffset(start, ReadAllAvailable()))
+        given = [
+            [
+                line
+                for part in each.partitions(start, end)
+                for rows in each.read(part)
+                for line in rows["value"]
+            ]
+            for each in (first, second)
+        ]
+        assert given[0] == given[1]
+        assert len(given[0]) >= 95
+
+
+def test_it_ends_behind_what_was_there(tmp_path: Path) -> None:
+    """Under ``trigger(availableNow=True)``, whatever comes meanwhile."""
+    source = tmp_path / "in.jsonl"
+    append(source, *(order(float(n), n) for n in range(250)))
+    reading = reader(source, records=100)
+    reading.prepareForTriggerAvailableNow()
+    sizes = []
+    for tasks in batches(reading):
+        append(source, order(1000.0, 1))
+        sizes.append(sum(map(len, tasks)))
+    assert 250 <= sum(sizes) < 260
+    assert sizes[0] == pytest.approx(100, abs=5)
+
+
+def test_it_does_not_end_while_a_server_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "in.jsonl"
+    append(source, customer(1, 1))
+    poll, away = FilesFeed.poll, iter([True, True])
+
+    def polled(feed: FilesFeed, start: dict[str, Any], limit: int) -> Batch:
+        return (
+            Batch(poll(feed, start, 0).read, start, ("away",))
+            if next(away, None)
+            else poll(feed, start, limit)
+        )
+
+    monkeypatch.setattr(FilesFeed, "poll", polled)
+    reading = reader(source)
+    reading.prepareForTriggerAvailableNow()
+    at = reading.initialOffset()
+    ends = [reading.latestOffset(at, ReadAllAvailable()) for _ in range(3)]
+    assert [end == at for end in ends] == [True, True, False]
+    assert reading.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
+
+
+def test_bad_records_end_the_task_that_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "in.jsonl"
+    append(
+        source,
+        *(order(float(n), n) for n in range(99)),
+        {"relation": "order", "time": 99, "row": {"cid": "x"}},
+    )
+    with pytest.raises(BadRecordsError, match=r"in\.jsonl:100: .*on_error=skip"):
+        list(batches(reader(source, records=100)))
+    (tasks,) = batches(reader(source, records=100, on_error="skip"))
+    assert sum(map(len, tasks)) == 99
+    assert "in.jsonl:100" in capsys.readouterr().err

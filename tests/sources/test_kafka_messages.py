@@ -49,6 +49,21 @@ def test_the_fields_tell_the_form(topic: str) -> None:
         assert read(FILM, topic=topic) == [Record(1, NOW, ROW)]
 
 
+@pytest.mark.parametrize("form", [Form.AUTO, Form.ROWS])
+def test_rows_have_the_envelope_of_kafka_connect(form: Form) -> None:
+    described = {"type": "struct", "fields": [], "optional": False}
+    assert read({"schema": described, "payload": FILM}, form=form) == [Record(1, NOW, ROW)]
+    gone = read({"schema": described, "payload": None}, form=form, key={"mid": 1})
+    assert gone == ([Record(1, NOW, (1, None, None), True)] if form is Form.ROWS else [])
+    assert reason(read({"schema": described, "payload": 5}, form=form)) == (
+        "expected a row (a JSON object) of movie, got 5"
+    )
+
+
+def test_a_mark_of_utf_8_is_no_part_of_a_message() -> None:
+    assert read(b"\xef\xbb\xbf" + orjson.dumps(FILM)) == [Record(1, NOW, ROW)]
+
+
 def test_the_time_of_a_message_stands_in() -> None:
     assert read({"relation": "movie", "row": FILM}) == [Record(1, NOW, ROW)]
     assert read({"relation": "movie", "op": "-", "row": {"mid": 1}}) == [
@@ -66,6 +81,13 @@ def test_an_attribute_wins_over_a_field_of_its_name() -> None:
     value = orjson.dumps({"mid": 1, "title": "film", "payload": "heavy"})
     assert TopicReader("movie", schema, Form.AUTO).items(0, 0, None, value, NOW) == [
         Record(1, NOW, (1, "film", "heavy"))
+    ]
+    words = (replace(movie.attributes[1], name="schema"), replace(movie.attributes[1], name="payload"))
+    odd = replace(odd, attributes=words, search=())
+    schema = replace(schema, relations=(schema.relations[0], odd, *schema.relations[2:]))
+    value = orjson.dumps({"schema": "a", "payload": "heavy"})
+    assert TopicReader("movie", schema, Form.AUTO).items(0, 0, None, value, NOW) == [
+        Record(1, NOW, ("a", "heavy"))
     ]
 
 

@@ -13,6 +13,7 @@ with a tombstone, and with an event without ``before``.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -140,6 +141,8 @@ class TopicReader:
                 yield from reader.notes(self._topic)
 
     def _read(self, item: Any, key: bytes | None, arrived: int | None) -> list[Item]:
+        if type(item) is dict and item.keys() == _ENVELOPE and not item.keys() <= self._columns:
+            item = item["payload"]
         if item is None:
             return self._tombstone(key, arrived)
         match self._form_of(item):
@@ -178,6 +181,10 @@ class TopicReader:
         refuse_deletion(self._row)
         row = self._row.deletion(_named(key, self._row.relation))
         return [self._row.record(row, arrived, delete=True)]
+
+
+_ENVELOPE: Final = {"schema", "payload"}
+"""What Kafka Connect writes JSON in, unless it is told not to (``schemas.enable``)."""
 
 
 def _refuse_time(items: list[Item]) -> None:
@@ -220,6 +227,7 @@ def _text(raw: bytes) -> str:
 
 
 def _parsed(value: bytes) -> Any:
+    value = value.removeprefix(BOM_UTF8)  # some libraries begin every text with it
     try:
         return loads(value)
     except orjson.JSONDecodeError as error:

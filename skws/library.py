@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -24,6 +24,7 @@ import numpy as np
 import yaml
 
 from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, together
+from skws.data.values import MalformedError, MissingError, timestamp
 from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.files import SUFFIXES
@@ -428,16 +429,20 @@ class _Given:
             return schema_for(self.sources)
         samples = sample([path for _, path in self.files]) if self.files else Samples()
         for name, rows in self.nested.items():
+            fields = {"time", "op"} if _are_times(row.get("time") for row in rows) else {"op"}
             for row in rows:
-                own = {key: value for key, value in row.items() if key not in ("time", "op")}
-                samples.add(name, SampleRow(name, own, row.get("time") is not None, json=True))
+                own = {key: value for key, value in row.items() if key not in fields}
+                given = "time" in fields and row.get("time") is not None
+                samples.add(name, SampleRow(name, own, given, json=True))
         tables, timed = dict(samples.tables()), set(samples.timed)
         if self.frames:
             from skws.formats.frames import sampled_columns  # noqa: PLC0415 - as above
 
             for name, table in self.frames.items():
                 columns = sampled_columns(name, table)
-                if any(value is not None for value in columns.pop("time", ())):
+                if _are_times(columns.get("time", ())) and any(
+                    value is not None for value in columns.pop("time", ())
+                ):
                     timed.add(name)
                 tables[name] = columns
         return infer(tables, timed=timed, nested=samples.nested).schema()
@@ -450,7 +455,10 @@ class _Given:
             _position(name, schema)
             for name, rows in self.nested.items()
             if schema.relations[_position(name, schema)].time is None
-            and all(row.get("time") is None for row in rows)
+            and (
+                "time" in schema.relations[_position(name, schema)].columns
+                or all(row.get("time") is None for row in rows)
+            )
         }
         if self.frames:
             from skws.formats.frames import has_time  # noqa: PLC0415 - as above
@@ -507,6 +515,24 @@ class _Given:
 def _has_arrays(data: object) -> bool:
     """Whether rows are dictionaries of which some have arrays of objects."""
     return isinstance(data, list | tuple) and any(isinstance(row, Mapping) and arrays(row) for row in data)
+
+
+def _are_times(values: Iterable[object]) -> bool:
+    """Whether they may be the times of records: most texts among the first ones are."""
+    texts = [value for value in islice(values, _LOOKED_AT) if isinstance(value, str)]
+    return 2 * sum(map(_is_time, texts)) >= len(texts)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return timestamp(text) is not None
+    except MissingError:
+        return True
+    except MalformedError:
+        return False
+
+
+_LOOKED_AT: Final = 1000
 
 
 def _position(name: str, schema: Schema) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -300,6 +301,10 @@ def test_values_of_all_types_of_python(frame: str, value: Any, shown: Any, kind:
         (pd.period_range("2020-01", periods=2, freq="M"), "2020-01"),
         (pd.to_timedelta(["1 day", None]), 86_400),
         ([1, "a"], "1"),
+        ([1.0, float("inf")], 1),
+        ([1.0, 1e300], 1.0),
+        ([float("inf"), 1.5], None),
+        ([float("inf"), float("-inf")], None),
         ([date(2020, 1, 1), "a"], "2020-01-01"),
         ([True, "a"], "true"),
         (pa.array([date(2020, 1, 1)] * 2, pa.date64()), "2020-01-01T00:00:00Z"),
@@ -323,6 +328,21 @@ def test_dates_and_exact_decimals_under_text() -> None:
     schema = "name: a\nrelations:\n  thing:\n    attributes: {day: text, price: string}\n"
     (found,) = skws.search("2020-01-02", {"thing": table}, schema=schema)
     assert found.tuples[0].row == {"day": "2020-01-02", "price": "12345678901234567890.1"}
+
+
+@pytest.mark.parametrize("frame", [list, pd.DataFrame, pa.Table.from_pylist])
+def test_a_column_called_time_may_be_no_time(frame: Callable[[list[dict[str, Any]]], Any]) -> None:
+    visits = frame([{"time": "10:30", "name": "byron"}, {"time": "noon", "name": "ada"}])
+    (found,) = skws.search("byron", {"visit": visits})
+    assert found.tuples[0].row == {"time": "10:30", "name": "byron"}
+    (found,) = skws.search("byron", {"visit": frame([{"time": "2024-05-06T10:30Z", "name": "byron"}])})
+    assert (found.tuples[0].row, found.start) == ({"name": "byron"}, 1_714_991_400.0)
+
+
+def test_rows_with_others_inside_may_have_a_column_called_time() -> None:
+    visit = {"time": "noon", "name": "ada", "likes": [{"what": "engines"}]}
+    (found,) = skws.search("noon engines", {"visit": [visit]})
+    assert {each.relation for each in found.tuples} == {"visit", "visit_likes"}
 
 
 def test_objects_in_a_frame_are_searched_by_their_paths() -> None:

@@ -244,7 +244,7 @@ def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
 def has_time(columns: Collection[str], relation: Relation) -> bool:
     """True if rows of a frame with these columns have times."""
     if relation.time is None:
-        return "time" in columns
+        return "time" in columns and "time" not in relation.columns
     places = {column: place for place, column in enumerate(columns)}
     return column_of(relation.attributes[relation.columns[relation.time]], places) is not None
 
@@ -269,7 +269,9 @@ def _sampled(value: object) -> object:
     if isinstance(value, Unreadable):
         return None
     # Beside NULL, pandas has whole numbers as floats.
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST:
+        return int(value)
+    return value
 
 
 def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: int) -> pa.Table:
@@ -286,6 +288,9 @@ def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: 
             continue
         column = table.column(attribute.column)
         place = table.column_names.index(attribute.column)
+        if pa.types.is_floating(column.type) and attribute.type is not AttributeType.NUMBER:
+            column = pc.if_else(pc.is_finite(column), column, None)  # no number: missing
+            table = table.set_column(place, attribute.column, column)
         if attribute.type in _TEXTS and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
             table = table.set_column(place, attribute.column, column.cast(pa.string()))
         elif attribute.type is AttributeType.INTEGER and _is_whole(column):
@@ -296,7 +301,8 @@ def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: 
 
 
 def _is_whole(column: pa.ChunkedArray) -> bool:
-    """Whether it has floats without a fraction."""
-    return (
-        pa.types.is_floating(column.type) and pc.all(pc.equal(pc.round(column), column)).as_py() is not False
-    )
+    """Whether it has floats without a fraction, of 64 bits."""
+    if not pa.types.is_floating(column.type):
+        return False
+    whole = pc.and_(pc.equal(pc.round(column), column), pc.less(pc.abs(column), float(LARGEST)))
+    return pc.all(whole).as_py() is not False

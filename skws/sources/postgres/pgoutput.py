@@ -145,6 +145,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
+_WITH_TEXT: Final = frozenset((b"t", b"b"))  # kinds of values
 
 
 class Wire:
@@ -178,6 +179,30 @@ class Wire:
         found = self._payload[self._at : end]
         self._at = end
         return found
+
+    def cells(self) -> Cells:
+        """The values of a row: as many as the number before them says."""
+        payload, at = self._payload, self._at + _INT16.size
+        found: list[Cell] = []
+        for _ in range(self.int16()):
+            kind = payload[at : at + 1]
+            at += 1
+            if kind in _WITH_TEXT:
+                self._at = at
+                size = self.int32()
+                at = self._at + size
+                found.append(payload[self._at : at])
+                if size < 0 or at > len(payload):
+                    raise self._fault("is cut")
+            elif kind == b"n":
+                found.append(None)
+            elif kind == b"u":
+                found.append(UNCHANGED)
+            else:
+                self._at = at - 1
+                self.expect("n", "u", "t", "b")
+        self._at = at
+        return tuple(found)
 
     def text(self) -> str:
         """Up to the next zero byte."""
@@ -375,23 +400,23 @@ def _origin(wire: Wire) -> Other:
 def _insert(wire: Wire) -> Insert:
     oid = wire.uint32()
     wire.expect("N")
-    return Insert(oid, _cells(wire))
+    return Insert(oid, wire.cells())
 
 
 def _update(wire: Wire) -> Update:
     oid = wire.uint32()
     part = wire.expect("K", "O", "N")
-    key = _cells(wire) if part == "K" else None
-    old = _cells(wire) if part == "O" else None
+    key = wire.cells() if part == "K" else None
+    old = wire.cells() if part == "O" else None
     if part != "N":
         wire.expect("N")
-    return Update(oid, key, old, _cells(wire))
+    return Update(oid, key, old, wire.cells())
 
 
 def _delete(wire: Wire) -> Delete:
     oid = wire.uint32()
     part = wire.expect("K", "O")
-    cells = _cells(wire)
+    cells = wire.cells()
     return Delete(oid, cells if part == "K" else None, cells if part == "O" else None)
 
 
@@ -405,20 +430,6 @@ def _message(wire: Wire) -> Other:
     wire.byte(), wire.int64(), wire.text()
     wire.take(wire.int32())
     return Other("M")
-
-
-def _cells(wire: Wire) -> Cells:
-    return tuple(_cell(wire) for _ in range(wire.int16()))
-
-
-def _cell(wire: Wire) -> Cell:
-    match wire.expect("n", "u", "t", "b"):
-        case "n":
-            return None
-        case "u":
-            return UNCHANGED
-        case _:
-            return wire.take(wire.int32())
 
 
 _READERS: Final[dict[str, Callable[[Wire], Change]]] = {

@@ -76,14 +76,12 @@ class PredicateTables:
 
     def satisfied(self, block: Block, at: Ints) -> tuple[list[int], list[int]]:
         """The predicates that rows at some places of a block satisfy, perhaps several times, and the rows."""
-        asked = at.tolist()
         predicates: list[int] = []
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
             scoped = self._scoped.get((block.relation, column))
             tables = [table for table in (self._unscoped, scoped) if table is not None and table.asked]
-            values = block.values(column)
-            for number, value in enumerate(map(values.__getitem__, asked)):
+            for number, value in enumerate(block.values_at(column, at)):
                 if value is not None:
                     text = value if value.__class__ is str else str(value)
                     for table in tables:

@@ -379,12 +379,6 @@ _mutant(
     host="local",
 )
 _mutant(
-    "dead-rows-live",
-    "all rows of a row file live again after a start",
-    (f"{_ROWS}.told", "flags[live] = True", "flags[:] = True"),
-    host="local",
-)
-_mutant(
     "rows-removed-early",
     "row files go before the commit that replaces the log",
     (

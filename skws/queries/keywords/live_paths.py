@@ -8,7 +8,7 @@ The best paths are walked first, by what is at most ahead of a join value: the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
@@ -86,23 +86,21 @@ class LiveJoins(LearnedRows):
 
     def _learn(self, new: Ints) -> None:
         for block, mine, at in self._known.rows.taken(new).by_block():
-            places = at.tolist()
             numbered = [
                 self._numbered(
-                    self._groups[block.relation, number], [block.values(c) for c in columns], places
+                    self._groups[block.relation, number], [block.values_at(column, at) for column in columns]
                 )
                 for number, columns in enumerate(self._key_sets[block.relation])
             ]
             self._tables[block.relation].append((new[mine], *numbered))
 
-    def _numbered(self, group: int, columns: Sequence[Sequence[Value]], places: list[int]) -> Ints:
+    def _numbered(self, group: int, columns: Sequence[Sequence[Value]]) -> Ints:
         numbers = self._numbers[group]
-        values: Iterator[object] = map(columns[0].__getitem__, places)
+        values: Iterable[object] = columns[0]
         if len(columns) > 1:
-            rows = (tuple(column[place] for column in columns) for place in places)
-            values = (None if None in row else row for row in rows)
+            values = (None if None in row else row for row in zip(*columns, strict=True))
         found = (0 if value is None else numbers.setdefault(value, len(numbers) + 1) for value in values)
-        return np.fromiter(found, dtype=np.int64, count=len(places))
+        return np.fromiter(found, dtype=np.int64, count=len(columns[0]))
 
 
 def _groups(

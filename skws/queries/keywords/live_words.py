@@ -253,11 +253,10 @@ class LiveWords(LearnedRows):
         for block, mine, at in self._known.rows.taken(new).by_block():
             for column in self._schema.relations[block.relation].search_columns:
                 rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
-                values = block.values(column)
+                values = block.values_at(column, at)
                 analyzer = self._analyzer(block.relation, column)
                 terms = self._terms.setdefault(analyzer, _Terms(analyzer))
-                for slot, place in zip(new[mine].tolist(), at.tolist(), strict=True):
-                    value = values[place]
+                for slot, value in zip(new[mine].tolist(), values, strict=True):
                     if value is None:
                         continue
                     text = value if value.__class__ is str else str(value)

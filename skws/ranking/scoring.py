@@ -97,21 +97,24 @@ class TextCounts:
         self._schema = schema
         self._texts = cache(texts)
         self._containing = cache(containing)
-        self._referring = cache(self._refer)
+        self._referring: dict[int, float] = {}
 
     def of(self, query: int, place: Place, keyword: int) -> Counted:
         """Of the texts of a place and a keyword; a name is one among as many texts as there are tuples."""
         relation, column = place
         if column == NAME:
-            return Counted(self._tuples(), 0, 1, self._referring(relation))
+            return Counted(self._tuples(), 0, 1, self._refer(relation))
         texts, characters = self._texts(place)
-        return Counted(texts, characters, self._containing(query, place, keyword), self._referring(relation))
+        return Counted(texts, characters, self._containing(query, place, keyword), self._refer(relation))
 
     def _tuples(self) -> int:
         return sum(self._texts((relation, NAME))[0] for relation in range(len(self._schema.relations)))
 
     def _refer(self, relation: int) -> float:
-        return referring(self._schema, relation, lambda one: self._texts((one, NAME))[0])
+        if relation not in self._referring:
+            found = referring(self._schema, relation, lambda one: self._texts((one, NAME))[0])
+            self._referring[relation] = found
+        return self._referring[relation]
 
 
 class Counted(NamedTuple):
@@ -249,7 +252,7 @@ class Scoring:
             return
         tuples = self._live.tuples
         former, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
-        self._corpus.end(self._known.rows.taken(slots), former, end)
+        self._corpus.end(self._known.some_rows(slots), former, end)
         for ranked in self._queries.values():
             ranked.keywords.end(self._rows(slots), former, end)
 

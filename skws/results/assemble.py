@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -116,8 +116,7 @@ def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
 class Readings:
     """Outlines by number, in the order in which networks were first met, with columns of all of them."""
 
-    def __init__(self, outline: Callable[[int], Outline]) -> None:
-        self._outline = outline
+    def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # by network, an integer
         self._outlines: list[Outline] = []
         self._of_each = Table((NOTHING, NOTHING))  # size, row among those of its size
@@ -126,14 +125,14 @@ class Readings:
     def __len__(self) -> int:
         return len(self._outlines)
 
-    def numbers(self, networks: Sequence[int]) -> Ints:
-        """The numbers of some networks, each given once."""
+    def numbers(self, networks: Sequence[int], outline: Callable[[int], Outline]) -> Ints:
+        """The numbers of some networks, each given once. ``outline`` gives that of a new one."""
         new = [network for network in networks if network not in self._numbers]
         if new:
             self._numbers.update(
                 zip(new, range(len(self._outlines), len(self._outlines) + len(new)), strict=True)
             )
-            self._add(list(map(self._outline, new)))
+            self._add(list(map(outline, new)))
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
     def some(self, numbers: Ints) -> list[Outline]:
@@ -161,14 +160,14 @@ class Readings:
         self._of_each.append((sizes, rows))
 
 
+Described: TypeAlias = Callable[[list[int]], tuple[list[Plan], list[int]]]
+"""Gives some queries, and the number of the mesh whose networks each shares."""
+
+
 class ShownQueries:
-    """What results show of their queries, by number; each is read when it is first met.
+    """What results show of their queries, by number; each is read when it is first met."""
 
-    ``described`` gives some, and the number of the mesh whose networks each shares.
-    """
-
-    def __init__(self, described: Callable[[list[int]], tuple[list[Plan], list[int]]]) -> None:
-        self._described = described
+    def __init__(self) -> None:
         self._places: Ints = NOTHING  # by number; negative where it was not met
         self._known: list[Plan] = []
         self._names: Objects = np.empty(0, dtype=object)
@@ -178,14 +177,15 @@ class ShownQueries:
     def __len__(self) -> int:
         return len(self._known)
 
-    def places(self, queries: Ints) -> Ints:
+    def places(self, queries: Ints, described: Described) -> Ints:
+        """The places of queries among those that were met. ``described`` tells of new ones."""
         if int(queries.max(initial=-1)) >= len(self._places):
             more = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
             self._places = written(more, 0, self._places)
         found = self._places.take(queries)
         unmet = distinct(queries[found == _UNMET])
         if len(unmet):
-            self._meet(unmet)
+            self._meet(unmet, described)
             found = self._places.take(queries)
         return found
 
@@ -210,8 +210,8 @@ class ShownQueries:
         """Their keywords."""
         return [self._known[place].keywords for place in places.tolist()]
 
-    def _meet(self, queries: Ints) -> None:
-        met, numbers = self._described(queries.tolist())
+    def _meet(self, queries: Ints, described: Described) -> None:
+        met, numbers = described(queries.tolist())
         known = len(self._known)
         self._places[queries] = np.arange(known, known + len(met))
         self._known += met

@@ -96,7 +96,7 @@ class LifespanResolver:
 
     def follow(self, relation: int, slots: Ints) -> None:
         """Follow a relation from now on, whose live tuples are given."""
-        rows = self._store.directory.rows.taken(slots)
+        rows = self._store.directory.some_rows(slots)
         several = self._store.singles.follow(relation, slots, rows)
         starts = self._store.live.tuples.start.take(several)
         for each in self._as_objects(several[np.argsort(starts, kind="stable")]):
@@ -415,6 +415,6 @@ class _Plain:
         if len(doubtful):
             of = keyed.take(doubtful)
             mine = singles.identities.values(self._batch.rows.taken(records.take(doubtful)), of)
-            theirs = singles.identities.values(self._store.directory.rows.taken(slots.take(doubtful)), of)
+            theirs = singles.identities.values(self._store.directory.some_rows(slots.take(doubtful)), of)
             differs[doubtful] = [one != other for one, other in zip(mine, theirs, strict=True)]
         return differs

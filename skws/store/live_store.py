@@ -134,7 +134,7 @@ class LiveStore:
         place = {slot: at for at, slot in enumerate(kept.tolist())}
         return TupleBatch(
             tuples.relation[kept],
-            self.directory.rows.taken(kept),
+            self.directory.some_rows(kept),
             tuples.start[kept],
             tuples.end[kept],
             self.directory.times[kept],

@@ -85,7 +85,7 @@ class LiveJoins(LearnedRows):
             self._begin()
 
     def _learn(self, new: Ints) -> None:
-        for block, mine, at in self._known.rows.taken(new).by_block():
+        for block, mine, at in self._known.some_rows(new).by_block():
             numbered = [
                 self._numbered(
                     self._groups[block.relation, number], [block.values_at(column, at) for column in columns]

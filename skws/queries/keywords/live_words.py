@@ -34,6 +34,7 @@ from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
+from skws_mesh.columnar.store import Table
 from skws_schema.budgets import check
 from skws_schema.model import Analyzer, Schema
 
@@ -115,8 +116,7 @@ class LiveWords(LearnedRows):
     def _begin(self) -> None:
         self._terms: dict[Analyzer, _Terms] = {}
         self._rows: dict[Place, defaultdict[str, array[int]]] = {}  # by word: numbers of texts, and how often
-        self._slots: Ints = NOTHING  # by number of text; negative if its tuple is gone
-        self._lengths: Ints = NOTHING  # by number of text
+        self._texts = Table((NOTHING, NOTHING))  # slots, which are negative once a tuple is gone, and lengths
         self.covered = 0
 
     def know(self, slots: Ints, size: int) -> None:
@@ -128,9 +128,10 @@ class LiveWords(LearnedRows):
 
     def compact(self, slots: Ints) -> None:
         super().compact(slots)
-        there = self._slots >= 0
-        self._slots[there] = slots[self._slots[there]]
-        if len(self._slots) > _ANEW * (self.covered + self._piece):
+        of_texts, _ = self._texts.columns()
+        there = of_texts >= 0
+        of_texts[there] = slots[of_texts[there]]
+        if self._texts.size > _ANEW * (self.covered + self._piece):
             self._begin()
 
     def vocabulary(self) -> Vocabulary:
@@ -234,10 +235,11 @@ class LiveWords(LearnedRows):
     def _of(self, rows: defaultdict[str, array[int]], word: str) -> _Standing:
         packed = np.array(rows.get(word, ()), dtype=np.int64)
         numbers, often = packed >> _BITS, packed & _MOST
-        slots = self._slots.take(numbers)
+        of_texts, lengths = self._texts.columns()
+        slots = of_texts.take(numbers)
         there = slots >= 0
         often = often.compress(there)
-        lengths = self._lengths.take(numbers).compress(there)
+        lengths = lengths.take(numbers).compress(there)
         return _Standing(slots.compress(there), often, lengths, bool(often.max(initial=0) < _MOST))
 
     def _with_phrase(self, slots: Ints, column: int, phrase: Phrase) -> Ints:
@@ -249,8 +251,8 @@ class LiveWords(LearnedRows):
     def _learn(self, new: Ints) -> None:
         slots: list[int] = []
         lengths: list[int] = []
-        begun = len(self._slots)
-        for block, mine, at in self._known.rows.taken(new).by_block():
+        begun = self._texts.size
+        for block, mine, at in self._known.some_rows(new).by_block():
             for column in self._schema.relations[block.relation].search_columns:
                 rows = self._rows.setdefault((block.relation, column), defaultdict(_numbers))
                 values = block.values_at(column, at)
@@ -265,8 +267,7 @@ class LiveWords(LearnedRows):
                     lengths.append(len(text))
                     for word, often in terms.of(text).items():
                         rows[word].append(number | min(often, _MOST))
-        self._slots = np.concatenate([self._slots, np.array(slots, dtype=np.int64)])
-        self._lengths = np.concatenate([self._lengths, np.array(lengths, dtype=np.int64)])
+        self._texts.append((np.array(slots, dtype=np.int64), np.array(lengths, dtype=np.int64)))
 
 
 class _Terms(ChunkMemory[tuple[str, ...]]):

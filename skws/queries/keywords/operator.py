@@ -225,7 +225,9 @@ class KeywordOperator:
             return bitmaps
         ((query, plan),) = plans.items()
         self._behind.begin(query, plan, bitmaps)
-        return bitmaps.followed_by(matching.of(self._directory.rows.taken(slice(first, None))), first)
+        return bitmaps.followed_by(
+            matching.of(self._directory.some_rows(np.arange(first, len(self._live)))), first
+        )
 
     def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
         """The ``most`` best results of a query that are alive at ``now``; the query does not stay.

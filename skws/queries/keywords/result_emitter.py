@@ -142,8 +142,8 @@ class ResultEmitter:
         self._removed = 0
         self._meshes: list[Networks] = []
         self._numbers: dict[int, int] = {}  # of meshes, by identity
-        self._shown = ShownQueries(self._described)
-        self._readings = Readings(self._outline)  # of networks: a mesh's number and operator in one
+        self._shown = ShownQueries()
+        self._readings = Readings()  # of networks: a mesh's number and operator in one
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
@@ -226,10 +226,10 @@ class ResultEmitter:
 
     def _rows(self, found: Partials) -> Unformed:
         slots, members = self._members(found.members)
-        queries = self._shown.places(found.query)
+        queries = self._shown.places(found.query, self._described)
         networks = self._shown.meshes(queries) << 32 | found.operator
         some, kinds = kinds_of(networks)
-        which = self._readings.numbers(networks[some].tolist()).take(kinds)
+        which = self._readings.numbers(networks[some].tolist(), self._outline).take(kinds)
         return Unformed(which, queries, members, self._known.names(slots))
 
     def _members(self, members: Ints) -> tuple[Ints, Ints]:

@@ -1,0 +1,47 @@
+"""A search leaves nothing behind that only a garbage collection frees: its arrays are long."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from skws.data.batch import Record, RecordBatch
+from skws.queries.kinds import plan_of
+from skws.queries.session import Session
+from skws.spec.query import RANK, Query, Stream
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
+from skws_windows.window import Unbounded
+
+TEXT = Attribute("t", AttributeType.TEXT)
+SCHEMA = Schema(
+    "garbage",
+    (
+        Relation("one", (Attribute("x", AttributeType.INTEGER), TEXT), key=("x",), search=("t",)),
+        Relation("many", (Attribute("x", AttributeType.INTEGER), TEXT), search=("t",)),
+    ),
+    (Join("join", "many", "one", (("x", "x"),)),),
+)
+
+
+@pytest.mark.parametrize("text", ["alpha beta", "alpha beta gamma", "alp* -gamma", "nothing alpha"])
+def test_searches_leave_no_cycles(text: str) -> None:
+    session = Session(Stream(SCHEMA, Unbounded()))
+    words = ("alpha", "beta", "gamma delta", "alpha beta")
+    rows = [Record(n % 2, n, (n // 2 % 40, words[n % 4])) for n in range(400)]
+    session.take(RecordBatch.of(rows))
+    plan = plan_of(Query(text, options={RANK: "relevance"}).named("q", 3), session.stream)
+    found = session.search(plan, 5)  # what is made once is kept
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        again = session.search(plan, 5)
+        gc.collect()
+        left = [each for each in gc.garbage if type(each).__module__.startswith("skws")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert [result.id for result in again.results] == [result.id for result in found.results]
+    assert left == []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -439,12 +439,9 @@ class _Given:
             from skws.formats.frames import sampled_columns  # noqa: PLC0415 - as above
 
             for name, table in self.frames.items():
-                columns = sampled_columns(name, table)
-                if _are_times(columns.get("time", ())) and any(
-                    value is not None for value in columns.pop("time", ())
-                ):
+                tables[name] = sampled_columns(name, table)
+                if take_times(tables[name]):
                     timed.add(name)
-                tables[name] = columns
         return infer(tables, timed=timed, nested=samples.nested).schema()
 
     def timed(self, schema: Schema) -> Schema:
@@ -515,6 +512,11 @@ class _Given:
 def _has_arrays(data: object) -> bool:
     """Whether rows are dictionaries of which some have arrays of objects."""
     return isinstance(data, list | tuple) and any(isinstance(row, Mapping) and arrays(row) for row in data)
+
+
+def take_times(columns: MutableMapping[str, list[object]]) -> bool:
+    """Take the column of the times of records out of a sample; True if there are some."""
+    return _are_times(columns.get("time", ())) and any(each is not None for each in columns.pop("time", ()))
 
 
 def _are_times(values: Iterable[object]) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import pickle
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -28,6 +29,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, NullType, YearMonthIntervalType
 
 from skws.data.batch import NO_RECORDS, Chunk, together
 from skws.data.packing import unpacked
@@ -42,6 +44,7 @@ from skws.library import (
     named_queries,
     schema_of,
     stream_of,
+    take_times,
     warn_of_missing,
 )
 from skws.memory import MemoryShare, asked, read_size
@@ -245,9 +248,10 @@ def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
         if name == RECORDS or isinstance(frame, Source) or frame.isStreaming:
             kind = "records of any relation" if name == RECORDS else "a streaming DataFrame"
             raise UsageError(f"schema: {kind} cannot be looked into before the search; give one")
-        table = arrow_table(name, frame.limit(SAMPLED).toArrow())
+        sample = frame.select(*_columns(name, frame, frame.columns)).limit(SAMPLED).toArrow()
+        table = arrow_table(name, sample.rename_columns(frame.columns))
         columns[name] = sampled_columns(name, table)
-        if any(value is not None for value in columns[name].pop("time", ())):
+        if take_times(columns[name]):
             timed.add(name)
     return infer(columns, timed=timed).schema()
 
@@ -377,13 +381,47 @@ def _pieces(
     known = Origins(schema.relations[relation]).known
     kept = [name for name in frame.columns if name in known or name in ("time", "op")]
 
-    def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
-        return frame_chunks(arrow_table(schema.relations[relation].name, batch), relation, schema)
+    name = schema.relations[relation].name
 
-    columns = [sf.col(f"`{name}`") for name in kept]
+    def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
+        return frame_chunks(arrow_table(name, batch.rename_columns(kept)), relation, schema)
+
+    columns = _columns(name, frame, kept)
     rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)
     pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_of_topics(frame))
     return rows.mapInArrow(pack, SHARED)
+
+
+def _columns(relation: str, frame: DataFrame, names: Sequence[str]) -> list[Column]:
+    """Columns in types that Arrow has, under names that Spark takes everywhere: a dot is none of these.
+
+    Raises UsageError for names that Spark cannot tell apart.
+    """
+    exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    found = defaultdict(list)
+    for column in frame.columns:
+        found[column if exact else column.lower()].append(column)
+    for name in names:
+        same = found[name if exact else name.lower()]
+        if len(same) > 1:
+            listed = (
+                f"called {name!r}" if len({*same}) == 1 else f"not told apart: {', '.join(map(repr, same))}"
+            )
+            raise UsageError(f"{relation}: {len(same)} columns are {listed}")
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    return [
+        _in_arrow(sf.col("`{}`".format(name.replace("`", "``"))), types[name]).alias(f"c{number}")
+        for number, name in enumerate(names)
+    ]
+
+
+def _in_arrow(column: Column, kind: DataType) -> Column:
+    match kind:
+        case YearMonthIntervalType() | CalendarIntervalType():
+            return column.cast("string")
+        case ArrayType(elementType=NullType()):
+            return column.cast("array<string>")
+    return column
 
 
 def _record_pieces(

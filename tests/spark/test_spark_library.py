@@ -121,6 +121,29 @@ def texts(frames: Mapping[str, pd.DataFrame], part: slice | None = None) -> list
     return [json.dumps(record, indent=1 if n % 3 else None) for n, record in enumerate(records)]
 
 
+def test_columns_of_any_name_and_type(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT 'byron' AS `full.name`, 'x' AS `a``b`, '10:30' AS time, interval '1-2' year to month AS age,"
+        " make_interval(1, 2) AS gap, array() AS none, float('inf') AS far"
+    )
+    (found,) = skws.spark.search(spark, {"person": frame}, "byron").collect()
+    row = found.tuples[0].row
+    assert (row["full_name"], row["time"], row["far"]) == ("byron", "10:30", None)
+    assert "1-2" in row["age"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(("a", "A"), "2 columns are not told apart: 'a', 'A'"), (("a", "a"), "2 columns are called 'a'")],
+)
+def test_columns_that_spark_cannot_tell_apart(
+    spark: SparkSession, names: tuple[str, str], message: str
+) -> None:
+    frame = spark.sql("SELECT 'x' AS {}, 'y' AS {}".format(*names))
+    with pytest.raises(UsageError, match=message):
+        skws.spark.search(spark, {"thing": frame}, "x")
+
+
 def test_records_of_any_relation_as_json(spark: SparkSession) -> None:
     frames = shop(300)
     expected = skws.search("byron leaks", frames, schema=SHOP, window="2 minutes", max_size=3)

@@ -20,7 +20,6 @@ from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
-from skws.store.live_store import LastingRecords
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
@@ -32,6 +31,7 @@ from skws_windows.window import CountWindow, Window
 if TYPE_CHECKING:
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
+    from skws.store.live_store import LastingRecords
 
 
 @dataclass(frozen=True, slots=True)

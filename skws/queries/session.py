@@ -27,7 +27,6 @@ from skws.queries.order import Order, insertions, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
-from skws.store.live_store import LastingRecords
 from skws_mesh.columnar.operators import OperatorUse
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
@@ -37,6 +36,7 @@ from skws_windows.window import Window
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
+    from skws.store.live_store import LastingRecords
 
 
 class Session:

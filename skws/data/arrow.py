@@ -45,9 +45,9 @@ def flags(array: pa.Array) -> Flags:
     return _bits(values, array) if valid is None else _bits(values, array) & _bits(valid, array)
 
 
-def texts_at(array: pa.Array, places: Ints) -> list[str | None]:
+def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None]:
     """Some values of a string array, without the objects of Arrow's own that ``take`` makes on the way."""
-    if array.null_count:
+    if array.null_count or isinstance(array, pa.ChunkedArray):
         return array.take(of_integers(places)).to_pylist()  # type: ignore[no-any-return]
     _, offsets, data = array.buffers()
     if data is None or not len(places):

@@ -206,11 +206,13 @@ class PartitionEnds:
     """How far partitions have come that a task of Spark reads, one or several.
 
     Where nothing tells them apart, a record that is earlier than the lateness (microseconds) allows begins
-    another one: what is read of a partition ends no later than the last stretch that is in order.
+    another one: what is read of a partition ends no later than the last stretch that is in order. ``until``:
+    the least time of what nobody has read yet; None if nothing is earlier than what was read.
     """
 
-    def __init__(self, lateness: int) -> None:
+    def __init__(self, lateness: int, until: int | None = None) -> None:
         self._lateness = lateness
+        self._until = until
         self._ended: set[int] = set()
         self._reached: dict[int | None, int] = {}
 
@@ -238,7 +240,10 @@ class PartitionEnds:
         """The same as rows of a partition and a time; partition 0 where nobody knows it."""
         rows = [(0, time) for time in sorted(self._ended)]
         rows += [(0 if known is None else known, time) for known, time in self._reached.items()]
-        return np.array(rows, dtype=np.int64).reshape(-1, 2)
+        told = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        if self._until is not None:
+            told[:, 1] = np.minimum(told[:, 1], self._until)
+        return told
 
 
 _GOES_ON: Final = 0xFFFF  # the bits of a partition's number that are not all 0 if it may go on

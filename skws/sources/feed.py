@@ -77,11 +77,16 @@ class FeedPart(Protocol):
     """A part of what is between two offsets: any process reads it, on any machine that sees the source.
 
     ``partition``: a number above 0 of what it is a part of, as a file: such parts follow each other. None if
-    its chunks tell (``Chunk.partitions``).
+    its chunks tell (``Chunk.partitions``). ``until``: the least time of what is unread behind the batch, also
+    in what it has nothing of; None if all that may be earlier than its records is in the batch.
     """
 
     @property
     def partition(self) -> int | None:
+        return None
+
+    @property
+    def until(self) -> int | None:
         return None
 
     def read(self, schema: Schema) -> Iterator[Chunk]:

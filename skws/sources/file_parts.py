@@ -37,6 +37,8 @@ _PROBES: Final = 256  # places where a plan looks at the time of a record
 class FilePart(FeedPart):
     """The records of ``split`` but those of ``static`` relations. ``position``: behind the whole batch.
 
+    ``unread``: see ``FeedPart.until``.
+
     Since the plan, the file may have been renamed, or another one have its name: so it is told by its
     beginning, not by numbers of the file system, which other machines may not know.
     """
@@ -44,10 +46,15 @@ class FilePart(FeedPart):
     split: Split
     static: frozenset[int]
     position: Position
+    unread: int | None
 
     @property
     def partition(self) -> int | None:
         return self.position.id + 1
+
+    @property
+    def until(self) -> int | None:
+        return self.unread
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
         path = self._path()
@@ -82,12 +89,17 @@ def divides(found: SourceFile, schema: Schema) -> bool:
 
 
 class _Step(NamedTuple):
-    """A stretch of a file: the time at which it begins, about how many records it has, and where it ends."""
+    """A stretch of a file: the time at which it begins, about how many records it has, where it is.
+
+    ``last``: its latest time, if it can only be read whole and the file knows it.
+    """
 
     time: int
     records: float
     file: str
+    begin: int
     end: int
+    last: int = EARLIEST
 
 
 class Backlogs:
@@ -104,15 +116,24 @@ class Backlogs:
         self.records = sum(map(self._waiting, files))
 
     def ends(self, limit: int) -> dict[str, Position]:
-        """The positions behind about ``limit`` records, at one time in all files."""
-        ends: dict[str, int] = {}
-        records = 0.0
+        """The positions behind about ``limit`` records, at one time in all files.
+
+        What is behind them is no earlier: else it would come late, where a file has nothing in between.
+        """
+        last: dict[str, _Step] = {}
+        records, reach, stop = 0.0, EARLIEST, None
         # A step is looked at when all before it are taken.
         for step in merge(*(self._steps(found, limit) for found in self._files), key=attrgetter("time")):
-            if records >= limit:
+            if records >= limit and step.time > reach:
+                stop = step.time
                 break
-            ends[step.file] = step.end
-            records += step.records
+            last[step.file] = step
+            records, reach = records + step.records, max(reach, step.last)
+        ends = {name: step.end for name, step in last.items()}
+        if stop is not None:
+            for found in self._files:
+                if not found.whole and found.name in last:
+                    ends[found.name] = _line_after(found, self._schema, last[found.name], stop)
         return {
             found.name: self._positions[found.name].moved(
                 found, ends[found.name], done=self._done(found, ends)
@@ -136,34 +157,62 @@ class Backlogs:
         if found.whole:
             ends = self._groups[found.name]
             times = _group_times(found, self._schema)
-            for place, end in enumerate(ends[1:]):
+            for place, (begin, end) in enumerate(pairwise(ends)):
                 if end > at:
-                    time = max(time, times[place])
-                    yield _Step(time, end - max(at, ends[place]), found.name, end)
+                    time = max(time, times[place][0])
+                    yield _Step(time, end - max(at, begin), found.name, begin, end, times[place][1])
             if len(ends) == 1:
-                yield _Step(time, 0, found.name, 0)
+                yield _Step(time, 0, found.name, 0, 0)
             return
         line = self._lines[found.name]
-        size, number = min(found.size - at, ceil(limit * line)), max(2, _PROBES // len(self._files))
-        for place in range(1, number + 1):
-            end = _line_end(
-                found.path, at, self._positions[found.name].at + size * place // number, found.size
-            )
-            if end > at:
-                time = max(time, _time_at(found, self._schema, at))
-                yield _Step(time, (end - at) / line, found.name, end)
-                at = end
+        probes = max(2, _PROBES // len(self._files))
+        size = max(1, min(found.size - at, ceil(limit * line)) // probes)
+        while (end := _line_end(found.path, at, at + size, found.size)) > at:
+            time = max(time, _time_at(found, self._schema, at))
+            yield _Step(time, (end - at) / line, found.name, at, end)
+            at = end
+
+
+def first_unread(found: SourceFile, schema: Schema, position: Position) -> int | None:
+    """The time of the first record behind a position; None if there is none. Raises SourceError."""
+    if not found.whole:
+        return _first_time(found, schema, position.at, min(position.at + _SAMPLE, found.size))
+    if position.done:
+        return None
+    ends = _row_groups(found.path)
+    place = next((number for number, end in enumerate(ends[1:]) if end > position.at), None)
+    return None if place is None else _group_times(found, schema)[place][0]
 
 
 def _time_at(found: SourceFile, schema: Schema, at: int) -> int:
     """The time of the record on the line that begins at byte ``at``; before all others if there is none."""
-    split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, at + 1, 1, 0)
-    first = next(read_split(split, schema), None)
-    return first.time if isinstance(first, Record) else EARLIEST
+    time = _first_time(found, schema, at, at + 1)
+    return EARLIEST if time is None else time
 
 
-def _group_times(found: SourceFile, schema: Schema) -> list[int]:
-    """The first time of each row group, as far as the file knows."""
+def _first_time(found: SourceFile, schema: Schema, at: int, end: int) -> int | None:
+    """That of the first record on the lines that begin between two bytes."""
+    split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
+    return next((one.time for one in read_split(split, schema) if isinstance(one, Record)), None)
+
+
+def _line_after(found: SourceFile, schema: Schema, step: _Step, time: int) -> int:
+    """Where the first line of a step begins that is after a time, if the file is in order."""
+    low, high = step.begin, step.end
+    while True:  # what is at ``low`` is not after it, what is at ``high`` is
+        middle = _line_end(found.path, low, (low + high) // 2, high)
+        if middle >= high:
+            middle = _line_end(found.path, low, low + 1, high)
+            if middle >= high:
+                return high
+        if _time_at(found, schema, middle) > time:
+            high = middle
+        else:
+            low = middle
+
+
+def _group_times(found: SourceFile, schema: Schema) -> list[tuple[int, int]]:
+    """The first and the last time of each row group, as far as the file knows."""
     from skws.formats.parquet import opened  # noqa: PLC0415 - Arrow is slow to import
 
     assert found.named is not None  # noqa: S101 - else it does not divide
@@ -172,18 +221,26 @@ def _group_times(found: SourceFile, schema: Schema) -> list[int]:
         place = next((at for at, known in enumerate(file.schema.names) if known == name), None)
         groups = range(file.num_row_groups)
         if place is None:
-            return [EARLIEST] * len(groups)
+            return [(EARLIEST, EARLIEST)] * len(groups)
         known = [file.metadata.row_group(group).column(place).statistics for group in groups]
-    firsts = [one.min if one is not None and one.has_min_max else None for one in known]
-    return [_micros(first) if isinstance(first, datetime) else EARLIEST for first in firsts]
+    ends = [(one.min, one.max) if one is not None and one.has_min_max else (None, None) for one in known]
+    return [(_micros(first), _micros(last)) for first, last in ends]
 
 
-def _micros(time: datetime) -> int:
+def _micros(time: object) -> int:
+    if not isinstance(time, datetime):
+        return EARLIEST
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
 def parts_of(
-    found: SourceFile, schema: Schema, first: int, position: Position, static: frozenset[int], number: int
+    found: SourceFile,
+    schema: Schema,
+    first: int,
+    position: Position,
+    static: frozenset[int],
+    unread: int | None,
+    number: int,
 ) -> list[FilePart] | None:
     """From ``first`` to a position, so many at most; None if these do not divide the file.
 
@@ -198,7 +255,7 @@ def parts_of(
     number = max(1, min(number, end - first))
     bounds = [first + (end - first) * place // number for place in range(number + 1)]
     return [
-        FilePart(Split(path, found.format, relation, at, to, to - at, 0), static, position)
+        FilePart(Split(path, found.format, relation, at, to, to - at, 0), static, position, unread)
         for at, to in pairwise(bounds)
         if at < to
     ]

@@ -27,7 +27,7 @@ from skws.sources.feed import (
     SystemClock,
     static_relations,
 )
-from skws.sources.file_parts import ROW_BYTES, Backlogs, divides, parts_of
+from skws.sources.file_parts import ROW_BYTES, Backlogs, divides, first_unread, parts_of
 from skws.sources.folder import (
     Listing,
     Lookout,
@@ -309,13 +309,30 @@ class FilesFeed(Feed):
             (position.at - first) * (ROW_BYTES if found.whole else 1) for found, position, first in stretches
         ]
         parts: list[FeedPart] = []
+        unread = self._unread(Positions.of(end))
         for (found, position, first), size in zip(stretches, sizes, strict=True):
             own = max(1, round(number * size / max(sum(sizes), 1)))
-            some = parts_of(found, self._schema, first, position, self._static, own)
+            some = parts_of(found, self._schema, first, position, self._static, unread, own)
             if some is None:
                 return None
             parts += some
         return parts
+
+    def _unread(self, positions: Positions) -> int | None:
+        """The least time behind the positions of all files, each of which is in order; None if there is none.
+
+        A file may have nothing between two offsets, as what comes next there is later than a place where
+        others were looked at: they may have come further than that in between.
+        """
+        times = [
+            first_unread(found, self._schema, position)
+            for found in self._lookout.look().files
+            if (position := positions.files.get(found.name)) is not None
+            and self._has_news(found, position)
+            and not self._is_foreign(found)
+            and divides(found, self._schema)
+        ]
+        return min((time for time in times if time is not None), default=None)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file is gone or has changed."""

@@ -110,6 +110,10 @@ class BoundedPart(FeedPart):
     def partition(self) -> int | None:
         return self.part.partition
 
+    @property
+    def until(self) -> int | None:
+        return self.part.until
+
     def read(self, schema: Schema) -> Iterator[Chunk]:
         for chunk in self.part.read(schema):
             yield bounded(chunk, self.latest, Horizon(self.ahead), self.name, schema)

@@ -74,8 +74,10 @@ class Reading:
 class Emit(Protocol):
     """Makes the rows of a data source of what a task reads."""
 
-    def __call__(self, place: int, chunks: Iterator[tuple[int | None, Chunk]]) -> Iterator[pa.RecordBatch]:
-        """``place``: of the part in the micro-batch; chunks come with the numbers of their partitions."""
+    def __call__(
+        self, place: int, part: FeedPart, chunks: Iterator[tuple[int | None, Chunk]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Of ``part`` with its place in the micro-batch; its chunks come with the numbers of partitions."""
 
 
 LINES: Final = "value string, skws_partition long"
@@ -88,7 +90,12 @@ class Lines(Emit):
 
     schema: Schema
 
-    def __call__(self, place: int, chunks: Iterator[tuple[int | None, Chunk]]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - as of Emit
+    def __call__(
+        self,
+        place: int,  # noqa: ARG002 - as of Emit
+        part: FeedPart,  # noqa: ARG002 - as of Emit
+        chunks: Iterator[tuple[int | None, Chunk]],
+    ) -> Iterator[pa.RecordBatch]:
         for _, chunk in chunks:
             lines = [record_line(record, self.schema).decode() for record in chunk.records.records()]
             known = chunk.partitions
@@ -128,9 +135,11 @@ class Pieces(Emit):
     layout: Callable[[], Layout]
     memory: MemoryShare
 
-    def __call__(self, place: int, chunks: Iterator[tuple[int | None, Chunk]]) -> Iterator[pa.RecordBatch]:
+    def __call__(
+        self, place: int, part: FeedPart, chunks: Iterator[tuple[int | None, Chunk]]
+    ) -> Iterator[pa.RecordBatch]:
         schema = self.job.schema
-        number, ends = len(schema.relations), PartitionEnds(self.job.stream.lateness)
+        number, ends = len(schema.relations), PartitionEnds(self.job.stream.lateness, part.until)
         return shared_pieces(
             chunks, number * PARTS + place, schema, self.layout(), self.memory, ends, number, lasting=False
         )
@@ -220,7 +229,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
         assert isinstance(partition, SourcePartition)  # noqa: S101 - as ``partitions`` makes them
-        return self._emit(partition.place, self._chunks(partition.part))
+        return self._emit(partition.place, partition.part, self._chunks(partition.part))
 
     def commit(self, end: dict[str, Any]) -> None:
         """The source may forget what is done."""

@@ -104,6 +104,33 @@ def test_a_batch_ends_at_one_time_in_all_files(
         assert titles.count(name) == pytest.approx(number, abs=50)
 
 
+@seeds(8, 60)
+def test_nothing_behind_a_batch_is_earlier_than_what_is_in_it(seed: int, tmp_path: Path) -> None:
+    """A file that has nothing in a batch would else have its next records late."""
+    rng = random.Random(seed)
+    for file in range(rng.randrange(2, 5)):
+        times = sorted(rng.sample(range(10_000), rng.choice([3, 100, 1000])))
+        (tmp_path / f"{file}.jsonl").write_bytes(b"".join(line(n, "x" * rng.choice([1, 200])) for n in times))
+    if rng.random() < 0.5:
+        times = sorted(rng.sample(range(10_000), rng.choice([3, 300])))
+        rows = {"mid": times, "time": pa.array([n * 1_000_000 for n in times], pa.timestamp("us", "UTC"))}
+        (tmp_path / "movie").mkdir()
+        pq.write_table(
+            pa.table(rows), tmp_path / "movie" / "rows.parquet", row_group_size=rng.choice([10, 100])
+        )
+    feed = FilesFeed(tmp_path, SCHEMA)
+    whole = [one.time for one in feed.poll(feed.start(), 1_000_000).read if not isinstance(one, BadRecord)]
+    latest, count = -1, 0
+    for start, end in planned(feed, rng.choice([5, 20, 100])):
+        own = [one.time for one in feed.replay(start, end) if not isinstance(one, BadRecord)]
+        assert min(own) >= latest
+        latest, count = max(own), count + len(own)
+        rest = sorted(whole)[count:]
+        for part in parts_between(feed, start, end, 3) or ():
+            assert part.until == (rest[0] if rest else None)
+        assert latest <= min(rest, default=latest)
+
+
 def test_row_groups_come_by_their_times(tmp_path: Path) -> None:
     for relation, first in (("movie", 500), ("play", 0)):
         (tmp_path / relation).mkdir()

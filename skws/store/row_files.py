@@ -135,20 +135,19 @@ class RowFiles:
         moving = lasting.slots(lasting.live & ~directory.in_files(kept))
         rest = lasting.leading
         if len(moving) >= LEAST:
-            file, batch = RowFile.write(self.folder / f"{name}{SUFFIX}", lasting.insertions_of(moving))
-            self._open[file.path.name] = file
-            directory.move(moving, batch.rows)
+            kept.add(self._write(name, lasting, moving))
         elif len(moving):
-            rest = (
-                together([rest, lasting.insertions_of(moving)])
-                if len(rest)
-                else lasting.insertions_of(moving)
-            )
-            rest = rest.taken(np.argsort(rest.time, kind="stable")).packed()
+            rest = _in_time(together([rest, lasting.insertions_of(moving)])).packed()
         self.rest()
         live = self._mine(directory.in_each_file(lasting.live))
-        kept |= {self._open[f"{name}{SUFFIX}"]} if f"{name}{SUFFIX}" in self._open else set()
         return Stored([file.told(live[file]) for file in live if file in kept], rest)
+
+    def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
+        """A new file for some live tuples."""
+        file, batch = RowFile.write(self.folder / f"{name}{SUFFIX}", lasting.insertions_of(slots))
+        self._open[file.path.name] = file
+        lasting.store.directory.move(slots, batch.rows)
+        return file
 
     def _worth_keeping(self, rows: Mapping[Hashable, Ints]) -> set[RowFile]:
         """The files that stay, as enough of their rows live and they are few."""
@@ -173,8 +172,7 @@ class RowFiles:
                 live: Flags = np.unpackbits(bits, count=file.rows).astype(bool)
                 batch = batch.taken(live[_numbers(batch.rows)])
             parts.append(batch)
-        found = together(parts)
-        return found.taken(np.argsort(found.time, kind="stable"))
+        return _in_time(together(parts))
 
     def rest(self) -> None:
         """From now on a row is read here and there."""
@@ -193,6 +191,13 @@ class RowFiles:
     def size(self) -> int:
         """Bytes of all of them."""
         return sum(size for file in self._open.values() for size, _ in file.portions)
+
+
+def _in_time(batch: RecordBatch) -> RecordBatch:
+    """Records in order of time."""
+    if (batch.time[1:] >= batch.time[:-1]).all():
+        return batch
+    return batch.taken(np.argsort(batch.time, kind="stable"))
 
 
 def _numbers(rows: Rows) -> Ints:

@@ -178,14 +178,18 @@ class JoinValues:
         if len(columns) > 1:
             together = zip(*(_values(blocks, column) for column in columns), strict=True)
             return _integers([None if None in values else hash(values) for values in together])
+        there: Flags | None = None
         integers = integers_of(blocks, columns[0])
         if integers is None:
-            return _integers([_integer(value) for value in _values(blocks, columns[0])])
-        least = integers == NULL
+            known = _integers_and_nulls(blocks, columns[0])
+            if known is None:
+                return _integers([_integer(value) for value in _values(blocks, columns[0])])
+            integers, there = known
+        least = integers == NULL if there is None else (integers == NULL) & there
         if least.any():  # the one integer that stands for NULL
             self._all_told_apart = False
             integers = np.where(least, hash(int(NULL)), integers)
-        return integers
+        return integers if there is None else np.where(there, integers, NULL)
 
     def _tells_apart(self, edge: Edge) -> bool:
         ends = ((edge.source, edge.source_columns), (edge.target, edge.target_columns))
@@ -194,6 +198,22 @@ class JoinValues:
             and self._schema.relations[relation].attributes[columns[0]].type is AttributeType.INTEGER
             for relation, columns in ends
         )
+
+
+def _integers_and_nulls(blocks: Sequence[Block], column: int) -> tuple[Ints, Flags] | None:
+    """A column of several blocks that has NULLs, and where it has none; None if it has other values."""
+    found, there = [], []
+    for block in blocks:
+        integers = block.integers(column)
+        present = np.ones(len(block), dtype=bool)
+        if integers is None:
+            numbers = block.numbers(column)
+            if numbers is None or numbers[0].dtype.kind == "f":
+                return None
+            integers, present = numbers[0].astype(np.int64, copy=False), numbers[1]
+        found.append(integers)
+        there.append(present)
+    return np.concatenate(found), np.concatenate(there)
 
 
 def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:

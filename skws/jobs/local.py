@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000
-TAIL_BYTES: Final = 32 << 20
+TAIL_BYTES: Final = 16 << 20
 """Of a log behind what was kept in row files: about a second of a start."""
 """Records of a log that are not worth looking at."""
 

@@ -9,11 +9,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch, Rows
+from skws.data.batch import Ints, Record, RecordBatch, Rows, together
 from skws.data.blocks import ColumnBlock
 from skws.data.packing import compact, laid_in, laid_out
-from skws.index.values import _identities
-from skws_schema.model import Value
+from skws.index.values import JoinValues, _identities
+from skws_mesh.columnar.live import KeySets
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
 from tests.strategies import examples
 
 VALUES = st.one_of(
@@ -124,6 +125,30 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
             there = [value for value, present in zip(*map(list, numbers), strict=True) if present]
             assert there == [value for value in values if value is not None]
     assert held.rows(places) == [tuple(values[place] for values in columns) for place in some]
+
+
+KEYED = Schema(
+    "keyed",
+    tuple(Relation(name, (Attribute("x", AttributeType.INTEGER),), search=()) for name in ("one", "other")),
+    (Join("join", "one", "other", (("x", "x"),)),),
+)
+KEYS = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 << 63) - 1, 1 << 62]))
+
+
+@given(st.lists(KEYS, min_size=1, max_size=8), st.integers(0, 8))
+@examples(300)
+def test_join_values_are_those_of_lists(keys: list[Value], first: int) -> None:
+    """Also where only some of several blocks are arrays."""
+    listed = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
+    some, rest = listed.taken(slice(first)), listed.taken(slice(first, None))
+    expected = join_values(listed)
+    assert np.array_equal(join_values(compact(listed)), expected)
+    assert np.array_equal(join_values(together([compact(some), rest])), expected)
+    assert np.array_equal(join_values(together([some, compact(rest)])), expected)
+
+
+def join_values(batch: RecordBatch) -> Ints:
+    return JoinValues(KEYED, KeySets(KEYED)).of(batch.rows)
 
 
 def typed(values: Iterable[Value]) -> list[tuple[type, Value]]:

@@ -211,14 +211,20 @@ class Sweep:
     """Decides when the next sweep pays; the owner of the tables does the work."""
 
     def __init__(self) -> None:
-        self._left = 0
+        self._left = self._read = 0
+        self._more = LEAST
         self._horizon: int | None = None
 
     def due(self, horizon: int, entries: int) -> bool:
         """True if a sweep up to ``horizon`` is worth reading ``entries`` entries."""
-        dead = max(self._left // 4, min(self._left, _MANY)) + LEAST
-        return horizon != self._horizon and entries > self._left + dead
+        if horizon == self._horizon or entries <= self._left + self._more:
+            return False
+        self._read = entries
+        return True
 
     def done(self, horizon: int, left: int) -> None:
+        """After a sweep in vain, as while a database is loaded, the next waits for as many entries more."""
+        in_vain = 8 * (self._read - left) < self._read
+        self._more = LEAST + (left if in_vain else max(left // 4, min(left, _MANY)))
         self._left = left
         self._horizon = horizon

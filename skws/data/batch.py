@@ -242,6 +242,20 @@ class RecordBatch:
         """The records before a place, and the rest."""
         return self.taken(slice(place)), self.taken(slice(place, None))
 
+    def parts(self, size: int) -> Iterator[RecordBatch]:
+        """The records in parts of about so many, of whole blocks if possible: a block is read as a whole."""
+        block = self.rows.block
+        last, places = np.zeros(len(self.rows.blocks), dtype=np.int64), np.arange(len(block))
+        last[block] = places
+        whole = np.flatnonzero(np.maximum.accumulate(last.take(block)) == places) + 1
+        first = 0
+        while first < len(block):
+            at = int(np.searchsorted(whole, first + size))
+            end = int(whole[at]) if at < len(whole) else len(block)
+            end = end if end <= first + 2 * size else first + size
+            yield self.taken(slice(first, end))
+            first = end
+
     def packed(self) -> RecordBatch:
         """The same records, without the other rows of blocks that mostly hold others."""
         return RecordBatch(self.relation, self.time, self.rows.packed(), self.delete)

@@ -245,8 +245,7 @@ class Session:
         if self.stream.lateness:
             yield batch
             return
-        for first in range(0, len(batch), PART):
-            yield batch.taken(slice(first, first + PART))
+        yield from batch.parts(PART)
 
     def log_replaced(self) -> None:
         """The log up to here has ``lasting_records`` alone from now on."""

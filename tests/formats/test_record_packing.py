@@ -127,6 +127,21 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
     assert held.rows(places) == [tuple(values[place] for values in columns) for place in some]
 
 
+@given(st.lists(st.integers(1, 9), max_size=9), st.integers(1, 6), st.integers(0, 10**6))
+@examples(200)
+def test_parts_are_of_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
+    """Unless blocks are mixed, or larger than twice a part."""
+    blocks = [RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(of)]) for at, of in enumerate(sizes)]
+    whole = together(blocks) if blocks else RecordBatch.of([])
+    parts = list(whole.parts(size))
+    assert [r for part in parts for r in part.records()] == list(whole.records())
+    assert all(0 < len(part) <= 2 * size for part in parts)
+    if all(of <= size for of in sizes):
+        assert sum(len(part.rows.blocks) for part in parts) == len(sizes)
+    mixed = whole.taken(np.random.default_rng(seed).permutation(len(whole)))
+    assert [r for part in mixed.parts(size) for r in part.records()] == list(mixed.records())
+
+
 KEYED = Schema(
     "keyed",
     tuple(Relation(name, (Attribute("x", AttributeType.INTEGER),), search=()) for name in ("one", "other")),

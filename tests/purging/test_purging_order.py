@@ -36,3 +36,15 @@ def test_a_sweep_waits_for_as_many_entries_as_the_last_one_left() -> None:
     assert not sweep.due(1, 10 * LEAST)  # nothing has expired since
     assert not sweep.due(2, 1000 + LEAST)
     assert sweep.due(2, 1000 + LEAST + 1)
+
+
+def test_a_quarter_of_very_many_entries_may_be_dead() -> None:
+    """But after a sweep in vain as many entries as there are may come first."""
+    sweep, many = Sweep(), 1 << 22
+    assert sweep.due(1, 2 * many)
+    sweep.done(1, many)
+    assert not sweep.due(2, many + many // 4 + LEAST)
+    assert sweep.due(2, many + many // 4 + LEAST + 1)
+    sweep.done(2, many + many // 4)
+    assert not sweep.due(3, 2 * many)
+    assert sweep.due(3, 2 * (many + many // 4) + LEAST + 1)

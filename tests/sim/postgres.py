@@ -281,8 +281,9 @@ class Postgres(Upstream):
         for transaction in self.server.log:
             self._tell(transaction)
 
-    def taken(self, name: str) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
-        return self._snapshots[name]
+    def taken(self, name: str | None) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
+        """What a snapshot has, or what there is now without one."""
+        return (self.server.lsn, self.server.snapshot()) if name is None else self._snapshots[name]
 
 
 def text_of(statement: Any) -> str:

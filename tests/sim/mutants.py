@@ -379,16 +379,6 @@ _mutant(
     host="local",
 )
 _mutant(
-    "rows-removed-early",
-    "row files go before the commit that replaces the log",
-    (
-        f"{_JOURNAL}.rewrite",
-        "self._kept, self.tail = stored.files, 0",
-        "self._kept, self.tail = stored.files, 0\n    self._files.trim(self._kept)",
-    ),
-    host="local",
-)
-_mutant(
     "snapshot-unsecured",
     "a snapshot that a killed process left is used before it would survive a loss of power",
     (f"{_POSTGRES}.spool:Spool.secure", "synced(self.folder)", "pass"),

@@ -148,11 +148,6 @@ def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
     return RecordBatch(relation, time, rows, told.astype(bool)), places
 
 
-def compact(batch: RecordBatch) -> RecordBatch:
-    """The same records, with columns as arrays and texts: lists of values take several times the memory."""
-    return laid_in(laid_out(batch))[0] if len(batch) else batch
-
-
 class _Layout:
     """Buffers one after the other, from multiples of ``WORD`` on."""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Ints, Record, RecordBatch, Rows, together
 from skws.data.blocks import ColumnBlock
-from skws.data.packing import compact, laid_in, laid_out
+from skws.data.packing import laid_in, laid_out
 from skws.index.values import JoinValues, _identities
 from skws_mesh.columnar.live import KeySets
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
@@ -107,7 +107,7 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
     """Also in parts, in another order, and one after the other."""
     rows = RecordBatch.of([Record(0, at, ("",)) for at in range(6)])
     listed = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
-    (held,) = compact(listed).rows.blocks
+    (held,) = again(listed).rows.blocks
     places = np.array(some, dtype=np.int64)
     both = ColumnBlock.together(
         [block for block in (held.taken(places), held) if isinstance(block, ColumnBlock)]
@@ -157,9 +157,9 @@ def test_join_values_are_those_of_lists(keys: list[Value], first: int) -> None:
     listed = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
     some, rest = listed.taken(slice(first)), listed.taken(slice(first, None))
     expected = join_values(listed)
-    assert np.array_equal(join_values(compact(listed)), expected)
-    assert np.array_equal(join_values(together([compact(some), rest])), expected)
-    assert np.array_equal(join_values(together([some, compact(rest)])), expected)
+    assert np.array_equal(join_values(again(listed)), expected)
+    assert np.array_equal(join_values(together([again(some), rest])), expected)
+    assert np.array_equal(join_values(together([some, again(rest)])), expected)
 
 
 def join_values(batch: RecordBatch) -> Ints:

@@ -371,6 +371,18 @@ def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
     return chain.from_iterable(batch.records() for batch in batches)
 
 
+def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]:
+    """The same records in batches of at least so many, but for the last one."""
+    held: list[RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= least:
+            yield together(held)
+            held = []
+    if held:
+        yield together(held)
+
+
 def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """The same records in batches of about BATCH that end where an instant ends: at a change of time."""
     held: list[RecordBatch] = []

@@ -6,11 +6,11 @@ they divide all of it, but for what a batch costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
 
-from skws.data.batch import RecordBatch, together
+from skws.data.batch import gathered
 from skws.data.packing import packed, unpacked
 from skws.explain.branch import Branch
 from skws.formats import BadRecordLog, Replay
@@ -94,7 +94,7 @@ def shard_costs(
     replay = Replay.open(job.replay, job.schema)
     with bad:
         tables = list(replay.tables(bad))
-        batches = list(_batches(replay.batches(bad)))
+        batches = list(gathered(replay.batches(bad), _RECORDS))
     tuples = sum(map(len, batches))
     if not tuples:
         raise UsageError("--shards: the replay has no tuples of streams to measure")
@@ -119,14 +119,3 @@ def shard_costs(
     parts = [packed(found.divided(batch, shards)[0]) for batch in batches]
     by_key = cost(Part(0, shards, Partitioning.KEYS), parts)
     return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole), by_key)
-
-
-def _batches(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-    held: list[RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) >= _RECORDS:
-            yield together(held)
-            held = []
-    if held:
-        yield together(held)

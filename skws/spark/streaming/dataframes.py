@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from skws.data.batch import RecordBatch, merged, together
+from skws.data.batch import RecordBatch, gathered, merged
 from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, Piece
 from skws.jobs.control import Command
@@ -207,19 +207,9 @@ def _cut(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[_Packed]:
             piece, blob = group[0]
             yield _Packed(blob, piece.last)
             continue
-        held: list[RecordBatch] = []
-        for batch in merged((piece.first, piece.place, unpacked(blob)) for piece, blob in group):
-            held.append(batch)
-            if sum(map(len, held)) >= _MOST:
-                yield _packed(held)
-                held = []
-        if held:
-            yield _packed(held)
-
-
-def _packed(batches: Sequence[RecordBatch]) -> _Packed:
-    batch = together(batches)
-    return _Packed(packed(batch), int(batch.time.max()))
+        parts = ((piece.first, piece.place, unpacked(blob)) for piece, blob in group)
+        for batch in gathered(merged(parts), _MOST):
+            yield _Packed(packed(batch), int(batch.time.max()))
 
 
 def _apart(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[list[tuple[Piece, bytes]]]:

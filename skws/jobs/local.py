@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000
+"""Records of a log that are not worth looking at."""
 TAIL_BYTES: Final = 16 << 20
 """Of a log behind what was kept in row files: about a second of a start."""
-"""Records of a log that are not worth looking at."""
 
 
 class LocalWatch:

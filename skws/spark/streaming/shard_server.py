@@ -268,7 +268,7 @@ class Shard:
         self._looked_at = size
         found = self._live.lasting_records()
         # All shards have truncations: those of several logs could not be told from each other.
-        if found is None or found.records.truncations().any():
+        if found is None or found.leading.truncations().any():
             return None
         records = found.records
         blob = packed(records)

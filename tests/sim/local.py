@@ -37,7 +37,7 @@ from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.yaml.document import to_yaml
-from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.sim import outputs
 from tests.sim.files import Files, Upstream
 from tests.sim.hook import ATTEMPTS, MOST, URL, Hook
@@ -57,6 +57,7 @@ CONTROL: Final = "/sim/control"
 _WINDOWS: Final[dict[str, Window]] = {
     "time": TimeWindow(6_000_000),
     "count": CountWindow(8),
+    "none": Unbounded(),
     "expression": ExpressionWindow("longest match [customer] .* [order] per cid"),
 }
 _SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "postgres": Postgres}
@@ -64,6 +65,7 @@ _SEGMENT_BYTES: Final = 1_200
 _LATENESS: Final = 2_500_000  # microseconds
 _RECORDS: Final = 6  # in a micro-batch, about
 _FEW_RECORDS: Final = 6  # of a log that is not worth looking at
+_TAIL_BYTES: Final = 1_500  # of a log of what lives for ever
 _BETWEEN: Final = 400_000  # microseconds between two steps
 _SETTLING: Final = 400  # steps that a run without faults may take
 _LAST: Final = 6  # rounds of records in the end, over three windows
@@ -161,6 +163,9 @@ class LocalSimulation:
         given |= {"best": best, "within": within}
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
+        if self.options.window == "none":  # patterns and best results keep the log for ever
+            del given["best"]
+            return ADDED, given
         if self.options.window == "expression":  # which has no scores, and no patterns without their own
             del given["best"]
             added = (*ADDED[:4], Query(texts[1], kind=PATTERN))
@@ -188,6 +193,7 @@ class LocalSimulation:
             nullcontext() if self.hook is None else self.hook.installed(),
             patch.object(journals, "SEGMENT_BYTES", _SEGMENT_BYTES),
             patch.object(local, "FEW_RECORDS", _FEW_RECORDS),
+            patch.object(local, "TAIL_BYTES", _TAIL_BYTES),
             patch.object(local, "BatchSizer", partial(BatchSizer, _RECORDS, _RECORDS)),
             patch.object(Journal, "append", logged),
             patch.object(sqlite3, "connect", self.database.connect),
@@ -482,9 +488,14 @@ class LocalSimulation:
 
     def _expire(self) -> None:
         """Two windows after a record nothing of it is in the checkpoint, and no file is left over."""
+        stays = isinstance(self.job.window, Unbounded)
+        self._delete_all()
         for _ in range(_LAST):
             for number in range(10):
-                self.upstream.publish(Event("order", 500_000, (1 + number % 2, "chair")))
+                order = Event("order", 500_000, (1 + number % 2, "chair"))
+                self.upstream.publish(order)
+                if stays:
+                    self.upstream.publish(replace(order, micros=0, delete=True))
             self.upstream.settle()
             self._work(2)
             self.world.micros += 1_100_000
@@ -500,7 +511,20 @@ class LocalSimulation:
         left = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]
         check(not left, "there are files that nobody needs:", left)
         self._check_state()
+        self._delete_all()
+        self._drain()
         self._check_idle()
+
+    def _delete_all(self) -> None:
+        """If rows end by deletions alone, delete those that live."""
+        if not isinstance(self.job.window, Unbounded):
+            return
+        tables = [row.row for row in rows_of(self.schema)]
+        while living := [one for one in self.model.living if one[1] not in tables]:
+            for relation, row in living:  # a database may delete one that had come too late
+                self.upstream.publish(Event(relation, 0, row[:2], delete=True))
+            self.upstream.settle()
+            self._drain()
 
     def _check_state(self) -> None:
         """The journal keeps two windows, and the rest of a segment."""

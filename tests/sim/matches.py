@@ -12,7 +12,7 @@ from skws.spec.query import Query
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.language.parse import parse_pattern
 from skws_schema.model import Row, Schema, iso
-from skws_windows.window import CountWindow, TimeWindow
+from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.oracles.oracle import Shape
 from tests.patterns.hierarchical_queries import homomorphisms
 from tests.patterns.pattern_matches import matches
@@ -35,7 +35,7 @@ class Inserted(NamedTuple):
 class MatchOracle:
     """Brute force for one query of the kind ``pattern``, over relations that stay."""
 
-    def __init__(self, schema: Schema, query: Query, window: CountWindow | TimeWindow) -> None:
+    def __init__(self, schema: Schema, query: Query, window: Window) -> None:
         self._names = tuple(relation.name for relation in schema.relations)
         self.text, self._schema = query.text, schema
         own = None if "<-" in query.text else parse_pattern(query.text, schema).window

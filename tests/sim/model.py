@@ -312,6 +312,17 @@ class Model:
         return [line for batch in self.batches[first - 1 :] for line in batch.lines or ()]
 
     @property
+    def living(self) -> list[tuple[str, Row]]:
+        """Relation and row of each tuple that no window ends, with a lateness also of those that wait."""
+        base = self.state.base.fork()
+        for tick, together in instants(self.state.waiting):
+            _at(base, tick, together, self.length)
+        return [
+            (base.schema.relations[one.relation].name, one.row)
+            for one in map(base.tuples.__getitem__, base.live)
+        ]
+
+    @property
     def live(self) -> int:
         """The number of live tuples."""
         state = self.state
@@ -437,7 +448,6 @@ class Model:
             _add(expected, "+", name, oracle.completed(state.past))
 
     def _add_match(self, state: State, query: Query, expected: Found) -> None:
-        assert isinstance(self._window, CountWindow | TimeWindow)
         oracle = state.matching[query.name] = MatchOracle(self.job.schema, query, self._window)
         _add(expected, "+", query.name, oracle.alive(state.past, *state.settled))
 

@@ -377,6 +377,14 @@ _mutant(
     "the log refers to a row file that is not on the disk yet",
     (f"{_ROWS}.write", "file.sync()", "pass"),
     host="local",
+    window="none",
+)
+_mutant(
+    "rows-removed-early",
+    "the row files of the former entry are removed before the commit that does without them",
+    (f"{_JOURNAL}.rewrite", "self.sync()", "self.sync(); self._files.trim(stored.files)"),
+    host="local",
+    window="none",
 )
 _mutant(
     "snapshot-unsecured",

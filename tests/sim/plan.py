@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
@@ -81,7 +82,7 @@ class Options:
 CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "host": ("local", "local", "spark"),
     "source": ("files", "kafka", "postgres"),
-    "window": ("time", "time", "count"),
+    "window": ("time", "time", "count", "none"),
     "lateness": ("no", "no", "yes"),
     "tables": ("no", "yes"),
     "hook": ("no", "letters", "fail"),
@@ -104,7 +105,11 @@ _STEPS: Final = (0, 0, 500_000, 1_000_000, 3_000_000)
 _BACK: Final = (-500_000, -2_000_000, -4_000_000)
 
 
-def events(rng: Random, most: int) -> tuple[Event, ...]:
+_DELETED: Final = 0.2
+_DELETED_WHERE_ROWS_STAY: Final = 0.45  # else so many live that brute force takes long
+
+
+def events(rng: Random, most: int, deleted: float = _DELETED) -> tuple[Event, ...]:
     """Customers are renamed and deleted, orders come back; ties, bad and late ones."""
     found = []
     for _ in range(rng.randint(1, most)):
@@ -112,7 +117,7 @@ def events(rng: Random, most: int) -> tuple[Event, ...]:
         words = NAMES if relation == "customer" else ITEMS
         row = rng.randint(1, 4), rng.choice(words)
         micros = rng.choice(_STEPS) if rng.random() < 0.9 else rng.choice(_BACK)
-        found.append(Event(relation, micros, row, rng.random() < 0.2, rng.random() < 0.04))
+        found.append(Event(relation, micros, row, rng.random() < deleted, rng.random() < 0.04))
     return tuple(found)
 
 
@@ -170,7 +175,8 @@ def drawn(seed: int, options: Options) -> list[Action]:
     """The actions of a seed."""
     rng = Random(seed)
     names, weights = list(_WEIGHTS), list(_WEIGHTS.values())
-    published = equal_rows if rng.random() < 0.2 else events
+    deleted = _DELETED_WHERE_ROWS_STAY if options.window == "none" else _DELETED
+    published = equal_rows if rng.random() < 0.2 else partial(events, deleted=deleted)
     plan = []
     for do in rng.choices(names, weights, k=options.actions):
         faults = (

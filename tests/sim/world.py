@@ -62,6 +62,7 @@ _BUDGET: Final = 1 << 30
 _FILTER_BITS: Final = 8  # so few that filters grow
 _LEAST_SWEPT: Final = 8  # so few that what is dead is swept out while a process lives
 _LEAST_FILED: Final = 4  # rows that are kept in a file of their own
+_MOST_FILES: Final = 4  # of them, so few that some become one
 
 
 class Killed(BaseException):
@@ -122,6 +123,7 @@ class World:
             stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
             stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
             stack.enter_context(patch.object(row_files, "LEAST", _LEAST_FILED))
+            stack.enter_context(patch.object(row_files, "MOST", _MOST_FILES))
             stack.enter_context(patch.object(session, "PART", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "mapped", self._mapped))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as replaced
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, together
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
@@ -19,13 +21,14 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
-from skws.results.model import Place, Result
+from skws.results.model import Place, Result, Score
 from skws.spec.query import (
     WINDOW,
     Query,
     RankingChoice,
     Stream,
 )
+from skws.store.live_store import LastingRecords
 from skws_purging.lifespans import ALWAYS
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
@@ -34,6 +37,7 @@ from skws_windows.window import (
     MICROSECOND,
     CountWindow,
     ExpressionWindow,
+    Unbounded,
     Window,
     at_arrival,
     by_position,
@@ -71,7 +75,8 @@ class TopQueries(Operator):
 
     All have one window, and began at one position. The engine gets records in order, so that what it tells is
     final, and has all results of its queries, so that nothing is merged. It begins with the log, as scores
-    depend on how frequent words were when results were found.
+    depend on how frequent words were when results were found. Where rows live for ever, what lives takes the
+    place of the log, with the scores beside it.
     """
 
     def __init__(self, state: StreamState, window: Window) -> None:
@@ -137,10 +142,38 @@ class TopQueries(Operator):
         return _by_name(self._engine.begins())
 
     def all_begins(self) -> dict[str, list[Begin]]:
-        return _by_name(self._engine.all_begins())
+        """Those of updated results; and the scores of all, if what lives replaces the log."""
+        return _by_name([*self._engine.all_begins(), *(self._scores() if self._lasts else ())])
 
     def expect_begins(self, begins: Begins) -> None:
-        self._engine.expect_begins([each for name in self._plans for each in begins.get(name, ())])
+        given = [each for name in self._plans for each in begins.get(name, ())]
+        self._engine.expect_begins(each for each in given if each.score is None)
+        for name, scored in _by_name(each for each in given if each.score is not None).items():
+            self._tops[name].rescore({each.id: (convert(each.score, Score), each.begin) for each in scored})
+
+    @property
+    def living(self) -> int:
+        return self._engine.living if self._lasts else 0
+
+    def lasting_records(self) -> LastingRecords | None:
+        if not self._lasts:
+            return None
+        found, waiting = self._engine.lasting_records(), self._state.order.waiting
+        return replaced(found, leading=together([found.leading, waiting]))
+
+    @property
+    def _lasts(self) -> bool:
+        """Whether what lives may replace the log. Else two windows of it are enough.
+
+        Of results that only expire, those that can never be among the best are forgotten by their scores.
+        """
+        append_only = any(plan.choice.append_only for plan in self._plans.values())
+        return isinstance(self._window, Unbounded) and not append_only
+
+    def _scores(self) -> Iterator[Begin]:
+        for name, top in self._tops.items():
+            for each in top.live():
+                yield Begin(name, each.id, None, each.start, None, to_builtins(each.score))
 
     def load(self) -> Load:
         return self._engine.load()
@@ -156,14 +189,14 @@ class TopQueries(Operator):
         """Bring an engine of all queries, with their filters, to the present: by the tables and the log."""
         expected = self._state.expected
         state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
-        begins, self._engine = self._engine.all_begins(), self._new()
+        begins, self._engine = self.all_begins(), self._new()
         self._tops.clear()
         self._filtered(self._answer(self._engine, self._plans))
         self._filtered(self._engine.load_tables(self._state.tables))
         self._engine.expect(state)
         for arrived in self._state.logged_in_order():
             self.process(arrived)
-        self._engine.expect_begins(begins)
+        self.expect_begins(begins)
 
     def _answer(self, engine: ColumnarEngine, plans: Mapping[str, TopPlan]) -> list[Result]:
         """Have an engine answer queries; gives their results that are alive."""
@@ -197,9 +230,9 @@ class TopQueries(Operator):
     def _filtered(self, results: Iterable[Result]) -> dict[str, list[Result]]:
         """The changes of the best results, by query. Results are taken in portions: they may be very many."""
         found: defaultdict[str, list[Result]] = defaultdict(list)
-        for together in _instants(memory_checked(results), _PORTION):
+        for portion in _instants(memory_checked(results), _PORTION):
             by_name: defaultdict[str, list[Result]] = defaultdict(list)
-            for result in together:
+            for result in portion:
                 by_name[result.name].append(result)
             for name, mine in by_name.items():
                 found[name] += self._tops[name].take(mine)

@@ -276,9 +276,10 @@ class Session:
             return None
         found = None
         for each in kept:
-            found = each.lasting_records()
-            if found is None:
+            lasting = each.lasting_records()
+            if lasting is None:
                 return None
+            found = found or lasting
         return found
 
     def advance(self, now: int) -> list[Result]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, groupby
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import orjson
 from msgspec.structs import replace
 
-from skws.results.model import Place, Result, instant_of
+from skws.results.model import Place, Result, Score, instant_of
 from skws.spec.query import TopChoice
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import SkwsError
@@ -185,6 +185,18 @@ class Top:
     def alive(self) -> list[Result]:
         """The best ones now, best first."""
         return [each.result for each in self._best.top]
+
+    def live(self) -> Iterator[Result]:
+        """All results that are kept, in no promised order."""
+        bests = self._groups.values() if self._choice.group else [self._best]
+        return (each.result for best in bests for each in best)
+
+    def rescore(self, told: Mapping[str, tuple[Score, float | None]]) -> None:
+        """Rank results by the scores, and with the begins, that they were told with; by their ids."""
+        for each in [each for each in self.live() if each.id in told]:
+            score, begin = told[each.id]
+            self._remove(each.id)
+            self._add(replace(each, score=score, start=begin))
 
     def _tick(self, result: Result) -> int:
         assert result.tick is not None  # noqa: S101 - results of ranked queries have one

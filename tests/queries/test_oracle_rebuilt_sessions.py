@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Final
 
 import pytest
 
@@ -19,7 +20,7 @@ from skws.queries.operator import Begins, LoggedBatch, changed
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
-from skws.spec.query import HALF_LIFE, PATTERN, TOP, Query, Stream
+from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, TOP, Query, Stream
 from skws.store import row_files
 from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS
@@ -44,6 +45,7 @@ QUERIES = (
     Query("alpha beta", kind=TOP, options={"size": "2"}).named("best", 3),
 )
 LOGGED_AS_LIVES = QUERIES[:2]
+FOLDED = Query("alpha", kind=TOP, options={"size": "2", GROUP: "true"}).named("folded", 3)
 SCORED = Query("alpha", options={HALF_LIFE: "1 hour"}).named("scored", 3)
 
 
@@ -86,6 +88,7 @@ class Recovered:
     states: dict[str, bytes] = field(default_factory=dict)
     told: int = 0
     queries: tuple[Query, ...] = QUERIES
+    keywords: bool = True
     replaced: int = 0
     """How often the log was."""
     lasting: LoggedBatch | str = ""
@@ -95,7 +98,7 @@ class Recovered:
 
     def __post_init__(self) -> None:
         self.files = RowFiles(Path(mkdtemp(dir=_folder[0])))
-        self.live = Session(self.stream, past=self.past)
+        self.live = Session(self.stream, past=self.past, keywords=self.keywords)
         self.live.add_all(plans_over(self.queries, self.live.stream))
 
     def past(self) -> list[LoggedBatch]:
@@ -145,7 +148,7 @@ class Recovered:
         position, now = self.live.position, self.live.now
         first, *_ = self.past()
         self.read = 0
-        self.live = Session(self.stream, past=self.past)
+        self.live = Session(self.stream, past=self.past, keywords=self.keywords)
         self.live.expect(self.states)
         self.live.seek(first.position, first.now)
         self.live.add_all(plans_over(self.queries, self.live.stream))
@@ -170,12 +173,14 @@ def compare(
     queries: tuple[Query, ...] = QUERIES,
     *,
     replaces: bool = False,
+    keywords: bool = True,
 ) -> tuple[Recovered, int]:
     """Compare after every batch; gives the rebuilt session, and the number of results.
 
     ``replaces``: what lives replaces the log now and then.
     """
-    calm, broken, found = Session(stream), Recovered(stream, queries=queries), 0
+    calm = Session(stream, keywords=keywords)
+    broken, found = Recovered(stream, queries=queries, keywords=keywords), 0
     calm.add_all(plans_over(queries, calm.stream))
     while records:
         size = rng.randint(1, 8)
@@ -210,20 +215,31 @@ def test_with_records_out_of_order(seed: int) -> None:
     assert broken.told
 
 
-@pytest.mark.parametrize("queries", [LOGGED_AS_LIVES, (*LOGGED_AS_LIVES, SCORED)], ids=["plain", "scored"])
-@pytest.mark.parametrize("window", [TimeWindow(5), TimeWindow(15), Unbounded()])
+_FOR_EVER: Final = {
+    "plain": LOGGED_AS_LIVES,
+    "scored": (*LOGGED_AS_LIVES, SCORED),
+    "best": QUERIES,
+    "best-alone": QUERIES[2:],
+    "folded": (*LOGGED_AS_LIVES, FOLDED),
+}
+_REPLACED: Final = [
+    *((name, window) for name in ("plain", "scored") for window in (TimeWindow(5), TimeWindow(15))),
+    *((name, Unbounded()) for name in _FOR_EVER),
+]
+
+
+@pytest.mark.parametrize(("name", "window"), _REPLACED)
 @pytest.mark.parametrize("lateness", [0, 5])
 @seeds(3, 40)
-def test_the_log_is_replaced_by_what_lives(
-    queries: tuple[Query, ...], window: Window, lateness: int, seed: int
-) -> None:
-    """Scores come from the frequencies of words among what lives."""
+def test_the_log_is_replaced_by_what_lives(name: str, window: Window, lateness: int, seed: int) -> None:
+    """Scores come from the frequencies of words among what lives; those of the best are kept with it."""
+    queries = _FOR_EVER[name]
     rng = random.Random(seed)
     records = random_records(rng, 100)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 6))
     stream = Stream(SCHEMA, window, lateness=lateness)
-    broken, found = compare(stream, records, rng, queries, replaces=True)
+    broken, found = compare(stream, records, rng, queries, replaces=True, keywords=queries != QUERIES[2:])
     assert found > 10
     assert broken.replaced
 
@@ -271,13 +287,14 @@ def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, s
     assert told <= true
 
 
-def test_what_lives_does_not_tell_the_best() -> None:
-    """Their scores come from the frequencies of words at the time that each was found."""
-    session = Session(Stream(SCHEMA, TimeWindow(15)))
+@pytest.mark.parametrize(("window", "more"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
+def test_a_log_that_ends_or_only_grows_is_kept(window: Window, more: dict[str, str]) -> None:
+    """Of results that only expire, some of the best are forgotten by their scores."""
+    session = Session(Stream(SCHEMA, window))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
-    session.take(RecordBatch.of(random_records(random.Random(1), 20)))
+    session.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1))]))
     assert session.lasting_records() is not None
-    session.add(QUERIES[2])
+    session.add(Query("alpha", kind=TOP, options={"size": "2", **more}).named("kept", 3))
     assert session.lasting_records() is None
 
 

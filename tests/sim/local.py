@@ -163,8 +163,7 @@ class LocalSimulation:
         given |= {"best": best, "within": within}
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
-        if self.options.window == "none":  # patterns and best results keep the log for ever
-            del given["best"]
+        if self.options.window == "none":  # patterns keep the log for ever
             return ADDED, given
         if self.options.window == "expression":  # which has no scores, and no patterns without their own
             del given["best"]

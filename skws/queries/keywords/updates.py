@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 from msgspec.structs import replace
@@ -41,7 +41,8 @@ class Begin(NamedTuple):
     """When a live result began, if its rows were updated since. ``name`` is that of its query.
 
     ``version`` is the begin of its present version, ``begin`` that of the result, ``end`` the end that its
-    window gives it: in seconds since the epoch, None where not known.
+    window gives it: in seconds since the epoch, None where not known. ``score``: of one of the best results,
+    as JSON has it, where a log has only what lives; then ``begin`` is the one that was told.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Begin(NamedTuple):
     version: float | None
     begin: float | None
     end: float | None
+    score: dict[str, Any] | None = None
 
 
 def updated(before: Result, after: Result, begin: float | None) -> Result | None:

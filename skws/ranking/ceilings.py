@@ -23,8 +23,8 @@ _SURE: Final = 1 + 1e-9  # they are computed in another order than scores
 class Ceilings:
     """Of the results of a search among live tuples, in the order of their ranks, by a ranking.
 
-    ``weighed``: what each keyword weighs in each live tuple, a row each, then one of zeros. ``times`` are by
-    slot. Joins are counted at the tick ``latest``.
+    ``weighed``: what each keyword weighs in each live tuple, a column each, then one of zeros; at most
+    ``heaviest`` each. ``times`` are by slot. Joins are counted at the tick ``latest``.
     """
 
     def __init__(
@@ -32,11 +32,13 @@ class Ceilings:
         ranking: Product,
         half_life: float | None,
         weighed: Floats,
+        heaviest: Floats,
         live: LiveTuples,
         times: Ints,
         latest: int,
     ) -> None:
         self.weighed = weighed
+        self._heaviest = heaviest
         self._ranking = ranking
         self._live = live
         self._times = times
@@ -47,17 +49,15 @@ class Ceilings:
         """That of the ranks; with a stream, those of static tuples alone are below."""
         self._half_life = None if self.tier else half_life
 
-    @property
-    def counted(self) -> Flags:
-        """By slot: the tuples among which joins are counted."""
+    def counted(self, slots: Ints) -> Flags:
+        """Which tuples are among those that joins are counted among."""
         tuples = self._live.tuples
-        alive: Flags = (tuples.start <= self._latest) & (tuples.end > self._latest)
+        alive: Flags = (tuples.start.take(slots) <= self._latest) & (tuples.end.take(slots) > self._latest)
         return alive
 
     def of_size(self, size: int) -> Rank:
         """Of results with ``size`` tuples or more."""
-        heaviest = self.weighed.max(axis=0).sum(keepdims=True)
-        return self.tier, float(self.of_weights(heaviest, np.array([size]))[0])
+        return self.tier, float(self.of_weights(self._heaviest.sum(keepdims=True), np.array([size]))[0])
 
     def of_weights(self, weights: Floats, sizes: Ints, specific: Floats | None = None) -> Floats:
         """Of results by what the keywords weigh, their sizes, and the part ``specificity``."""
@@ -71,7 +71,7 @@ class Ceilings:
     ) -> Floats:
         """Of each result. ``tree``: of a row; given, joins are counted, which takes longer."""
         weights = np.zeros(len(results))
-        for keyword in self.weighed.T:
+        for keyword in self.weighed:
             heaviest = keyword.take(results.members[:, 0])
             for members in results.members.T[1:]:  # a fraction of the time of a maximum along short rows
                 np.maximum(heaviest, keyword.take(members), out=heaviest)

@@ -37,7 +37,7 @@ from skws.ranking.rankings import (
 from skws.results.model import Result, Score
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.columns import NOTHING, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.tree import Tree
@@ -205,16 +205,16 @@ class Scoring:
         ranked = self._queries[query]
         if not self._carriers or not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
             return None
-        times = self._known.times
+        weighed, heaviest = self._weights(query)
         return Ceilings(
-            ranked.ranking, ranked.half_life, self._weights(query), self._live, times, self._latest
+            ranked.ranking, ranked.half_life, weighed, heaviest, self._live, self._known.times, self._latest
         )
 
-    def _weights(self, query: int) -> Floats:
-        """What each keyword weighs in each live tuple; the last row is of none."""
+    def _weights(self, query: int) -> tuple[Floats, Floats]:
+        """What each keyword weighs in each live tuple, the last column is of none; and at most in any."""
         named = self._queries[query].plan.keywords
         keywords = range(len(named))
-        weighed = np.zeros((len(self._live) + 1, len(keywords)))
+        weighed = np.zeros((len(keywords), len(self._live) + 1))  # pages without any are not made
         counts = self._counts(self._latest)
         for place, (slots, often, lengths, _) in self._carriers.items():
             for keyword in keywords:
@@ -225,8 +225,9 @@ class Scoring:
                     occurring = often[:, keyword].astype(np.float64)
                     of = np.where(lengths > 0, lengths, np.inf)  # a name in the schema has no length
                     covered = np.minimum(occurring * letters(named[keyword]) / of, 1.0)
-                    weighed[slots, keyword] += rarity * keyword_share(occurring, shares) * naming(covered)
-        return weighed
+                    weighed[keyword, slots] += rarity * keyword_share(occurring, shares) * naming(covered)
+        slots = distinct(np.concatenate([NOTHING, *(slots for slots, *_ in self._carriers.values())]))
+        return weighed, weighed[:, slots].max(axis=1, initial=0.0)
 
     def remove(self, query: int) -> None:
         """Score the results of a query no longer."""

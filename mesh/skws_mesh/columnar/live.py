@@ -150,11 +150,23 @@ class LiveTuples:
 
     def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
         """The hashes of the partners of members by edges, with the members that have any."""
-        values = self._values(members, self.key_sets.source.take(edge))
-        known: Flags = values != NULL
-        if not known.all():
-            edge, values = edge[known], values[known]
+        known, values = self.leaving(edge, members)
+        if len(values) < len(edge):
+            edge = edge[known]
         return known, index_hashes(self.key_sets.edge_index.take(edge), values)
+
+    def partners(self, edge: Ints, values: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """The tuples that edges lead to by join values, as (position in ``edge``, slot), in parts.
+
+        They agree on all 64 bits of their values.
+        """
+        sets, relations = self.key_sets.target.take(edge), self.key_sets.target_relation.take(edge)
+        for position, slot in self.probed(index_hashes(self.key_sets.edge_index.take(edge), values)):
+            true = self._values(slot, sets.take(position)) == values.take(position)
+            true &= self.tuples.relation.take(slot) == relations.take(position)
+            if not true.all():
+                position, slot = position[true], slot[true]  # noqa: PLW2901 - the true ones
+            yield position, slot
 
     def gather(self, edge: Ints, members: Ints) -> None:
         """Insert the partners of members by edges that are in the reserve; called before a look-up."""
@@ -163,9 +175,14 @@ class LiveTuples:
 
     def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
         """The edges by which members have partners, with the partners' join values."""
+        known, values = self.leaving(edge, members)
+        return edge[known], values
+
+    def leaving(self, edge: Ints, members: Ints) -> tuple[Flags, Ints]:
+        """Which members have a join value for their edges, and those values."""
         values = self._values(members, self.key_sets.source.take(edge))
-        known = values != NULL
-        return edge[known], values[known]
+        known: Flags = values != NULL
+        return known, values if known.all() else values[known]
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """Which pairs of tuples agree on an edge: the target's relation, and all 64 bits of their values."""

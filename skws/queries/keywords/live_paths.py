@@ -4,264 +4,333 @@ Each leaf of a result has a keyword of its own. So with two keywords a result is
 with the first keyword alone, tuples with none, a tuple with the second one alone. Walks are counted by
 sums along joins, a number for each join value; of these, the paths are those that come back to no tuple.
 The best paths are walked first, by what is at most ahead of a join value: the same sums, of maxima.
+
+Only tuples that joins reach from a keyword are looked at, and each join value once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations
 from math import inf
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from skws.keywords.plan import Plan
-from skws.queries.keywords.live_words import LearnedRows
+from skws.queries.keywords.result_emitter import FormedQuery
 from skws.ranking.ceilings import Ceilings
 from skws.ranking.rankings import Floats, log_of_fans
-from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints
-from skws_mesh.columnar.live import KeySets, LeavingEdges, LiveTuples
-from skws_mesh.columnar.store import NO_MEMBER, Partials, Table
+from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, distinct, index_hashes, mixed
+from skws_mesh.columnar.live import LeavingEdges, LiveTuples
+from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.networks import PathNetworks
 from skws_schema.budgets import check
-from skws_schema.graph import Edge, edges
-from skws_schema.model import Schema, Value
+from skws_schema.graph import Edge
 
 MOST_COUNTED: Final = 5
 """Tuples of results that are counted: longer walks may come back in more ways."""
-_ANEW: Final = 4
-"""Numbers are given anew once there are so many times more than join values of live tuples."""
 _TOGETHER: Final = 512  # steps
 _ROUNDED: Final = 1e-8  # by so much at most the orders of scores differ from those here
 _FIRST, _SECOND, _BOTH = 1, 2, 3  # keyword bitmaps
-_NO_PART: Final = -1
-_Vectors: TypeAlias = list[Floats]
-"""By relation: a number for each of its live tuples, in the order of ``LiveJoins``."""
-_KeySet: TypeAlias = tuple[int, int]
-"""A relation, and the number of one of its key sets."""
 
 
-class LiveJoins(LearnedRows):
-    """The join values of the live tuples of ``known`` as numbers, 0 for NULL.
+class Ways(NamedTuple):
+    """Tuples in order of their slots, each with the number of walks that lead there."""
 
-    Equal values have equal numbers in key sets that are joined, perhaps across others. They are brought up
-    to date by searches, and between them once one has needed them.
+    slots: Ints
+    numbers: Floats
+
+    def to(self, slots: Ints) -> Floats:
+        """The number for each of some tuples."""
+        if not len(self.slots):
+            return np.zeros(len(slots))
+        place = np.searchsorted(self.slots, slots)
+        place[place == len(self.slots)] = 0
+        return np.where(self.slots.take(place) == slots, self.numbers.take(place), 0.0)
+
+
+class Roles:
+    """Which live tuples can be where in results, at ``now``. ``bitmaps``: of those with keywords."""
+
+    def __init__(self, live: LiveTuples, bitmaps: KeywordBitmaps, now: int, without: Collection[int]) -> None:
+        self._tuples = live.tuples
+        self._now = now
+        self._without = list(without)
+        slots, keywords = bitmaps.tuple, np.where(self._takes_part(bitmaps.tuple), bitmaps.bitmap, 0)
+        self._keywords = np.zeros(len(live), dtype=np.int8)  # by slot, of those that take part
+        self._keywords[slots] = keywords
+        first, second, self.whole = (slots[keywords == label] for label in (_FIRST, _SECOND, _BOTH))
+        # Walks begin with the rarer keyword.
+        self.turned = len(first) > len(second)
+        self.begins, self.ends = (second, first) if self.turned else (first, second)
+        """The tuples with one keyword alone; ``whole`` are those with both."""
+        self._end = _FIRST if self.turned else _SECOND
+
+    def is_end(self, slots: Ints) -> Flags:
+        found: Flags = self._keywords.take(slots) == self._end
+        return found
+
+    def is_free(self, slots: Ints) -> Flags:
+        """Which tuples can be inside of results: those without keywords."""
+        found: Flags = self._keywords.take(slots) == 0
+        return found & self._takes_part(slots)
+
+    def _takes_part(self, slots: Ints) -> Flags:
+        found: Flags = self._tuples.end.take(slots) > self._now
+        if self._without:
+            found &= ~np.isin(self._tuples.relation.take(slots), self._without)
+        return found
+
+
+class Links(NamedTuple):
+    """Tuples with the edges that leave them, as (position of the tuple, edge, join value).
+
+    An edge with a join value is a *link*; ``keys`` has a hash for each.
     """
 
-    _piece = 1 << 14
+    position: Ints
+    edge: Ints
+    value: Ints
 
-    def __init__(self, schema: Schema, key_sets: KeySets, known: TupleDirectory) -> None:
-        self._key_sets = key_sets.columns
-        self._known = known
-        self.ends = [
-            ((edge.source, int(key_sets.source[edge.id])), (edge.target, int(key_sets.target[edge.id])))
-            for edge in edges(schema)
-        ]
-        """By edge: the key sets that it compares."""
-        self._groups = _groups(self._key_sets, self.ends)
-        self._begin()
+    @property
+    def keys(self) -> Hashes:
+        return index_hashes(self.edge, self.value)
 
-    def _begin(self) -> None:
-        self._numbers: list[dict[object, int]] = [{} for _ in self._groups]
-        self._tables = [Table((NOTHING,) * (1 + len(sets))) for sets in self._key_sets]
-        self.covered = 0
+    @property
+    def back(self) -> Hashes:
+        """The hashes of the links by which others have the tuples."""
+        return index_hashes(self.edge ^ 1, self.value)
 
-    def of(self, relation: int) -> tuple[Ints, ...]:
-        """The slots of a relation, and for each of its key sets the numbers of their join values."""
-        return self._tables[relation].columns()
-
-    def size(self, key_set: _KeySet) -> int:
-        """Above all numbers of a key set."""
-        return 1 + len(self._numbers[self._groups[key_set]])
-
-    def compact(self, slots: Ints) -> None:
-        super().compact(slots)
-        for table in self._tables:
-            table.follow(slots)
-        left = sum(table.size * len(sets) for table, sets in zip(self._tables, self._key_sets, strict=True))
-        if sum(map(len, self._numbers)) > _ANEW * (left + self._piece):
-            self._begin()
-
-    def _learn(self, new: Ints) -> None:
-        for block, mine, at in self._known.some_rows(new).by_block():
-            numbered = [
-                self._numbered(
-                    self._groups[block.relation, number], [block.values_at(column, at) for column in columns]
-                )
-                for number, columns in enumerate(self._key_sets[block.relation])
-            ]
-            self._tables[block.relation].append((new[mine], *numbered))
-
-    def _numbered(self, group: int, columns: Sequence[Sequence[Value]]) -> Ints:
-        numbers = self._numbers[group]
-        values: Iterable[object] = columns[0]
-        if len(columns) > 1:
-            values = (None if None in row else row for row in zip(*columns, strict=True))
-        found = (0 if value is None else numbers.setdefault(value, len(numbers) + 1) for value in values)
-        return np.fromiter(found, dtype=np.int64, count=len(columns[0]))
+    def taken(self, chosen: Ints) -> Links:
+        return Links(*(column.take(chosen) for column in self))
 
 
-def _groups(
-    key_sets: Sequence[Sequence[tuple[int, ...]]], ends: Sequence[tuple[_KeySet, _KeySet]]
-) -> dict[_KeySet, int]:
-    """The key sets by groups: those that edges compare are in one."""
-    every = [(relation, number) for relation, sets in enumerate(key_sets) for number in range(len(sets))]
-    groups = {key_set: number for number, key_set in enumerate(every)}
-    for near, far in ends:
-        groups = {key_set: groups[near] if n == groups[far] else n for key_set, n in groups.items()}
-    return groups
+class Numbered:
+    """Numbers by hashes."""
+
+    def __init__(self, keys: Hashes, numbers: Floats) -> None:
+        order = np.argsort(keys)
+        keys, numbers = keys.take(order), numbers.take(order)
+        first = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
+        self._keys = keys.take(first)
+        self._numbers = np.add.reduceat(numbers, first) if len(first) else numbers
+        # Hashes are spread evenly, so their leading bits say nearly where they stand.
+        bits = max(1, len(first).bit_length())
+        self._shift = np.uint64(64 - bits)
+        places = (self._keys >> self._shift).view(np.int64)
+        self._begins = np.searchsorted(places, np.arange((1 << bits) + 1))
+
+    def of(self, keys: Hashes, otherwise: float) -> Floats:
+        """The number of each hash, all of them added up."""
+        leading = (keys >> self._shift).view(np.int64)
+        place, end = self._begins.take(leading), self._begins.take(leading + 1)
+        found = np.full(len(keys), otherwise)
+        asked = np.flatnonzero(place < end)
+        while len(asked):
+            at = place.take(asked)
+            equal = self._keys.take(at) == keys.take(asked)
+            found[asked[equal]] = self._numbers.take(at[equal])
+            place[asked] += 1
+            asked = asked[~equal & (at + 1 < end.take(asked))]
+        return found
 
 
 class JoinedTuples:
-    """The live tuples as some edges join them, for sums along edges.
+    """The live tuples as some edges join them, by the relations that these leave; one leads back by each."""
 
-    ``part``: by slot the keywords of a tuple, negative if it takes no part in results. ``parts``: the same by
-    relation. A *link* is an edge with a join value, as one number.
+    def __init__(self, leaving: Sequence[Sequence[Edge]], live: LiveTuples) -> None:
+        self._live = live
+        self._leaving = LeavingEdges(leaving)
+        walked = [edge for some in leaving for edge in some]
+        self._loops = np.array([edge.id for edge in walked if edge.source == edge.target], dtype=np.int64)
+        self._alike = [
+            (one.id, other.id)
+            for one, other in combinations(walked, 2)
+            if (one.source, one.target) == (other.source, other.target)
+        ]
+
+    def links(self, slots: Ints) -> Links:
+        """The links of some tuples, in the order of their slots."""
+        position, edge = self._leaving.of(self._live.tuples.relation.take(slots))
+        known, values = self._live.leaving(edge, slots.take(position))
+        if len(values) < len(edge):
+            position, edge = position[known], edge[known]
+        return Links(position, edge, values)
+
+    def next_to(self, slots: Ints) -> Ints:
+        """The tuples that some have joins with, and perhaps others that seem to; each once, in order."""
+        links = self.links(slots)
+        wanted = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
+        found = [distinct(slot) for _, slot in self._live.probed(wanted)]
+        return distinct(np.concatenate([NOTHING, *found]))
+
+    def across(self, ways: Ways, slots: Ints) -> Floats:
+        """For each of some tuples the sum over the others that edges lead to."""
+        theirs, mine = self.links(ways.slots), self.links(slots)
+        sums = Numbered(theirs.back, ways.numbers.take(theirs.position))
+        found = np.bincount(mine.position, sums.of(mine.keys, 0.0), len(slots)).astype(np.float64)
+        if len(self._loops):
+            found -= self._loops_of(slots) * ways.to(slots)
+        return found
+
+    def count(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
+        """For each of some tuples the number of chosen ones that edges lead to, itself included."""
+        links = self.links(slots)
+        keys, first, which = np.unique(links.keys, return_index=True, return_inverse=True)
+        counts = np.zeros(len(keys), dtype=np.int64)
+        for position, slot in self._live.partners(links.edge.take(first), links.value.take(first)):
+            counts += np.bincount(position[chosen(slot)], minlength=len(keys))
+        return np.bincount(links.position, counts.take(which), len(slots)).astype(np.float64)
+
+    def returns(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
+        """For each of some ``chosen`` tuples the walks to another chosen one and back."""
+        found = self.count(slots, chosen)
+        found -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
+        for one, other in self._alike:  # there by one edge and back by another, either way
+            found += 2 * self._by_both(one, other, slots, chosen)
+        return found
+
+    def _by_both(self, one: int, other: int, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
+        """For each of some tuples, to how many chosen ones two edges between the same relations lead both."""
+        live, sets = self._live, self._live.key_sets
+        keys = live.tuples.keys
+
+        def values(some: Ints, columns: Ints) -> tuple[Ints, Ints]:
+            return keys[some, columns[one]], keys[some, columns[other]]
+
+        def codes(values: tuple[Ints, Ints]) -> Hashes:
+            return mixed(index_hashes(np.zeros(len(values[0]), dtype=np.int64), values[0]), values[1])
+
+        mine = np.flatnonzero(self._joins(one, slots) & self._joins(other, slots))
+        wanted = values(slots.take(mine), sets.source)
+        some = distinct(wanted[0])
+        there = [slot for _, slot in live.partners(np.full(len(some), one), some)]
+        reached = np.concatenate([NOTHING, *there])
+        reached = reached[chosen(reached) & (keys[reached, sets.target[other]] != NULL)]
+        ordered = np.sort(codes(values(reached, sets.target)))
+        asked = codes(wanted)
+        found = np.zeros(len(slots))
+        found[mine] = np.searchsorted(ordered, asked, side="right") - np.searchsorted(ordered, asked)
+        return found
+
+    def _joins(self, edge: int, slots: Ints) -> Flags:
+        """Which tuples an edge leaves by a join value."""
+        found: Flags = self._live.tuples.relation.take(slots) == self._live.key_sets.target_relation[edge ^ 1]
+        found[found], _ = self._live.leaving(np.full(int(found.sum()), edge), slots[found])
+        return found
+
+    def _loops_of(self, slots: Ints) -> Floats:
+        """By how many edges each tuple joins itself."""
+        found = np.zeros(len(slots))
+        for edge in self._loops.tolist():
+            mine = np.flatnonzero(self._joins(edge, slots))
+            some = slots.take(mine)
+            found[mine] += self._live.joined(np.full(len(mine), edge), some, some)
+        return found
+
+
+class LinkNumbers(ABC):
+    """A number for each link, found once."""
+
+    def __init__(self) -> None:
+        self._keys, self._numbers = np.empty(0, dtype=np.uint64), np.empty(0)
+        self._known = Numbered(self._keys, self._numbers)
+
+    def of(self, edge: Ints, value: Ints) -> Floats:
+        keys = index_hashes(edge, value)
+        found = self._known.of(keys, np.nan)
+        new = np.flatnonzero(np.isnan(found))
+        if len(new):
+            distinct_keys, first = np.unique(keys.take(new), return_index=True)
+            new = new.take(first)
+            numbers = self._find(edge.take(new), value.take(new))
+            self._keys = np.concatenate([self._keys, distinct_keys])
+            self._numbers = np.concatenate([self._numbers, numbers])
+            self._known = Numbered(self._keys, self._numbers)
+            found = self._known.of(keys, np.nan)
+        return found
+
+    @abstractmethod
+    def _find(self, edge: Ints, value: Ints) -> Floats:
+        """The numbers of different links."""
+
+
+class FanLogs(LinkNumbers):
+    """What links are worth for being led through, by the tuples that they lead to (``log_of_fans``).
+
+    ``counted``: among which tuples.
     """
 
-    def __init__(self, walked: Sequence[Edge], live: LiveTuples, joins: LiveJoins, part: Ints) -> None:
-        self._walked = walked
-        self._ends = joins.ends
-        tuples = [joins.of(relation) for relation in range(len(live.key_sets.columns))]
-        self._slots = [slots for slots, *_ in tuples]
-        self._numbers = {
-            (r, n): column for r, (_, *found) in enumerate(tuples) for n, column in enumerate(found)
-        }
-        self._sizes = {key_set: joins.size(key_set) for key_set in self._numbers}
-        self.parts = [part.take(slots) for slots in self._slots]
-        self._to_itself = self._joined_to_itself()
-        self._row = np.zeros(len(live), dtype=np.int64)  # by slot: its place among those of its relation
-        for slots in self._slots:
-            self._row[slots] = np.arange(len(slots))
-        begins = np.cumsum([0, *map(len, self._numbers.values())]).tolist()
-        begin = dict(zip(self._numbers, begins, strict=False))
-        self._flat = np.concatenate([NOTHING, *self._numbers.values()])
-        self._near = np.array([begin[near] for near, _ in self._ends], dtype=np.int64)
-        self._far = np.array([begin[far] for _, far in self._ends], dtype=np.int64)
-        sizes = [self._sizes[near] for near, _ in self._ends]
-        self._first: Ints = np.cumsum([0, *sizes], dtype=np.int64)
+    def __init__(self, live: LiveTuples, counted: Callable[[Ints], Flags]) -> None:
+        super().__init__()
+        self._live = live
+        self._counted = counted
 
-    def links(self, edge: Ints, slots: Ints) -> Ints:
-        """By which each tuple has the others that an edge leads to."""
-        return self._links(edge, self._near, slots)
+    def _find(self, edge: Ints, value: Ints) -> Floats:
+        counts = np.zeros(len(edge), dtype=np.int64)
+        for position, slot in self._live.partners(edge, value):
+            counts += np.bincount(position[self._counted(slot)], minlength=len(edge))
+        return log_of_fans(counts)
 
-    def linked(self, edge: Ints, slots: Ints) -> Ints:
-        """By which others have each tuple, of the relation that the edge leads to."""
-        return self._links(edge, self._far, slots)
 
-    def _links(self, edge: Ints, begin: Ints, slots: Ints) -> Ints:
-        found: Ints = self._first.take(edge)
-        found += self._flat.take(begin.take(edge) + self._row.take(slots))
+class NextToEnds(LinkNumbers):
+    """0 for links that lead to the end of a result, else minus infinity."""
+
+    def __init__(self, live: LiveTuples, roles: Roles) -> None:
+        super().__init__()
+        self._live = live
+        self._roles = roles
+
+    def _find(self, edge: Ints, value: Ints) -> Floats:
+        found = np.full(len(edge), -inf)
+        for position, slot in self._live.partners(edge, value):
+            found[position[self._roles.is_end(slot)]] = 0.0
         return found
 
-    def fans(self, counted: Flags) -> tuple[Ints, Ints]:
-        """By link: how many tuples of some it leads to, and how many it leads from."""
-        out, back = np.zeros((2, self._first[-1]), dtype=np.int64)
-        shared = {
-            key_set: np.bincount(
-                column.compress(counted.take(self._slots[key_set[0]])), minlength=self._sizes[key_set]
-            )
-            for key_set, column in self._numbers.items()
-        }
-        for edge in self._walked:
-            near, far = self._ends[edge.id]
-            out[self._of(edge)], back[self._of(edge)] = shared[far], shared[near]
-        return out, back
 
-    def across(self, vectors: _Vectors) -> _Vectors:
-        """For each tuple the sum over the others that edges lead to."""
-        sums: dict[_KeySet, Floats] = {}
-        totals: dict[_KeySet, Floats] = {}
-        there = [bool(vector.any()) for vector in vectors]
-        for edge in self._walked:
-            near, far = self._ends[edge.id]
-            if not there[edge.target]:
-                continue
-            if far not in sums:
-                vector, size = vectors[edge.target], self._sizes[far]
-                sums[far] = np.bincount(self._numbers[far], vector, size).astype(np.float64)
-                sums[far][0] = 0
-            totals[near] = totals[near] + sums[far] if near in totals else sums[far]
-        found = [np.zeros(len(vector)) for vector in vectors]
-        for near, total in totals.items():
-            found[near[0]] += total.take(self._numbers[near])
-        for relation, times in self._to_itself.items():
-            found[relation] -= times * vectors[relation]
-        return found
+class MostAhead(LinkNumbers):
+    """The most of what is passed through behind links, in as many joins as to the end.
 
-    def greatest(self, vectors: _Vectors) -> tuple[Floats, list[Edge]]:
-        """By link: the greatest number of a tuple that it leads to; minus infinity if there is none.
+    ``before``: the same with a join less.
+    """
 
-        And the edges that lead to any.
-        """
-        found = np.full(self._first[-1], -inf)
-        there = [np.flatnonzero(vector > -inf) for vector in vectors]
-        reached = [edge for edge in self._walked if len(there[edge.target])]
-        known: dict[_KeySet, Floats] = {}
-        for edge in reached:
-            _, far = self._ends[edge.id]
-            if far not in known:
-                most = known[far] = np.full(self._sizes[far], -inf)
-                some = there[edge.target]
-                np.maximum.at(most, self._numbers[far].take(some), vectors[edge.target].take(some))
-                most[0] = -inf
-            found[self._of(edge)] = known[far]
-        return found, reached
+    def __init__(
+        self,
+        live: LiveTuples,
+        joined: JoinedTuples,
+        fans: FanLogs,
+        before: LinkNumbers,
+        roles: Roles,
+    ) -> None:
+        super().__init__()
+        self._live = live
+        self._joined = joined
+        self._fans = fans
+        self._before = before
+        self._roles = roles
 
-    def best_links(self, links: Floats, walked: Sequence[Edge]) -> _Vectors:
-        """For each tuple the greatest number of its links, of some edges."""
-        most: dict[_KeySet, Floats] = {}
-        for edge in walked:
-            near, _ = self._ends[edge.id]
-            mine = links[self._of(edge)]
-            most[near] = np.maximum(most[near], mine) if near in most else mine
-        found = [np.full(len(slots), -inf) for slots in self._slots]
-        for near, mine in most.items():
-            np.maximum(found[near[0]], mine.take(self._numbers[near]), out=found[near[0]])
-        return found
-
-    def to_and_fro(self, times: _Vectors, inner: _Vectors) -> float:
-        """The walks from tuples, each so many times, to another inner one and back."""
-        across = self.across(inner)
-        found = sum(float(some @ ways) for some, ways in zip(times, across, strict=True))
-        for relation, own in self._to_itself.items():
-            found += float(times[relation] @ (inner[relation] * (own - own * own)))
-        # Back by another edge.
-        return found + sum(
-            2 * self._by_both(one, other, times[one.source], inner[one.target])
-            for one, other in combinations(self._walked, 2)
-            if (one.source, one.target) == (other.source, other.target)
-        )
-
-    def _by_both(self, one: Edge, other: Edge, times: Floats, inner: Floats) -> float:
-        """The tuples, each so many times, that two edges lead from to an inner one."""
-        (near, far), (also_near, also_far) = self._ends[one.id], self._ends[other.id]
-        size = self._sizes[also_near]
-
-        def both(first: Ints, second: Ints, chosen: Floats) -> tuple[Ints, Ints]:
-            some = np.flatnonzero((first > 0) & (second > 0) & (chosen > 0))
-            return some, first.take(some) * size + second.take(some)
-
-        rows, wanted = both(self._numbers[near], self._numbers[also_near], times)
-        _, there = both(self._numbers[far], self._numbers[also_far], inner)
-        there.sort()
-        ways = np.searchsorted(there, wanted, side="right") - np.searchsorted(there, wanted)
-        return float(times.take(rows) @ ways)
-
-    def _of(self, edge: Edge) -> slice:
-        return slice(self._first[edge.id], self._first[edge.id + 1])
-
-    def _joined_to_itself(self) -> dict[int, Floats]:
-        """By relation: by how many edges each tuple joins itself."""
-        found: dict[int, Floats] = {}
-        for edge in self._walked:
-            if edge.source == edge.target:
-                near, far = (self._numbers[end] for end in self._ends[edge.id])
-                same = (near == far) & (near > 0)
-                found[edge.source] = found.get(edge.source, 0) + same
-        return found
+    def _find(self, edge: Ints, value: Ints) -> Floats:
+        least, most = np.full((2, len(edge)), -inf)
+        for position, slot in self._live.partners(edge, value):
+            there = self._roles.is_free(slot)
+            slots, which = np.unique(slot[there], return_inverse=True)
+            links = self._joined.links(slots)
+            ahead = self._before.of(links.edge, links.value)
+            some = np.flatnonzero(ahead > -inf)
+            links, ahead = links.taken(some), ahead.take(some)
+            fans = self._fans.of(links.edge, links.value)
+            for numbers, greatest in ((ahead, least), (ahead + fans, most)):
+                of_tuple = np.full(len(slots), -inf)
+                np.maximum.at(of_tuple, links.position, numbers)
+                np.maximum.at(greatest, position[there], of_tuple.take(which))
+        # The tuple behind a link is worth what either of its joins is, whichever is more.
+        reached = np.flatnonzero(most > -inf)
+        back = self._fans.of(edge.take(reached) ^ 1, value.take(reached))
+        most[reached] = np.maximum(least.take(reached) + back, most.take(reached))
+        return most
 
 
 class WeighedWalks(NamedTuple):
@@ -290,23 +359,23 @@ class WeighedWalks(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Walks with an edge to go on by, and a link of it; best first, by ``ceilings``."""
+    """Walks with a link to go on by, each; best first, by ``ceilings``."""
 
     walks: WeighedWalks
-    edge: Ints
-    link: Ints
+    links: Links
     ceilings: Floats
 
     def taken(self, chosen: slice) -> Steps:
-        members, edges, *numbers = self.walks
+        (members, edges, *numbers), links = self.walks, self.links
         walks = WeighedWalks(members[chosen], edges[chosen], *(each[chosen] for each in numbers))
-        return Steps(walks, self.edge[chosen], self.link[chosen], self.ceilings[chosen])
+        return Steps(walks, Links(*(column[chosen] for column in links)), self.ceilings[chosen])
 
 
 class LivePaths:
     """The results of a search for two keywords that are alive at ``now``.
 
-    ``bitmaps``: of the tuples with keywords. ``most``: how many of the best are wanted.
+    ``bitmaps``: of the tuples with keywords. ``most``: how many of the best are wanted. ``agreeing``: which
+    results are joined by equal values; different ones may be equal integers.
     """
 
     def __init__(
@@ -316,36 +385,24 @@ class LivePaths:
         bitmaps: KeywordBitmaps,
         now: int,
         live: LiveTuples,
-        joins: LiveJoins,
         networks: PathNetworks,
         ceilings: Ceilings,
         most: int,
+        agreeing: Callable[[Partials, Callable[[int], FormedQuery]], Flags],
     ) -> None:
         self.plan = plan
         self.mesh = networks
         self.query = query
         self._live = live
         self._ceilings = ceilings
-        alive = live.tuples.end > now
-        self._part = np.zeros(len(live), dtype=np.int64)
-        self._part[bitmaps.tuple] = bitmaps.bitmap
-        self._part[~alive | np.isin(live.tuples.relation, list(plan.query.without))] = _NO_PART
-        leaving = plan.generator().edges_from
-        walked = [edge for some in leaving for edge in some]
-        # Walks begin with the rarer keyword.
-        labels = np.bincount(self._part[self._part > 0], minlength=_BOTH)
-        self._ends = (_FIRST, _SECOND) if labels[_FIRST] <= labels[_SECOND] else (_SECOND, _FIRST)
-        self._weights = [ceilings.weighed[:, label - 1] for label in self._ends]
-        self._leaving = LeavingEdges(leaving)
-        self._joined = JoinedTuples(walked, live, joins, self._part)
-        # By link: what it is worth from either end.
-        self._out, self._back = (
-            log_of_fans(np.arange(int(fans.max(initial=0)) + 1)).take(fans)
-            for fans in self._joined.fans(ceilings.counted)
-        )
-        self._heaviest = float(self._weights[1].take(self._slots(self._ends[1])).max(initial=0))
-        self._ahead: list[Floats] = []
-        self._reached: list[Edge] = []  # by the last of them
+        self._agreeing = agreeing
+        self._roles = Roles(live, bitmaps, now, plan.query.without)
+        weights = ceilings.weighed[::-1] if self._roles.turned else ceilings.weighed
+        self._weights, self._weights_at_end = weights
+        self._joined = JoinedTuples(plan.generator().edges_from, live)
+        self._fans = FanLogs(live, ceilings.counted)
+        self._heaviest = float(self._weights_at_end.take(self._roles.ends).max(initial=0))
+        self._ahead: list[LinkNumbers] = [NextToEnds(live, self._roles)]
         self._most = most
         self._least = -inf
         self._done = 0  # results of so many tuples at most have been found
@@ -354,24 +411,34 @@ class LivePaths:
 
     def count(self, size: int) -> int:
         """The number of results of at most ``size`` tuples, which are at most ``MOST_COUNTED``."""
-        found = len(self._slots(_BOTH))
+        found = len(self._roles.whole)
         if size == 1:
             return found
-        first, second, free = (
-            [(part == label).astype(np.float64) for part in self._joined.parts]
-            for label in (_FIRST, _SECOND, 0)
-        )
-        ahead = self._joined.across(second)
-        found += round(_product(first, ahead))
-        inner = _times(free, self._joined.across(first))
-        back = _times(inner, ahead)
-        for joins in range(2, size):
-            found += round(_product(inner, ahead))
-            if joins + 1 == MOST_COUNTED:
-                found -= round(self._joined.to_and_fro(back, free))
-            elif joins + 1 < size:
-                ahead = self._joined.across(_times(free, ahead))
+        begins, ends = self._roles.begins, self._roles.ends
+        found += round(float(self._joined.count(begins, self._roles.is_end).sum()))
+        if size > 2:  # of three tuples, one is between them
+            after = self._next(Ways(begins, np.ones(len(begins))))
+            meeting = after.numbers * self._joined.count(after.slots, self._roles.is_end)
+            found += round(float(meeting.sum()))
+        if size > 3:
+            before = self._next(Ways(ends, np.ones(len(ends))))
+            found += round(float(after.numbers @ self._joined.across(before, after.slots)))
+        if size > 4:  # the first and the last of three may be one
+            fewer, more = sorted((after, before), key=lambda ways: len(ways.slots))
+            middle = self._next(fewer)
+            found += round(float(middle.numbers @ self._joined.across(more, middle.slots)))
+            there = np.flatnonzero(meeting)
+            again = self._joined.returns(after.slots.take(there), self._roles.is_free)
+            found -= round(float(meeting.take(there) @ again))
         return found
+
+    def _next(self, ways: Ways) -> Ways:
+        """Those to tuples without keywords by one join more."""
+        slots = self._joined.next_to(ways.slots)
+        slots = slots[self._roles.is_free(slots)]
+        numbers = self._joined.across(ways, slots)
+        there = np.flatnonzero(numbers)
+        return Ways(slots.take(there), numbers.take(there))
 
     @property
     def least(self) -> float:
@@ -388,16 +455,16 @@ class LivePaths:
         """Find the best results of at most ``size`` tuples, more than before. Raises TimeLimitError."""
         done, self._done = self._done, size
         if not done:
-            self._take(self._begun(_BOTH))
-        stack = [self._steps(self._begun(self._ends[0]), size, done)]
+            self._take(self._begun(self._roles.whole))
+        stack = [self._steps(self._begun(self._roles.begins), size, done)]
         while stack:
             check()
             steps = stack.pop()
-            if not len(steps.edge) or steps.ceilings[0] < self._least:
+            if not len(steps.ceilings) or steps.ceilings[0] < self._least:
                 continue
             stack.append(steps.taken(slice(_TOGETHER, None)))
             for walks in self._gone(steps.taken(slice(_TOGETHER))):
-                at_end = self._part.take(walks.members[:, -1]) == self._ends[1]
+                at_end = self._roles.is_end(walks.members[:, -1])
                 length = walks.members.shape[1]
                 if length > done:
                     self._take(walks.taken(np.flatnonzero(at_end)))
@@ -406,12 +473,14 @@ class LivePaths:
 
     def _take(self, ended: WeighedWalks) -> None:
         """Take in results; those that cannot be among the best any more are dropped."""
-        weights = ended.weights + self._weights[1].take(ended.members[:, -1])
+        weights = ended.weights + self._weights_at_end.take(ended.members[:, -1])
         specific = np.exp(ended.logs)
         orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
         good = np.flatnonzero(orders >= self._least)
-        self._found.append(self._formed(ended.taken(good)))
-        self._orders.append(orders.take(good))
+        found, orders = self._formed(ended.taken(good)), orders.take(good)
+        true = self._agreeing(found, lambda _: self)
+        self._found.append(found.taken(true))
+        self._orders.append(orders[true])
         if sum(map(len, self._orders[1:])) >= max(self._most, len(self._orders[0]) >> 2):
             self._choose()
 
@@ -425,91 +494,55 @@ class LivePaths:
             found, orders = found.taken(kept), orders.take(kept)
         self._found, self._orders = [found], [orders]
 
-    def _slots(self, keywords: int) -> Ints:
-        return np.flatnonzero(self._part == keywords)
-
-    def _begun(self, keywords: int) -> WeighedWalks:
-        slots = self._slots(keywords)
+    def _begun(self, slots: Ints) -> WeighedWalks:
         nothing = np.empty((len(slots), 0), dtype=np.int64)
         none = np.zeros(len(slots))
-        return WeighedWalks(slots[:, None], nothing, none, none, self._weights[0].take(slots))
+        return WeighedWalks(slots[:, None], nothing, none, none, self._weights.take(slots))
 
     def _steps(self, walks: WeighedWalks, size: int, done: int) -> Steps:
         """The ways to go on with some walks that may lead to good results."""
-        last, length = walks.members[:, -1], walks.members.shape[1]
-        which, edge = self._leaving.of(self._live.tuples.relation.take(last))
-        link = self._joined.links(edge, last.take(which))
-        weights = walks.weights.take(which) + self._heaviest
-        logs = walks.logs.take(which) + np.maximum(walks.arrived.take(which), self._out.take(link))
-        ceilings = np.full(len(which), -inf)
+        length = walks.members.shape[1]
+        links = self._joined.links(walks.members[:, -1])
+        weights = walks.weights.take(links.position) + self._heaviest
+        passed = walks.logs.take(links.position) + np.maximum(
+            walks.arrived.take(links.position), self._fans.of(links.edge, links.value)
+        )
+        ceilings = np.full(len(links.edge), -inf)
         for joins in range(max(1, done + 1 - length), size - length + 1):
-            ahead = self._most_ahead(joins).take(link)
+            ahead = self._most_ahead(joins).of(links.edge, links.value)
             some = np.flatnonzero(ahead > -inf)
-            specific = np.exp(logs.take(some) + ahead.take(some))
+            specific = np.exp(passed.take(some) + ahead.take(some))
             sizes = np.full(len(some), length + joins)
             orders = self._ceilings.of_weights(weights.take(some), sizes, specific)
             ceilings[some] = np.maximum(ceilings.take(some), orders)
         kept = np.flatnonzero((ceilings >= self._least) & (ceilings > -inf))
         kept = kept.take(np.argsort(-ceilings.take(kept), kind="stable"))
-        return Steps(walks.taken(which.take(kept)), edge.take(kept), link.take(kept), ceilings.take(kept))
+        links = links.taken(kept)
+        return Steps(walks.taken(links.position), links, ceilings.take(kept))
 
     def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
         """The walks to other tuples, with no keyword or the second one, in parts."""
-        target = self._live.key_sets.target_relation.take(steps.edge)
-        _, hashes = self._live.wanted(steps.edge, steps.walks.members[:, -1])
-        for which, slots in self._live.probed(hashes):
-            part = self._part.take(slots)
-            there = (part == 0) | (part == self._ends[1])
-            there &= self._live.tuples.relation.take(slots) == target.take(which)
-            there = np.flatnonzero(there)
-            which, slots = which.take(there), slots.take(there)  # noqa: PLW2901 - fewer of them
-            edge = steps.edge.take(which)
-            joined = self._joined.linked(edge, slots) == steps.link.take(which)
-            joined &= (steps.walks.members.take(which, axis=0) != slots[:, None]).all(axis=1)
-            there = np.flatnonzero(joined)
-            which, slots, edge = which.take(there), slots.take(there), edge.take(there)  # noqa: PLW2901
-            link = steps.link.take(which)
-            yield steps.walks.taken(which).further(edge, self._out.take(link), self._back.take(link), slots)
+        edge, value = steps.links.edge, steps.links.value
+        out, back = self._fans.of(edge, value), self._fans.of(edge ^ 1, value)
+        for which, slots in self._live.partners(edge, value):
+            there = self._roles.is_free(slots) | self._roles.is_end(slots)
+            there &= (steps.walks.members.take(which, axis=0) != slots[:, None]).all(axis=1)
+            which, slots = which[there], slots[there]  # noqa: PLW2901 - fewer of them
+            walks = steps.walks.taken(which)
+            yield walks.further(edge.take(which), out.take(which), back.take(which), slots)
 
-    def _most_ahead(self, joins: int) -> Floats:
-        """By link: the most of what is passed through behind it, so many joins from the second keyword."""
+    def _most_ahead(self, joins: int) -> LinkNumbers:
+        """What is at most passed through behind links, so many joins from the end."""
         while len(self._ahead) < joins:
-            if not self._ahead:
-                ends = [np.where(part == self._ends[1], 0.0, -inf) for part in self._joined.parts]
-                links, reached = self._joined.greatest(ends)
-            else:
-                # The tuple behind a link is worth what either of its joins is, whichever is more.
-                before = self._ahead[-1]
-                (least, reached), (most, _) = map(self._passing, (before, before + self._out))
-                links = np.maximum(least + self._back, most)
-            self._reached = reached
-            self._ahead.append(links)
+            self._ahead.append(MostAhead(self._live, self._joined, self._fans, self._ahead[-1], self._roles))
         return self._ahead[joins - 1]
-
-    def _passing(self, links: Floats) -> tuple[Floats, list[Edge]]:
-        """By link: the greatest number of links that go on from a tuple without keywords."""
-        vectors = self._joined.best_links(links, self._reached)
-        return self._joined.greatest(
-            [np.where(part == 0, vector, -inf) for part, vector in self._by_relation(vectors)]
-        )
-
-    def _by_relation(self, vectors: _Vectors) -> Iterator[tuple[Ints, Floats]]:
-        return zip(self._joined.parts, vectors, strict=True)
 
     def _formed(self, walks: WeighedWalks) -> Partials:
         tuples, length = self._live.tuples, walks.members.shape[1]
         members = np.full((len(walks.members), self.plan.max_size), NO_MEMBER, dtype=np.int64)
-        turned = self._ends[0] == _SECOND  # networks begin with the first keyword
+        turned = self._roles.turned  # networks begin with the first keyword
         members[:, :length] = walks.members[:, ::-1] if turned else walks.members
         edges = walks.edges[:, ::-1] ^ 1 if turned else walks.edges
         numbers = self.mesh.numbers(tuples.relation.take(members[:, 0]), edges.T)
         start, end = tuples.start.take(walks.members).max(axis=1), tuples.end.take(walks.members).min(axis=1)
         return Partials(np.full(len(numbers), self.query, dtype=np.int64), numbers, members, start, end)
-
-
-def _times(one: _Vectors, other: _Vectors) -> _Vectors:
-    return [here * there for here, there in zip(one, other, strict=True)]
-
-
-def _product(one: _Vectors, other: _Vectors) -> float:
-    return sum(float(here @ there) for here, there in zip(one, other, strict=True))

@@ -111,7 +111,7 @@ class KeywordOperator:
             store.directory,
             self._meshes,
             self._scoring,
-            self._truly_joined,
+            self._agreeing,
         )
         self._behind: IndexedRows | None = None
 
@@ -403,13 +403,16 @@ class KeywordOperator:
         self.excluded += int((self._counted(bitmaps).bitmap == EXCLUDED).sum())
         return self._meshes.coded(bitmaps)
 
-    def _truly_joined(
-        self, results: Partials, formed: Callable[[int], FormedQuery] | None = None
-    ) -> Partials:
-        """Drop results whose join values differ though their integers are equal; ``formed`` gives queries."""
+    def _truly_joined(self, results: Partials) -> Partials:
+        """Drop results whose join values differ though their integers are equal."""
+        true = self._agreeing(results, self._formed)
+        return results if true.all() else results.taken(true)
+
+    def _agreeing(self, results: Partials, of: Callable[[int], FormedQuery]) -> Flags:
+        """Which results are joined by equal values, not by equal integers alone; ``of`` gives queries."""
+        true = np.ones(len(results), dtype=bool)
         if self.store.values.all_exact:
-            return results
-        of = formed or self._formed
+            return true
         networks, which = kinds_of(results.query << 32 | results.operator)
         trees = [of(query).mesh.network(operator) for query, operator, _ in results.taken(networks).rows()]
         in_doubt = np.array(
@@ -418,11 +421,10 @@ class KeywordOperator:
         doubtful = np.flatnonzero(in_doubt[which])
         members = results.members[doubtful].tolist()
         kinds = which[doubtful].tolist()
-        true = np.ones(len(results), dtype=bool)
         true[doubtful] = [
             self.store.truly_joined(trees[kind], slots) for kind, slots in zip(kinds, members, strict=True)
         ]
-        return results if true.all() else results.taken(true)
+        return true
 
     def _root_filter(self, accepts: Callable[[Row], bool] | None) -> Callable[[Ints], Flags] | None:
         if accepts is None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace as struct_replace
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.diagnosis import EmptyResult, KeywordCounts
-from skws.queries.keywords.live_paths import MOST_COUNTED, LiveJoins, LivePaths
+from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
 from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
@@ -29,7 +29,7 @@ from skws.ranking.top import Candidate, candidate
 from skws.results.model import Place, Result
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Ints, distinct
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.delta.networks import PathNetworks
@@ -45,7 +45,8 @@ _FEW: Final = 8
 """Tuples with one of two keywords: from so few a mesh finds all results sooner than sums over all tuples."""
 _SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
 
-TrulyJoined = Callable[[Partials, Callable[[int], FormedQuery]], Partials]
+Agreeing = Callable[[Partials, Callable[[int], FormedQuery]], Flags]
+"""Which results are joined by equal values, given their queries by number."""
 
 
 class Searched(NamedTuple):
@@ -74,10 +75,9 @@ class LiveSearch:
         known: TupleDirectory,
         meshes: Meshes,
         scoring: Scoring,
-        truly_joined: TrulyJoined,
+        agreeing: Agreeing,
     ) -> None:
         self.words = LiveWords(schema, known)
-        self._joins = LiveJoins(schema, live.key_sets, known)
         self._networks = PathNetworks(schema)
         self._schema = schema
         self._window = window
@@ -85,17 +85,12 @@ class LiveSearch:
         self._known = known
         self._meshes = meshes
         self._scoring = scoring
-        self._truly_joined = truly_joined
+        self._agreeing = agreeing
 
     def prepare(self, most: int) -> bool:
-        """Learn the words of at most so many live tuples; True if there are more.
-
-        Their join values, too, once a search has used some.
-        """
+        """Learn the words of at most so many live tuples; True if there are more."""
         size = len(self._live)
         self.words.catch_up(size, most)
-        if self._joins.covered:
-            self._joins.catch_up(size, most)
         return self.words.behind(size)
 
     def know(self, plan: Plan) -> None:
@@ -108,7 +103,6 @@ class LiveSearch:
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; those with negative ones are gone."""
         self.words.compact(slots)
-        self._joins.compact(slots)
 
     def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
         """The ``most`` best results that are alive at ``now``. ``query``: a number that no other query has.
@@ -191,9 +185,9 @@ class LiveSearch:
         self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int, ceilings: Ceilings
     ) -> Searched:
         """As ``_searched``; only the best results are formed."""
-        live, joins = self._live, self._joins
-        joins.catch_up(len(live))
-        paths = LivePaths(query, plan, bitmaps, now, live, joins, self._networks, ceilings, most)
+        paths = LivePaths(
+            query, plan, bitmaps, now, self._live, self._networks, ceilings, most, self._agreeing
+        )
         emitter = self._emitter({query: paths})
         small = min(SIZES[-1], plan.max_size)
         paths.find(small)
@@ -224,8 +218,9 @@ class LiveSearch:
         own = {query: self._meshes.passing(plan)}
         emitter = self._emitter(own)
         mesh = own[query].mesh
-        found = self._truly_joined(mesh.add([query], coded_by(mesh, bitmaps)), own.__getitem__)
-        return found.taken((found.end > now) & (found.sizes > done)), emitter
+        found = mesh.add([query], coded_by(mesh, bitmaps))
+        wanted = (found.end > now) & (found.sizes > done)
+        return found.taken(wanted & self._agreeing(found, own.__getitem__)), emitter
 
     def _emitter(self, own: Mapping[int, FormedQuery]) -> ResultEmitter:
         return ResultEmitter(

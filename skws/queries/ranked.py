@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as replaced
 from itertools import pairwise
 from typing import Final
 
@@ -12,7 +11,7 @@ import numpy as np
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from skws.data.batch import Record, together
+from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
@@ -156,10 +155,7 @@ class TopQueries(Operator):
         return self._engine.living if self._lasts else 0
 
     def lasting_records(self) -> LastingRecords | None:
-        if not self._lasts:
-            return None
-        found, waiting = self._engine.lasting_records(), self._state.order.waiting
-        return replaced(found, leading=together([found.leading, waiting]))
+        return self._engine.lasting_records() if self._lasts else None
 
     @property
     def _lasts(self) -> bool:

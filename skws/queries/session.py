@@ -23,7 +23,7 @@ from skws.queries.operator import (
     StreamState,
     changed,
 )
-from skws.queries.order import Order, insertions, passed_over
+from skws.queries.order import PASSED_OVER, Order, insertions, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
@@ -269,8 +269,13 @@ class Session:
     def lasting_records(self) -> LastingRecords | None:
         """The records in place of all of the log so far, in order of time: they lead to the present state.
 
-        None if some operator needs all that its window holds.
+        Records that wait for earlier ones are among them as they came: operators that read in order have not
+        seen them. None if some operator needs all that its window holds, or if a record waits that was
+        ``passed_over``, of which only the position is known.
         """
+        waiting = self._state.order.waiting
+        if (waiting.relation == PASSED_OVER).any():
+            return None
         kept = [each for each in self.operators.values() if each.keeps is not None]
         if self._state.stream.by_count or len({each.keeps for each in kept}) != 1:
             return None
@@ -280,7 +285,7 @@ class Session:
             if lasting is None:
                 return None
             found = found or lasting
-        return found
+        return found if found is None else found.waiting_for(waiting)
 
     def advance(self, now: int) -> list[Result]:
         """What happens up to a time, in microseconds, at which no more records come."""

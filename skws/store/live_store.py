@@ -32,6 +32,15 @@ class LastingRecords:
     store: LiveStore
     live: Flags
 
+    def waiting_for(self, waiting: RecordBatch) -> LastingRecords:
+        """With all records of the times of some, in order, in place of those that are here."""
+        if not len(waiting):
+            return self
+        first = waiting.time[0]
+        leading = self.leading.taken(self.leading.time < first)
+        live = self.live & (self.store.directory.times < first)
+        return LastingRecords(together([leading, waiting]), self.store, live)
+
     def __len__(self) -> int:
         return len(self.leading) + int(np.count_nonzero(self.live))
 

@@ -1,6 +1,6 @@
 """Continuous keyword search over relational data streams: a library, and the command ``skws``.
 
-``search`` and ``Session`` are loaded when they are asked for, so that the command starts fast.
+``search``, ``Session`` and the others are loaded when they are asked for, so that the command starts fast.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skws.library import Results, Session, search
     from skws.spec.query import Query
+    from skws_schema.errors import SkwsError
 
 __version__ = "0.1.0"
 
-__all__ = ["Query", "Results", "Session", "search"]
+__all__ = ["Query", "Results", "Session", "SkwsError", "search"]
 
 _HOME = {
     "Query": "skws.spec.query",
     "Results": "skws.library",
     "Session": "skws.library",
+    "SkwsError": "skws_schema.errors",
     "search": "skws.library",
 }
 

@@ -377,7 +377,12 @@ def test_a_column_that_no_row_has_is_told() -> None:
 
 
 def test_what_a_notebook_completes() -> None:
-    assert set(dir(skws)) == {"Query", "Results", "Session", "search", "__version__"}
+    assert set(dir(skws)) == {"Query", "Results", "Session", "SkwsError", "search", "__version__"}
+
+
+def test_what_is_wrong_is_one_error_of_the_package() -> None:
+    with pytest.raises(skws.SkwsError, match="the query is empty"):
+        skws.search("", {"customer": [{"id": 1, "name": "Byron"}]})
 
 
 @pytest.mark.parametrize(

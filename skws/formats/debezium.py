@@ -45,6 +45,10 @@ _UNITS: Final = {
 }
 _ROWLESS: Final = ("t", "m")
 _MESSAGES: Final = "logical messages (op m) of Debezium"
+_OF_DOCUMENTS: Final = (
+    "a change of a document of MongoDB, which is no row: flatten it with the transformation"
+    " ExtractNewDocumentState of Debezium, and read that as rows"
+)
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 
@@ -165,8 +169,12 @@ def changed_table(item: Any) -> Any:
 
 
 def _table(payload: Any) -> Any:
+    return _source(payload).get("table")
+
+
+def _source(payload: Any) -> dict[str, Any]:
     source = payload.get("source") if type(payload) is dict else None
-    return source.get("table") if isinstance(source, dict) else None
+    return source if isinstance(source, dict) else {}
 
 
 class ChangeReader:
@@ -217,6 +225,8 @@ class ChangeReader:
     def _reader(self, payload: dict[str, Any]) -> RowReader:
         table = _table(payload)
         if not isinstance(table, str):
+            if "collection" in _source(payload):
+                raise MalformedError(_OF_DOCUMENTS)
             raise MalformedError("the change event has no source.table")
         if table not in self._readers:
             raise no_relation(table, self._schema)

@@ -242,12 +242,12 @@ def is_endless(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def not_json(text: bytes, error: ValueError) -> str:
-    """Why ``text`` is not JSON, as a message for the user."""
+def not_json(text: bytes, error: ValueError, remedy: str = SAVE_AS_UTF8) -> str:
+    """Why ``text`` is not JSON, as a message for the user; ``remedy``: where it is not UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError as wrong:
-        return f"not UTF-8: byte 0x{text[wrong.start]:02X} at column {wrong.start + 1}; {SAVE_AS_UTF8}"
+        return f"not UTF-8: byte 0x{text[wrong.start]:02X} at column {wrong.start + 1}; {remedy}"
     if not isinstance(error, orjson.JSONDecodeError):
         return f"not JSON: {error}"
     return f"not JSON: {error.msg} (column {error.pos + 1})"

@@ -102,6 +102,7 @@ def test_deletes_by_before_or_by_the_key_beside(tmp_path: Path, key: Any) -> Non
         (event("c", after=ROW, source={"table": "movie"}), "no time"),
         (event("u", before={"mid": 1}, after=ROW | {"title": "__debezium_unavailable_value"}), "not logged"),
         ({"payload": {"ddl": "CREATE TABLE"}}, "no source.table"),
+        (event("c", after='{"_id": 1}', source={"collection": "film"}), "flatten it with"),
         ({"payload": 3}, "expected a change event, got 3"),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -193,3 +196,22 @@ def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
         assert items == [Record(1, NOW, (120_000, None, None), True)]
     else:
         assert "movie.mid" in reason(items)
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (gzip.compress(b"{}"), "gzip"),
+        (bz2.compress(b"{}"), "bzip2"),
+        (zlib.compress(b"{}"), "zlib"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),
+    ],
+)
+def test_what_a_program_compressed_is_no_json(value: bytes, form: str) -> None:
+    assert reason(read(value)).startswith(f"compressed with {form} by the program that sent it")
+
+
+def test_a_message_is_no_file() -> None:
+    assert reason(read('{"title": "é"}'.encode("latin-1"))) == (
+        "not UTF-8: byte 0xE9 at column 12; let the producer send texts in UTF-8"
+    )

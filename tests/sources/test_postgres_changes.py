@@ -357,3 +357,16 @@ def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_ch
             database.run("DELETE FROM sighting")
     lacking = "public.sighting has no key that old rows are logged with: while it is in a publication"
     assert any(lacking in line for line in notices)
+
+
+def test_a_key_that_rows_may_exchange_is_told(database: Database) -> None:
+    """The schema names it, though the table's key is checked at the end of a statement."""
+    database.run(
+        "CREATE TABLE genre (gid int PRIMARY KEY, label text)",
+        "CREATE TABLE sighting (mid int, note text)",
+        "CREATE TABLE movie (mid int PRIMARY KEY DEFERRABLE, title text, gid int)",
+        "ALTER TABLE movie REPLICA IDENTITY FULL",
+    )
+    with closing(source(database).open(SCHEMA)) as feed:
+        _, _, notices = follow(feed, database, feed.start())
+    assert any("public.movie has a primary key that is DEFERRABLE" in line for line in notices)

@@ -232,13 +232,37 @@ def _parsed(value: bytes) -> Any:
         return loads(value)
     except orjson.JSONDecodeError as error:
         if value[:1] != b"\0":
-            raise MalformedError(not_json(value, error)) from None
+            raise MalformedError(_refusal(value, error)) from None
     try:
         return loads(value[_REGISTRY:])
     except orjson.JSONDecodeError:
         raise MalformedError(
             "not JSON; Avro and Protobuf, which need a schema registry, are not read"
         ) from None
+
+
+_COMPRESSED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"\x04\x22\x4d\x18": "LZ4",
+    b"\x82SNAPPY": "Snappy",
+    b"BZh": "bzip2",
+    b"\x78\x01": "zlib",
+    b"\x78\x9c": "zlib",
+    b"\x78\xda": "zlib",
+}
+"""How compressed values begin."""
+
+
+def _refusal(value: bytes, error: orjson.JSONDecodeError) -> str:
+    """Why a value is not JSON."""
+    form = next((name for begin, name in _COMPRESSED.items() if value.startswith(begin)), None)
+    if form is not None:
+        return (
+            f"compressed with {form} by the program that sent it: let it send JSON, which the producer can"
+            " compress on its own (compression.type)"
+        )
+    return not_json(value, error, "let the producer send texts in UTF-8")
 
 
 def _key(key: bytes | None) -> Any:

@@ -118,7 +118,8 @@ class Table:
     """A table; ``identity_columns``: those whose old values are logged with updates and deletes.
 
     ``partitions``: those that hold its rows, where it is partitioned. ``logged``: its rows survive a crash.
-    ``children``: tables that inherit from it, whose rows ``SELECT`` shows with its own.
+    ``children``: tables that inherit from it, whose rows ``SELECT`` shows with its own. ``late_key``: a key
+    that is checked later (DEFERRABLE), which two rows may have at once, and which is no ``key``.
     """
 
     oid: int
@@ -133,6 +134,7 @@ class Table:
     partitions: tuple[Partition, ...] = ()
     logged: bool = True
     children: tuple[str, ...] = ()
+    late_key: tuple[str, ...] = ()
 
     @property
     def numerics(self) -> frozenset[str]:
@@ -189,11 +191,10 @@ def tables(connected: connection) -> dict[str, Table]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
     rows = _queried(connected)
     # One that is checked later (DEFERRABLE) is none of a replica identity, and two rows may have it at once.
-    primary = {
-        oid: rows.named(oid, numbers)
-        for oid, is_primary, _, at_once, numbers in rows.keys
-        if is_primary and at_once
-    }
+    primary: dict[bool, dict[int, tuple[str, ...]]] = {True: {}, False: {}}
+    for oid, is_primary, _, at_once, numbers in rows.keys:
+        if is_primary:
+            primary[at_once][oid] = rows.named(oid, numbers)
     chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity}
     references = _references(rows)
     return {
@@ -204,14 +205,15 @@ def tables(connected: connection) -> dict[str, Table]:
             kind,
             Identity(identity),
             tuple(rows.columns[oid].values()),
-            primary.get(oid, ()),
+            primary[True].get(oid, ()),
             _identity_columns(
-                Identity(identity), rows.columns[oid], primary.get(oid, ()), chosen.get(oid, ())
+                Identity(identity), rows.columns[oid], primary[True].get(oid, ()), chosen.get(oid, ())
             ),
             tuple(references[oid]),
             tuple(rows.partitions[oid]),
             logged,
             tuple(children),
+            primary[False].get(oid, ()),
         )
         for oid, namespace, name, kind, identity, logged, children in rows.tables
     }
@@ -350,6 +352,13 @@ def _warnings(relation: Relation, table: Table) -> Iterator[str]:
     elif not identifies(relation, table.identity, table.identity_columns):
         reason = advice(relation, table.written)
         yield f"updates and deletes of {table.full_name} will be bad records: {reason}"
+    key = {relation.attributes[column].column for column in relation.key_columns}
+    if key and key == set(table.late_key):
+        yield (
+            f"{table.full_name} has a primary key that is DEFERRABLE: rows that exchange their keys within a"
+            f" transaction will be lost: leave the `key` of {relation.name} out of the schema, and log whole"
+            f" rows (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
+        )
     if table.children:
         yield (
             f"{table.full_name} is read without the rows of tables that inherit from it"

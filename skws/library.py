@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 import numpy as np
 import yaml
 
-from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, together
+from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, batched, together
 from skws.data.values import MalformedError, MissingError, timestamp
 from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
@@ -581,7 +581,7 @@ def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) ->
         yield from _best_of_database(results, given.database, asked, most)
         return
     tables, batches = _records(given, asked.schema, results.bad)
-    engine = ColumnarEngine.holding(asked, tables, batches, results.counts)
+    engine = ColumnarEngine.holding(asked, batched(tables), batches, results.counts)
     found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
     results.notes = found.notes if found.results else _why_nothing(given, asked).lines()

@@ -102,7 +102,7 @@ class Search:
         assert self.plan is not None  # noqa: S101 - of keywords
         expect_long_lived_objects()
         with self._running(report):
-            tables = self.replay.tables(self._log, self._step(report, "loading tables"))
+            tables = self.replay.table_batches(self._log, self._step(report, "loading tables"))
             engine = ColumnarEngine.holding(self.plan, tables, self._batches(report), self.counts)
             found = engine.search_once(self.plan, most)
         self.found = len(found.results)

@@ -25,7 +25,7 @@ import numpy as np
 import orjson
 
 from skws.data.batch import BadRecord, Chunk, Ints, Record, RecordBatch, Rows
-from skws.data.blocks import ColumnBlock, packed_integers
+from skws.data.blocks import ColumnBlock, Values, packed_integers
 from skws.data.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 from skws.formats.debezium import ChangeReader, changed_table, is_change
 from skws.formats.exact_json import loads
@@ -42,7 +42,7 @@ from skws.formats.files import (
     opened,
 )
 from skws.formats.nested import NestedReader, has_nested
-from skws.formats.rows import FIELDS, BareRowReader, Origins, RecordReader, needed
+from skws.formats.rows import FIELDS, BareRowReader, Origins, RecordReader, RowReader, needed
 from skws_schema.model import AttributeType, Relation, Schema, Value
 
 PEEK_LINES: Final = 1000
@@ -318,16 +318,77 @@ class ChunkReader:
             return None
 
     def _block(self, number: int, rows: list[Any]) -> ColumnBlock:
-        relation, columns = self._schema.relations[number], list[Ints | list[Value]]()
+        relation, columns = self._schema.relations[number], list[Values]()
         for place, attribute in enumerate(relation.attributes):
             column: list[Value] = list(map(attrgetter(_name(place)), rows))
             if attribute.type is AttributeType.INTEGER:
                 columns.append(_integers(column))
             elif attribute.type is AttributeType.TIMESTAMP:
-                columns.append([None if value is None else timestamp(value) for value in column])
+                columns.append(_instants(column))
             else:
                 columns.append(column)
         return ColumnBlock(number, columns, relation.search_columns)
+
+
+class BareChunkReader(ChunkReader):
+    """Reads JSON lines with bare rows of the relation at a position, which ``reads_bare_columns``."""
+
+    def __init__(self, schema: Schema, relation: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        super().__init__(schema, chunk_bytes)
+        described = schema.relations[relation]
+        known = Origins(described).known
+        self._number = relation
+        self._reader = RowReader(schema, relation)
+        fields = _fields(schema, described)
+        if self._reader.stamped:
+            fields.append(("time", str | int | float, msgspec.field()))
+        if "op" not in known:
+            fields.append(("op", Literal["+"], "+"))
+        self._decoder = msgspec.json.Decoder(_struct("Row", fields))
+
+    def plain(self, lines: Sequence[bytes]) -> RecordBatch | None:
+        data = b"".join(lines)
+        if not one_a_line(data):
+            return None
+        try:
+            rows = self._decoder.decode_lines(data)
+            if len(rows) != len(lines):
+                return None
+            block = self._block(self._number, rows)
+            times = self._times(rows, block)
+        except UNDECODABLE:
+            return None
+        if times is None:
+            return None
+        places = np.arange(len(rows), dtype=np.int64)
+        own = Rows(np.zeros_like(places), places, (block,))
+        return RecordBatch(np.full_like(places, self._number), times, own)
+
+    def _times(self, rows: list[Any], block: ColumnBlock) -> Ints | None:
+        if self._reader.table:
+            return np.zeros(len(rows), dtype=np.int64)
+        if self._reader.time_column is None:
+            return microseconds(list(map(TIME, rows)))
+        return block.integers(self._reader.time_column)
+
+
+def reads_bare_columns(split: Split, schema: Schema) -> bool:
+    """True for plain JSON lines with bare rows of one relation, which hold no other rows."""
+    if split.format is not Format.JSON_LINES or split.relation is None or is_packed(split.path):
+        return False
+    relation = schema.relations[split.relation]
+    own = "time" in Origins(relation).known and relation.time is None and not relation.table
+    return (
+        relation.source is None
+        and not own
+        and not has_nested(schema, split.relation)
+        and _columns_once(relation)
+    )
+
+
+@lru_cache(maxsize=64)
+def bare_chunk_reader(schema: Schema, relation: int) -> BareChunkReader:
+    return BareChunkReader(schema, relation)
 
 
 def chunk_reader(schema: Schema) -> ChunkReader:
@@ -396,18 +457,30 @@ def one_a_line(data: bytes) -> int:
     return len(breaks) + 1 if sure else 0
 
 
+def _instants(column: list[Any]) -> list[Value]:
+    known = set(column)
+    if 4 * len(known) < len(column):  # as days are
+        instants = {value: None if value is None else timestamp(value) for value in known}
+        return list(map(instants.__getitem__, column))
+    return [None if value is None else timestamp(value) for value in column]
+
+
 def _record(schema: Schema, relation: Relation, *, only: bool) -> type[msgspec.Struct]:
     """The type that a line of ``relation`` is decoded to; ``only``: it is the only relation."""
-    wanted = needed(schema, relation)
-    fields = [
-        (_name(place), _TYPES[attribute.type], _field(attribute.column, required=attribute.name in wanted))
-        for place, attribute in enumerate(relation.attributes)
-    ]
-    row = _struct("Row", fields)
+    row = _struct("Row", _fields(schema, relation))
     own: list[Any] = [("time", str | int | float), ("row", row), ("op", Literal["+"], "+")]
     if only:  # a decoder of one type looks for no tag
         return _struct("Line", [*own, ("relation", Literal[relation.name])])
     return _struct("Line", own, tag=relation.name)
+
+
+def _fields(schema: Schema, relation: Relation) -> list[Any]:
+    """Those of a row."""
+    wanted = needed(schema, relation)
+    return [
+        (_name(place), _TYPES[attribute.type], _field(attribute.column, required=attribute.name in wanted))
+        for place, attribute in enumerate(relation.attributes)
+    ]
 
 
 def _columns_once(relation: Relation) -> bool:

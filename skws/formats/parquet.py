@@ -40,6 +40,7 @@ from skws.data.values import (
     of_calendar,
     timestamp,
 )
+from skws.formats.bare_columns import BareColumns
 from skws.formats.files import Advance, Split, ignore
 from skws.formats.nested import NestedReader, as_json, has_nested
 from skws.formats.rows import has_origins
@@ -128,6 +129,7 @@ class ArrowReader:
         self._nested = NestedReader(schema, self._number, Path(source).name) if nested else None
         plain = known is not None and not (known.table or nested) and _has_plain_columns(arrow, known)
         self._relation = known if plain else None
+        self._columns = None if relation is None else BareColumns(schema, relation, arrow.names)
         self._names = list(arrow.names)
         self._types = list(arrow.types)
         self._flat = ColumnReader(schema, self._names, relation, self._conversion, self._time())
@@ -174,6 +176,10 @@ class ArrowReader:
         if relation is not None and _has_plain_values(batch.select(_checked(relation)), relation):
             with suppress(pa.ArrowInvalid):  # a text is not UTF-8
                 return Chunk(columns_batch(batch, self._number, relation))
+        if self._columns is not None and self._columns.usable and len(batch):
+            taken = self._columns.batch(batch.columns)
+            if taken is not None:
+                return Chunk(taken, self._columns.notes(self._source))
         return Chunk.of(self.items(batch, first))
 
     def _raw(self, row: Sequence[Any]) -> bytes:

@@ -18,7 +18,7 @@ from skws.data.batch import (
     BATCH,
     MEMORY_RECORDS,
     NO_RECORDS,
-    BadRecord,
+    Chunk,
     Record,
     RecordBatch,
     merged,
@@ -28,10 +28,10 @@ from skws.data.batch import (
 from skws.data.packing import packed, unpacked
 from skws.data.values import LATEST
 from skws.formats.dead_letters import BadRecordLog
-from skws.formats.files import SPLIT_BYTES, Advance, Format, Split, Spool, ignore
+from skws.formats.files import SPLIT_BYTES, Format, Split, Spool, ignore
 from skws.formats.jsonl import reads_columns
 from skws.formats.jsonl_order import in_order
-from skws.formats.splits import NoRecordsError, chunks, plan, read_split, skipped_notes
+from skws.formats.splits import NoRecordsError, chunks, plan, skipped_notes
 from skws_schema.budgets import check
 from skws_schema.model import Schema
 
@@ -157,16 +157,21 @@ class Replay:
         which reads them again. ``progress`` gets the bytes read so far.
         Raises BadRecordsError, SourceError.
         """
+        return records_of(self.table_batches(policy, progress))
+
+    def table_batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
+        """As ``tables``, many at a time."""
         if not self._tables:
             return
         meter = _Meter(progress)
         for split in self.splits:
             if split.relation in self._tables or (split.relation is None and not self._has_streams):
-                yield from policy.records(meter.read(split, self.schema))
+                for chunk in meter.chunks(split, self.schema):
+                    policy.take(chunk.bad)
+                    yield chunk.records
             elif split.relation is None:
-                for item in read_split(split, self.schema):
-                    if type(item) is Record and item.relation in self._tables:
-                        yield item
+                for chunk in chunks(split, self.schema):
+                    yield chunk.only(np.isin(chunk.records.relation, list(self._tables))).records
 
     def stream(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """As ``batches``, one by one."""
@@ -232,7 +237,7 @@ class Replay:
         """The records of ``batches`` in the order of the files."""
         meter = _Meter(progress)
         for split in self._streams if self._has_streams else ():
-            for chunk in meter.metered(split, lambda part, advance: chunks(part, self.schema, advance)):
+            for chunk in meter.chunks(split, self.schema):
                 policy.take(chunk.bad)
                 yield chunk.without(self._tables).records
 
@@ -244,10 +249,7 @@ class _Meter:
         self._progress = progress
         self._done = 0
 
-    def read(self, split: Split, schema: Schema) -> Iterator[Record | BadRecord]:
-        return self.metered(split, lambda part, advance: read_split(part, schema, advance))
-
-    def metered(self, split: Split, read: Callable[[Split, Advance], Iterator[T]]) -> Iterator[T]:
+    def chunks(self, split: Split, schema: Schema) -> Iterator[Chunk]:
         part = 0
 
         def advance(count: int) -> None:
@@ -255,7 +257,7 @@ class _Meter:
             part = min(part + count, split.size)
             self._progress(self._done + part)
 
-        yield from read(split, advance)
+        yield from chunks(split, schema, advance)
         self.advance(split.size)
 
     def advance(self, count: int) -> None:

@@ -91,7 +91,7 @@ class RowReader:
         self._origins = Origins(self.relation) if by_origin and has_origins(self.relation) else None
         self.known: Collection[str] = self._origins.known if self._origins else self.relation.columns.keys()
         """The names that fields of a row may have."""
-        self._fails = schema.unknown is Unknown.FAIL
+        self.fails = schema.unknown is Unknown.FAIL
         self.passed_over: Counter[str] = Counter()
         self._unknown: dict[str, str] = {}
 
@@ -168,13 +168,13 @@ class RowReader:
                 values.append(self.missing_value(attribute.name, error))
         return tuple(values)
 
-    def unknown(self, name: str) -> None:
+    def unknown(self, name: str, values: int = 1) -> None:
         """Pass over values of an attribute that the relation lacks, unless the schema refuses them."""
-        if self._fails:
+        if self.fails:
             raise self.no_attribute(name)
         if name not in self._unknown:
             self._unknown[name] = str(self.no_attribute(name))
-        self.passed_over[self._unknown[name]] += 1
+        self.passed_over[self._unknown[name]] += values
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
         """What is left of a value that is missing for ``error``, which is raised for any other fault."""
@@ -490,13 +490,15 @@ def truncated_row(reader: RowReader) -> MalformedError:
     )
 
 
-def typed_rows(database: str, reader: RowReader, values: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
+def typed_rows(
+    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], first: int = 1
+) -> Iterator[Row]:
     """Rows of a database, converted to the types of attributes; the reader counts the missing values.
 
-    Raises SourceError for a bad value.
+    ``first``: the number of the first row. Raises SourceError for a bad value.
     """
     kinds = [attribute.type for attribute in reader.relation.attributes]
-    for number, row in enumerate(values, 1):
+    for number, row in enumerate(values, first):
         try:
             yield _typed(reader, kinds, row)
         except MalformedError as error:

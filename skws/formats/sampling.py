@@ -365,8 +365,8 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
     """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
-        for row in rows:
-            yield from _of_bare(row)
+        bare = (known for row in rows for known in _of_bare(row))
+        yield from islice(bare, SAMPLE_ROWS)  # all are of one relation
         return
     for row in rows:
         if row["relation"] is None or row.get("op") in ("-", TRUNCATE):

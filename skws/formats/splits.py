@@ -37,13 +37,22 @@ from skws.formats.files import (
     opened,
     replay_entries,
 )
-from skws.formats.jsonl import LinesHold, chunk_reader, json_holds, reads_columns
+from skws.formats.jsonl import (
+    LinesHold,
+    bare_chunk_reader,
+    chunk_reader,
+    json_holds,
+    reads_bare_columns,
+    reads_columns,
+)
 from skws_schema.budgets import check
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
 
 T = TypeVar("T")
+LARGE_CSV: Final = 2 << 20
+"""Bytes from which on a CSV file is read as columns: to load Arrow takes as long as to read as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +230,16 @@ def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[
     """As ``read_split``, many records at a time; read as columns where that is possible."""
     if reads_columns(split, schema):
         return chunk_reader(schema).read(split, advance)
+    if reads_bare_columns(split, schema):
+        return bare_chunk_reader(schema, split.relation or 0).read(split, advance)
     if split.format is Format.PARQUET:
         from skws.formats import parquet  # noqa: PLC0415 - Arrow is slow to import
 
         return parquet.chunks(split, schema, advance)
+    if split.format is Format.CSV and split.relation is not None and split.size >= LARGE_CSV:
+        from skws.formats import csv_columns  # noqa: PLC0415 - Arrow is slow to import
+
+        return csv_columns.chunks(split, schema, advance)
     return _gathered(read_split(split, schema, advance))
 
 

@@ -71,7 +71,7 @@ class ColumnReader:
         time: Callable[[Any], int],
     ) -> None:
         self._schema = schema
-        self._columns = columns
+        self.columns = columns
         self._convert = convert
         self._time = time
         self._readers = readers(schema, relation)
@@ -121,12 +121,12 @@ class ColumnReader:
             return reader.deletion(row) if delete else reader.insertion(row)
         layout = self._layouts.get(reader.relation.name)
         if layout is None:
-            layout = _Layout(reader, self._columns, self._own.keys(), self._convert)
+            layout = _Layout(reader, self.columns, self._own.keys(), self._convert)
             self._layouts[reader.relation.name] = layout
         return layout.row(values, delete=delete)
 
     def _json_row(self, values: Sequence[Any]) -> Any:
-        for column, name in enumerate(self._columns):
+        for column, name in enumerate(self.columns):
             if name not in self._own and values[column] is not None:
                 raise MalformedError(f"unexpected column {shown(name)} beside 'row'{nearest(name, OWN)}")
         text = values[self._json or 0]
@@ -392,10 +392,25 @@ class CsvReader:
         """The offset of the end of the latest record."""
         return self._offset + sum(map(len, self._taken))
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of the columns, once the header has been read."""
+        return () if self._flat is None else self._flat.columns
+
+    @property
+    def delimiter(self) -> str:
+        return self._layout.delimiter
+
     def items(self) -> Iterator[Record | BadRecord]:
         """The records, and bad ones; then what was passed over in them."""
-        yield from self._items()
+        yield from self.records()
         yield from self.notes()
+
+    def pass_by(self, lines: Sequence[bytes]) -> None:
+        """Go on behind some lines, which have been read otherwise; between two records."""
+        self._advance()
+        self._taken += lines
+        self._advance()
 
     def notes(self) -> list[BadRecord]:
         """What was passed over since the last call."""
@@ -407,7 +422,8 @@ class CsvReader:
             found.append(BadRecord(source, 0, 0, b"", reason, passed_over=self._layout.passed_over))
         return found
 
-    def _items(self) -> Iterator[Record | BadRecord]:
+    def records(self) -> Iterator[Record | BadRecord]:
+        """The records, and bad ones."""
         parser = fields_of(self._texts(), self._layout)
         while True:
             try:

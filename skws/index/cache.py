@@ -87,7 +87,7 @@ def make_index(
 def make_parts(
     folder: Path,
     schema: Schema,
-    rows: Callable[[RowReader], Iterator[Row]],
+    batches: Callable[[RowReader], Iterator[pa.RecordBatch]],
     report: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write the parts of the indexes of all relations; ``report`` takes the number of rows read so far.
@@ -99,7 +99,6 @@ def make_parts(
         part = folder / str(number)
         part.mkdir()
         reader = RowReader(schema, number)
-        batches = as_batches(rows(reader), arrow_schema(relation))
         read = 0
 
         def reading(doing: str, size: int, _of: int | None, before: int = done) -> None:
@@ -108,7 +107,8 @@ def make_parts(
                 read = size
                 report(before + size)
 
-        make_index(part, relation, KeySets(schema).columns[number], batches, reader.passed_over, reading)
+        columns = KeySets(schema).columns[number]
+        make_index(part, relation, columns, batches(reader), reader.passed_over, reading)
         done += read
 
 
@@ -293,7 +293,7 @@ def database_tables(
     mark = f"{__version__} {_FORMAT} {digest(f'{database.stamp(schema.relations)} {schema!r}')}"
     try:
         with alone(path.parent, database.name) if kept is None else nullcontext():
-            made = _ensure(path, mark, lambda to: make_parts(to, schema, database.rows, report))
+            made = _ensure(path, mark, lambda to: make_parts(to, schema, database.batches, report))
             tables = all_relations(IndexFile(path), schema)
         if made and kept is None:
             forget_old(path.parent)
@@ -394,7 +394,7 @@ class _InDatabase:
         return self.database.stamp([self._reader.relation])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        return as_batches(self.database.rows(self._reader), arrow_schema(self._reader.relation))
+        return self.database.batches(self._reader)
 
 
 @dataclass(frozen=True)

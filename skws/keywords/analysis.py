@@ -171,8 +171,7 @@ def stem(word: str, analyzer: Analyzer = Analyzer.ENGLISH, raw: str = "") -> str
     if analyzer is Analyzer.ENGLISH:
         if len(word) > MEMORABLE or not (word.isascii() and word.isalpha()):
             return word
-        stemmed: str = porter2(word)  # type: ignore[no-untyped-call]  # Whoosh is typed in part
-        return stemmed
+        return _porter2(word)
     if analyzer not in _CODES or len(word) > MEMORABLE or not word.isalpha():
         return word
     if analyzer is Analyzer.RUSSIAN:
@@ -180,6 +179,12 @@ def stem(word: str, analyzer: Analyzer = Analyzer.ENGLISH, raw: str = "") -> str
         spelled = unicodedata.normalize("NFC", raw or word).lower().replace("ё", "е")
         return fold(_stemmer(analyzer)(spelled))
     return _stemmer(analyzer)(word)
+
+
+@lru_cache(maxsize=1 << 16)
+def _porter2(word: str) -> str:
+    stemmed: str = porter2(word)  # type: ignore[no-untyped-call]  # Whoosh is typed in part
+    return stemmed
 
 
 @cache
@@ -337,7 +342,7 @@ def _compound(raw: str, cut: str, offset: int, position: int, analyzer: Analyzer
         )
         for i, piece in enumerate(pieces)
     ]  # fmt: skip
-    wholes = [(pieces, 0, _pieces(raw))]
+    wholes = [(pieces, 0, pieces if cut == raw else _pieces(raw))]
     if cut != raw:
         parts = [list(part) for _, part in groupby(pieces, lambda piece: cut.count(" ", 0, piece.start))]
         wholes = [*((part, pieces.index(part[0]), part) for part in parts), *wholes]

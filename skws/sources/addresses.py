@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
@@ -20,6 +20,9 @@ from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
+
+if TYPE_CHECKING:  # Arrow is slow to import
+    import pyarrow as pa
 
 
 class Database(Protocol):
@@ -45,6 +48,9 @@ class Database(Protocol):
 
         The reader counts the values that are missing since no attribute can hold them.
         """
+
+    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
+        """As ``rows``, with a column for each attribute."""
 
 
 def database_at(text: str) -> Database:

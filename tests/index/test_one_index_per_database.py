@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from skws.durable import CACHE
 from skws.formats.rows import RowReader
-from skws.index.cache import database_tables
+from skws.index.cache import as_batches, database_tables
+from skws.index.table import arrow_schema
 from skws.sources.addresses import database_at
 from skws.sources.postgres.catalog import PostgresDatabase
 from skws.sources.sqlite import SqliteDatabase
@@ -48,6 +50,9 @@ class Spelled:
     def rows(self, reader: RowReader) -> Iterator[Row]:
         self.read.append(reader.relation.name)
         yield (1, "kettle")
+
+    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
+        return as_batches(self.rows(reader), arrow_schema(reader.relation))
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
-from skws.index.cache import make_parts
+from skws.index.cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
-from skws.index.table import all_relations
+from skws.index.table import all_relations, arrow_schema
 from skws.keywords.analysis import stem, stop_words
 from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.match import Matcher, highlight
@@ -156,7 +156,13 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         with packed(path) as parts:
-            make_parts(parts, SCHEMA, lambda reader: iter(rows if reader.relation.name == "page" else []))
+            make_parts(
+                parts,
+                SCHEMA,
+                lambda reader: as_batches(
+                    rows if reader.relation.name == "page" else [], arrow_schema(reader.relation)
+                ),
+            )
         table = all_relations(IndexFile(path), SCHEMA)[PAGE]
         assert set(carrying) <= set(table.carrying(matcher).nonzero()[0].tolist())
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.ranking import PLACES, PUBLISHED, SAKILA, STACK_EXCHANGE, Question, measured, mondial
 from bench.snapshots import make_file
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.index.cache import database_tables
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -59,7 +59,7 @@ ROWS: dict[str, list[Row]] = {
 def networks(text: str) -> list[str]:
     plan = Plan(WORLD, parse_query(text, WORLD, match_names=True), Unbounded(), ranking=RankingChoice())
     rows = (Record(WORLD.index[name], 0, row) for name, some in ROWS.items() for row in some)
-    engine = ColumnarEngine.holding(plan, rows, (), Counts())
+    engine = ColumnarEngine.holding(plan, batched(rows), (), Counts())
     return [result.network for result in engine.search_once(plan, 20).results]
 
 

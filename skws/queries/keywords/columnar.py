@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace as struct_replace
 
-from skws.data.batch import BATCH, OnLate, Record, RecordBatch, unheard, whole_instants
+from skws.data.batch import BATCH, OnLate, Record, RecordBatch, batched, unheard, whole_instants
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
@@ -33,10 +33,11 @@ from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
 from skws.store.live_store import LastingRecords, LiveStore
+from skws.store.table_tuples import table_tuples
 from skws.store.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import Partials
-from skws_purging.lifespans import ALWAYS, StreamTuple, static_tuples
+from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
@@ -98,12 +99,12 @@ class ColumnarEngine(MeshEngine):
 
     @classmethod
     def holding(
-        cls, plan: Plan, tables: Iterable[Record], batches: Iterable[RecordBatch], counts: Counts
+        cls, plan: Plan, tables: Iterable[RecordBatch], batches: Iterable[RecordBatch], counts: Counts
     ) -> ColumnarEngine:
         """An engine with what tables and a stream leave, for a search; ``counts``: of what is read."""
         engine = cls(plan.schema, plan.window)
         engine.counts = counts
-        for _ in chain(engine.load_tables(tables), engine.process_batches(batches)):
+        for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):
             pass
         return engine
 
@@ -236,11 +237,15 @@ class ColumnarEngine(MeshEngine):
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, before the stream; gives the results of static tuples alone."""
+        return self.load_table_batches(batched(records))
+
+    def load_table_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """As ``load_tables``."""
         before = self._operator.table_rows
         found = self._operator.open_tables()
-        static = static_tuples(self.schema, ((r.relation, r.row) for r in records))
-        self.counts.static += len(static) + self._operator.table_rows - before
-        found += self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        static = table_tuples(self.schema, batches)
+        self.counts.static += len(static.relation) + self._operator.table_rows - before
+        found += self._operator.insert(static)
         yield from chain.from_iterable(self._counted(self._report(found, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from psycopg2.errors import InsufficientPrivilege
 from psycopg2.extensions import connection, cursor
@@ -47,6 +47,9 @@ from skws_schema.infer.infer import (
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.document import as_name
+
+if TYPE_CHECKING:  # Arrow is slow to import
+    import pyarrow as pa
 
 # Tables that the search path finds by their bare name; partitions are part of their root.
 _TABLES: Final = """
@@ -617,13 +620,21 @@ class PostgresDatabase:
             return replace(renamed(with_texts(found, exact - integers)), heading=heading)
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
-        table = self._table_of(reader.relation)
-        texts = SQL(", ").join(as_text(table, a.column) for a in reader.relation.attributes)
+        return typed_rows(self.name, reader, self._values(reader.relation))
+
+    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
+        from skws.formats.stored_columns import typed_batches  # noqa: PLC0415 - Arrow is slow to import
+
+        return typed_batches(self.name, reader, self._values(reader.relation))
+
+    def _values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
+        table = self._table_of(relation)
+        texts = SQL(", ").join(as_text(table, a.column) for a in relation.attributes)
         statement = SQL("SELECT {} FROM {}").format(texts, table.quoted)
         with self.address.sql() as connected, connected.cursor("skws") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(statement)
-            yield from typed_rows(self.name, reader, iter(cursor))
+            yield from cursor
 
     def _table_of(self, relation: Relation) -> Table:
         """Raises SourceError if there is no table for a relation."""

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -15,9 +16,9 @@ from msgspec.structs import replace
 
 from skws.data.batch import Record
 from skws.formats.rows import RowReader
-from skws.index.cache import make_parts
+from skws.index.cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
-from skws.index.table import all_relations
+from skws.index.table import all_relations, arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
@@ -49,13 +50,14 @@ def _longer(record: Record, length: int) -> Record:
 def in_store(plan: Plan, records: list[Record], most: int | None = None, worth: float = inf) -> list[Result]:
     schema = plan.schema
 
-    def rows(reader: RowReader) -> Iterator[Row]:
-        return (r.row for r in records if r.relation == reader.index)
+    def batches(reader: RowReader) -> Iterator[pa.RecordBatch]:
+        rows = (r.row for r in records if r.relation == reader.index)
+        return as_batches(rows, arrow_schema(reader.relation))
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         with packed(path) as parts:
-            make_parts(parts, schema, rows)
+            make_parts(parts, schema, batches)
         return list(SnapshotSearch(plan, all_relations(IndexFile(path), schema), worth).results(most))
 
 
@@ -124,7 +126,7 @@ def test_search_stops_early() -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         with packed(path) as parts:
-            make_parts(parts, schema, lambda _: iter(rows))
+            make_parts(parts, schema, lambda reader: as_batches(rows, arrow_schema(reader.relation)))
         search = SnapshotSearch(plan, all_relations(IndexFile(path), schema))
         assert len(list(search.results(1))) == 1
         assert search.effort.size == 1

@@ -1,0 +1,246 @@
+"""Bare rows of one relation from whole columns of Arrow, where each value is of a usual form.
+
+A column with any other value is refused as a whole: then its rows are read one by one, which gives the same
+records, and says why one is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skws.data.arrow import integers
+from skws.data.batch import BadRecord, Ints, RecordBatch, Rows
+from skws.data.blocks import ColumnBlock, Nullable, Values
+from skws.data.texts import Texts
+from skws.data.values import EARLIEST, LATEST
+from skws.formats.nested import has_nested
+from skws.formats.rows import FLAT, Origins, RowReader, column_of
+from skws_schema.model import AttributeType, Schema
+
+_TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
+_DIGITS: Final = r"^-?[0-9]{1,18}$"
+_SECONDS: Final = r"^-?[0-9]{1,12}$"
+_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_DAY: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_INSTANT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_NAIVE: Final = _INSTANT + "$"
+_ZONED: Final = _INSTANT + r"(Z|[+-][0-9]{2}(:[0-9]{2})?)$"
+_TRUE: Final = pa.array(["true", "t", "1", "yes"])
+_FALSE: Final = pa.array(["false", "f", "0", "no"])
+_SECOND: Final = 1_000_000
+_UNITS: Final = {"s": _SECOND, "ms": 1_000, "us": 1}
+
+
+class BareColumns:
+    """Reads rows of the relation at a position of ``schema`` from columns with these names.
+
+    ``usable``: False if no rows of such columns are of a usual form.
+    """
+
+    def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
+        self._reader = RowReader(schema, relation)
+        known = self._reader.relation
+        own = {"time", "op", *FLAT}.difference(Origins(known).known).intersection(names)
+        places = {name: place for place, name in enumerate(names) if name not in own}
+        found = [column_of(attribute, places) for attribute in known.attributes]
+        absent = {a.name for a, at in zip(known.attributes, found, strict=True) if at is None}
+        self._places = [None if at is None else places[at[0]] for at in found]
+        used = {at[0] for at in found if at is not None}
+        self._foreign = [(place, name) for name, place in places.items() if name not in used]
+        self._time = names.index("time") if "time" in own and self._reader.stamped else None
+        self.usable = (
+            len(set(names)) == len(names)
+            and own <= {"time"}
+            and known.source is None
+            and not has_nested(schema, relation)
+            and all(at is None or at[1] is None for at in found)
+            and bool(used)
+            and absent.isdisjoint(self._reader.wanted(delete=False))
+            and (self._time is not None or not self._reader.stamped)
+        )
+
+    def batch(self, columns: Sequence[pa.Array]) -> RecordBatch | None:
+        """The records of rows in these columns; None if a value is unusual."""
+        size = len(columns[0])
+        taken: list[Values] = []
+        for place, attribute in zip(self._places, self._reader.relation.attributes, strict=True):
+            column = pa.nulls(size) if place is None else typed(columns[place], attribute.type)
+            if column is None:
+                return None
+            taken.append(held(column))
+        times = self._times(columns, taken, size)
+        if times is None or not self._passes_over(columns):
+            return None
+        number, searched = self._reader.index, self._reader.relation.search_columns
+        rows = Rows(np.zeros_like(times), np.arange(size), (ColumnBlock(number, taken, frozenset(searched)),))
+        return RecordBatch(np.full_like(times, number), times, rows)
+
+    def notes(self, source: str) -> list[BadRecord]:
+        """What was passed over since the last call."""
+        return list(self._reader.notes(source))
+
+    def _times(self, columns: Sequence[pa.Array], taken: Sequence[Values], size: int) -> Ints | None:
+        if self._reader.table:
+            return np.zeros(size, dtype=np.int64)
+        if self._reader.time_column is not None:
+            times = taken[self._reader.time_column]
+        else:
+            assert self._time is not None  # noqa: S101 - else it is not usable
+            column = typed(columns[self._time], AttributeType.TIMESTAMP)
+            times = [] if column is None else held(column)
+        return times if isinstance(times, np.ndarray) and len(times) == size else None
+
+    def _passes_over(self, columns: Sequence[pa.Array]) -> bool:
+        """Count the values of columns that the relation lacks; False if there are some, and none may be."""
+        extra = [(name, size) for at, name in self._foreign if (size := _present(columns[at]))]
+        if extra and self._reader.fails:
+            return False
+        for name, size in extra:
+            self._reader.unknown(name, size)
+        return True
+
+
+def _present(column: pa.Array) -> int:
+    return len(column) - int(column.null_count)
+
+
+def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
+    """The values of a column as an attribute of type ``kind`` holds them, times in microseconds.
+
+    None if some value is unusual, which may be good nevertheless.
+    """
+    if pa.types.is_dictionary(column.type):
+        return typed(column.dictionary_decode(), kind)
+    if pa.types.is_null(column.type):
+        return column
+    given = next((is_kind for is_kind in _CONVERTED if is_kind(column.type)), None)
+    try:
+        return None if given is None else _CONVERTED[given](column, kind)
+    except pa.ArrowException:  # a value that Arrow cannot convert
+        return None
+
+
+def held(column: pa.Array) -> Values:
+    """A column from ``typed`` as a block holds it."""
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    if pa.types.is_string(column.type):
+        values: Any = Texts.of([column])
+    elif pa.types.is_boolean(column.type):
+        values = column.fill_null(False).to_numpy(zero_copy_only=False)
+    else:
+        values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    if not column.null_count:
+        return values  # type: ignore[no-any-return]  # Arrow has no type hints
+    return Nullable(column.is_valid().to_numpy(zero_copy_only=False), values)
+
+
+def _valid(column: pa.Array) -> pa.Array:
+    """A column of texts of UTF-8. Raises ArrowInvalid for others."""
+    column.validate(full=True)
+    return column.cast(pa.string())
+
+
+def _all(column: pa.Array, form: str) -> bool:
+    return pc.all(pc.match_substring_regex(column, form)).as_py() is not False
+
+
+def _integers_of_text(column: pa.Array) -> pa.Array | None:
+    return column.cast(pa.int64()) if _all(column, _DIGITS) else None
+
+
+def _numbers_of_text(column: pa.Array) -> pa.Array | None:
+    return _finite(column.cast(pa.float64())) if _all(column, _NUMBER) else None
+
+
+def _finite(column: pa.Array) -> pa.Array | None:
+    return column if pc.all(pc.is_finite(column)).as_py() is not False else None
+
+
+def _booleans_of_text(column: pa.Array) -> pa.Array | None:
+    lower = pc.ascii_lower(column)
+    true, false = pc.is_in(lower, _TRUE), pc.is_in(lower, _FALSE)
+    known = pc.or_(pc.or_(true, false), pc.is_null(column))
+    return pc.if_else(column.is_valid(), true, None) if pc.all(known).as_py() is not False else None
+
+
+def _instants_of_text(column: pa.Array) -> pa.Array | None:
+    if _all(column, _DAY):
+        return _scaled(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), 86_400 * _SECOND)
+    if _all(column, _SECONDS):
+        return _scaled(column.cast(pa.int64()), _SECOND)
+    if _all(column, _NAIVE):
+        return _of_instants(column.cast(pa.timestamp("us")))
+    return _of_instants(column.cast(pa.timestamp("us", "UTC"))) if _all(column, _ZONED) else None
+
+
+def _of_text(column: pa.Array, kind: AttributeType) -> pa.Array | None:
+    return _OF_TEXT[kind](_valid(column))
+
+
+def _of_numbers(column: pa.Array, kind: AttributeType) -> pa.Array | None:
+    return _finite(column.cast(pa.float64())) if kind is AttributeType.NUMBER else None
+
+
+def _of_booleans(column: pa.Array, kind: AttributeType) -> pa.Array | None:
+    return column if kind is AttributeType.BOOLEAN else None
+
+
+def _of_integers(column: pa.Array, kind: AttributeType) -> pa.Array | None:
+    if kind in _TEXTS:
+        return column.cast(pa.string())
+    if kind is AttributeType.NUMBER:
+        return column.cast(pa.float64())  # refuses those that no double is equal to
+    if kind is AttributeType.TIMESTAMP:
+        return _scaled(column.cast(pa.int64()), _SECOND)
+    if kind is AttributeType.BOOLEAN:
+        found = pc.min_max(column).as_py()
+        return column.cast(pa.bool_()) if {0, 1, None}.issuperset(found.values()) else None
+    return column.cast(pa.int64())
+
+
+def _of_instants(column: pa.Array, kind: AttributeType = AttributeType.TIMESTAMP) -> pa.Array | None:
+    given = column.type
+    if kind is not AttributeType.TIMESTAMP:
+        return None
+    if pa.types.is_date32(given):
+        return _scaled(column.cast(pa.int32()).cast(pa.int64()), 86_400 * _SECOND)
+    unit = "ms" if pa.types.is_date64(given) else given.unit
+    return _scaled(column.cast(pa.int64()), _UNITS[unit]) if unit in _UNITS else None
+
+
+def _scaled(column: pa.Array, micros: int) -> pa.Array | None:
+    """Instants of a unit in microseconds; None if one is outside of the years 1 to 9999."""
+    values = integers(column.fill_null(0) if column.null_count else column)
+    least, most = -(-EARLIEST // micros), LATEST // micros
+    if len(values) and (values.min() < least or values.max() > most):
+        return None
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(values * micros, mask=missing)
+
+
+_OF_TEXT: Final[dict[AttributeType, Callable[[pa.Array], pa.Array | None]]] = {
+    AttributeType.TEXT: lambda column: column,
+    AttributeType.STRING: lambda column: column,
+    AttributeType.INTEGER: _integers_of_text,
+    AttributeType.NUMBER: _numbers_of_text,
+    AttributeType.BOOLEAN: _booleans_of_text,
+    AttributeType.TIMESTAMP: _instants_of_text,
+}
+
+_CONVERTED: Final[
+    dict[Callable[[pa.DataType], bool], Callable[[pa.Array, AttributeType], pa.Array | None]]
+] = {
+    pa.types.is_string: _of_text,
+    pa.types.is_large_string: _of_text,
+    pa.types.is_integer: _of_integers,
+    pa.types.is_floating: _of_numbers,
+    pa.types.is_boolean: _of_booleans,
+    pa.types.is_timestamp: _of_instants,
+    pa.types.is_date: _of_instants,
+}

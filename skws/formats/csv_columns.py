@@ -1,0 +1,123 @@
+"""CSV read as columns, a piece of the file at a time.
+
+A piece is plain if each of its quotes begins or ends a field, or is one of two in a quoted field: then Arrow
+and Python's reader agree on its fields. Any other piece, and one with an unusual value, is read record by
+record, as small files are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import IO, Final
+
+import pyarrow as pa
+import pyarrow.csv as pv
+
+from skws.data.batch import Chunk, Item
+from skws.formats.bare_columns import BareColumns
+from skws.formats.files import BOM, Advance, Split, ignore, opened
+from skws.formats.tabular import CsvReader
+from skws_schema.model import Schema
+
+PIECE_BYTES: Final = 1 << 20
+
+
+def chunks(
+    split: Split, schema: Schema, advance: Advance = ignore, piece_bytes: int = PIECE_BYTES
+) -> Iterator[Chunk]:
+    """The records of a CSV file with bare rows of one relation. Raises SourceError."""
+    assert split.relation is not None  # noqa: S101 - of the rows
+    with opened(split.path, advance) as file:
+        lines = _Lines(file, piece_bytes)
+        reader = CsvReader(split, schema, lines)
+        items = reader.records()
+        yield Chunk.of(_until(items, reader, lines.taken))
+        columns = BareColumns(schema, split.relation, reader.names)
+        parse = _Parse(reader)
+        while columns.usable and (piece := lines.piece()):
+            arrays = parse.columns(b"".join(piece))
+            batch = None if arrays is None else columns.batch(arrays)
+            if batch is None:
+                lines.put_back(piece)
+                yield Chunk.of(_until(items, reader, reader.end + sum(map(len, piece))))
+            else:
+                reader.pass_by(piece)
+                yield Chunk(batch)
+        yield Chunk.of(items)
+        yield Chunk.of([*reader.notes(), *columns.notes(str(split.path))])
+
+
+def _until(items: Iterator[Item], reader: CsvReader, end: int) -> Iterator[Item]:
+    """The items of a reader until it has come to an offset."""
+    while reader.end < end and (item := next(items, None)) is not None:
+        yield item
+
+
+class _Lines:
+    """The lines of a file, one by one or a piece at a time. ``taken``: the bytes given so far."""
+
+    def __init__(self, file: IO[bytes], piece_bytes: int) -> None:
+        self._file = file
+        self._size = piece_bytes
+        self._held: deque[bytes] = deque()
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        line = self._held.popleft() if self._held else next(self._file)
+        self.taken += len(line)
+        return line
+
+    def piece(self) -> list[bytes]:
+        """The next lines, which end where no quoted field is open unless it is very long; none at the end."""
+        lines = self._file.readlines(self._size)
+        is_open, left = b"".join(lines).count(b'"') % 2 == 1, self._size
+        while is_open and left > 0 and (line := self._file.readline()):
+            lines.append(line)
+            left -= len(line)
+            is_open = line.count(b'"') % 2 == 0
+        self.taken += sum(map(len, lines))
+        return lines
+
+    def put_back(self, lines: list[bytes]) -> None:
+        """Give lines again, one by one."""
+        self._held.extend(lines)
+        self.taken -= sum(map(len, lines))
+
+
+class _Parse:
+    """Finds the fields of records laid out as those of a reader."""
+
+    def __init__(self, reader: CsvReader) -> None:
+        border = re.escape(reader.delimiter.encode())
+        self._quoted = re.compile(rb'(?:(?<=[%b\n])|\A)"(?:[^"]|"")*"(?=[%b\r\n]|\Z)' % (border, border))
+        self._names = list(map(str, range(len(reader.names))))
+        self._delimiter = reader.delimiter
+        self._types = pv.ConvertOptions(
+            column_types=dict.fromkeys(self._names, pa.string()), null_values=[""], strings_can_be_null=True
+        )
+
+    def columns(self, data: bytes) -> list[pa.Array] | None:
+        """The columns of some records as texts, NULL for empty ones; None if they are not plain."""
+        quotes = b'"' in data
+        rest = self._quoted.sub(b"", data) if quotes else data
+        if b'"' in rest or rest.count(b"\r") != rest.count(b"\r\n") or b"\0" in data or data.startswith(BOM):
+            return None
+        try:
+            table = pv.read_csv(
+                pa.BufferReader(data),
+                pv.ReadOptions(column_names=self._names, use_threads=False, block_size=len(data) + 1),
+                pv.ParseOptions(
+                    delimiter=self._delimiter,
+                    quote_char='"' if quotes else False,
+                    newlines_in_values=quotes,
+                ),
+                self._types,
+            )
+        except pa.ArrowException:  # other numbers of fields, no UTF-8
+            return None
+        return [column.combine_chunks() for column in table.columns] if len(table) else None

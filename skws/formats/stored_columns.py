@@ -1,0 +1,65 @@
+"""Rows of a database as columns, many at a time; those with an unusual value one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skws.data.arrow import STORED
+from skws.formats.bare_columns import typed
+from skws.formats.rows import RowReader, typed_rows
+from skws_schema.model import Attribute, AttributeType
+
+_TOGETHER: Final = 1 << 16
+_TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
+_KINDS: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+
+
+def typed_batches(
+    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], together: int = _TOGETHER
+) -> Iterator[pa.RecordBatch]:
+    """Batches with a column for each attribute, of the rows that ``typed_rows`` makes of the same values.
+
+    Raises SourceError for a bad value.
+    """
+    attributes = reader.relation.attributes
+    schema = pa.schema([(attribute.name, STORED[attribute.type]) for attribute in attributes])
+    first = 1
+    while rows := list(islice(values, together)):
+        columns = _columns(attributes, rows)
+        if columns is None:
+            some = zip(*typed_rows(database, reader, iter(rows), first), strict=True)
+            columns = [pa.array(column, kind) for column, kind in zip(some, schema.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        first += len(rows)
+
+
+def _columns(attributes: Sequence[Attribute], rows: Sequence[tuple[Any, ...]]) -> list[pa.Array] | None:
+    """None if a value is unusual."""
+    found = []
+    for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
+        column = _column(attribute.type, values)
+        if column is None:
+            return None
+        found.append(column.cast(STORED[attribute.type]))
+    return found
+
+
+def _column(kind: AttributeType, values: tuple[Any, ...]) -> pa.Array | None:
+    given = set(map(type, values)) - {type(None)}
+    if not given:
+        return pa.nulls(len(values))
+    stored = _KINDS.get(given.pop()) if len(given) == 1 else None
+    if stored is None:
+        return None
+    try:
+        column = pa.array(values, stored)
+    except (pa.ArrowException, OverflowError, UnicodeError):  # integers of more than 64 bits, lone surrogates
+        return None
+    if pa.types.is_string(stored) and kind not in _TEXTS:
+        column = pc.if_else(pc.equal(column, ""), None, column)
+    return typed(column, kind)

@@ -1,0 +1,104 @@
+"""The rows of static tables as tuples, from batches of records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from skws.data.batch import NO_RECORDS, RecordBatch, Rows, gathered
+from skws.data.blocks import Block
+from skws.index.values import likely_identities, row_identities
+from skws.store.tuple_batch import TupleBatch
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints
+from skws_purging.lifespans import ALWAYS, GroupKey, StreamTuple, identity
+from skws_schema.model import Relation, Row, Schema
+from skws_windows.window import FOREVER
+
+_TOGETHER: Final = 1 << 16
+"""Rows whose identities are compared by value at a time."""
+
+
+def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
+    """The tuples of static tables, alive for ever, as ``static_tuples`` gives them.
+
+    Of rows with equal keys the last one stands, at the place of the first.
+    """
+    rows = _beside([batch.rows for batch in gathered(batches, _TOGETHER)])
+    standing = np.arange(len(rows), dtype=np.int64)
+    first: dict[GroupKey, int] = {}
+    seen: Counter[GroupKey] = Counter()
+    repeated: list[tuple[int, int, Row, int]] = []
+    for number, relation, row in _alike(schema, rows):
+        key = identity(schema, relation, row)
+        _, _, keyed = key
+        if not keyed:
+            if seen[key]:
+                repeated.append((number, relation, row, seen[key]))
+            seen[key] += 1
+        elif key in first:
+            standing[first[key]], standing[number] = number, -1
+        else:
+            first[key] = number
+    kept = np.flatnonzero(standing >= 0)
+    taken = rows if len(kept) == len(rows) else rows.taken(standing[kept])
+    of = np.array([block.relation for block in taken.blocks], dtype=np.int64)
+    size = len(taken)
+    return TupleBatch(
+        of.take(taken.block) if size else NOTHING,
+        taken,
+        np.full(size, ALWAYS),
+        np.full(size, FOREVER),
+        np.zeros(size, dtype=np.int64),
+        np.zeros(size, dtype=np.int64),
+        {
+            int(np.searchsorted(kept, number)): StreamTuple(
+                relation, row, ALWAYS, FOREVER, occurrence=occurrence
+            )
+            for number, relation, row, occurrence in repeated
+        },
+    )
+
+
+def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
+    """In order, the number, relation and row of each row that may have the identity of another."""
+    numbers = np.arange(len(rows), dtype=np.int64)
+    for identities in (likely_identities, row_identities):
+        if len(numbers):
+            numbers = numbers[_alike_by(schema, rows.taken(numbers), identities)]
+    for begin in range(0, len(numbers), _TOGETHER):
+        some = numbers[begin : begin + _TOGETHER]
+        taken = rows.taken(some)
+        relations = [taken.blocks[block].relation for block in taken.block.tolist()]
+        yield from zip(some.tolist(), relations, taken, strict=True)
+
+
+def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
+    """Which rows have the same integer as another row of their relation."""
+    found = np.zeros(len(rows), dtype=bool)
+    for relation, blocks, mine, places in rows.packed().by_relation():
+        each = [identities(block, schema.relations[relation]) for block in blocks]
+        found[mine] = _repeated(np.concatenate(each)[places])
+    return found
+
+
+def _beside(parts: Sequence[Rows]) -> Rows:
+    """The rows of several, one after the other, their blocks as they are: copies would take more memory."""
+    if not parts:
+        return NO_RECORDS.rows
+    before = np.cumsum([0, *(len(part.blocks) for part in parts[:-1])])
+    block = [part.block + first for part, first in zip(parts, before, strict=True)]
+    blocks = tuple(block for part in parts for block in part.blocks)
+    return Rows(np.concatenate(block), np.concatenate([part.place for part in parts]), blocks)
+
+
+def _repeated(values: Ints) -> Flags:
+    """Which values are there more than once."""
+    order = np.argsort(values, kind="stable")
+    equal = values[order[1:]] == values[order[:-1]]
+    found = np.zeros(len(values), dtype=bool)
+    found[order[1:]] |= equal
+    found[order[:-1]] |= equal
+    return found

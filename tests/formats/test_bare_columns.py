@@ -1,0 +1,393 @@
+"""Bare rows that are read as columns give the records, and the bad ones, that are read row by row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from skws.data.batch import Chunk, Item, Record, RecordBatch
+from skws.formats import BadRecordLog, Replay, parquet, read_split
+from skws.formats.csv_columns import chunks as csv_chunks
+from skws.formats.jsonl import BareChunkReader, reads_bare_columns
+from skws.spec.enums import OnError
+from skws.store.table_tuples import table_tuples
+from skws_purging.lifespans import static_tuples
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Unknown
+from tests.formats.test_jsonl_columns import counted
+from tests.strategies import examples
+
+T = AttributeType
+KINDS = tuple(Attribute(kind.value, kind) for kind in T)
+OTHER = Relation("other", (Attribute("k", T.INTEGER),), table=True)
+KEYED = (Join("j", "a", "other", (("integer", "k"),)),)
+
+
+def schema(relation: Relation, unknown: Unknown = Unknown.IGNORE) -> Schema:
+    return Schema("s", (relation, OTHER), KEYED, unknown=unknown)
+
+
+SCHEMAS = {
+    "table": schema(Relation("a", KINDS, search=("text",), table=True)),
+    "timed": schema(Relation("a", KINDS, search=("text", "string"), time="timestamp", key=("string",))),
+    "stamped": schema(Relation("a", KINDS, search=("text",))),
+    "strict": schema(Relation("a", KINDS, search=("text",), table=True), Unknown.FAIL),
+    "renamed": schema(
+        Relation("a", tuple(Attribute(a.name, a.type, origin=f"the {a.name}") for a in KINDS), table=True)
+    ),
+}
+
+TEXTS = {
+    T.TEXT: ["one", "é", "", " ", 'say "x"', "a,b", "two\nlines", "NULL", "nan", "\u2028", "x" * 70],
+    T.STRING: ["s", "7", "", "\t", "ſ"],
+    T.INTEGER: [
+        "1",
+        "-7",
+        "0012",
+        "+3",
+        "1.",
+        "5.0",
+        "5.5",
+        "",
+        "nan",
+        " 1",
+        "9223372036854775808",
+        "0x10",
+        "1_0",
+    ],
+    T.NUMBER: [
+        "1",
+        "2.5",
+        ".5",
+        "1.",
+        "+1e3",
+        "-0",
+        "1e999",
+        "inf",
+        "NaN",
+        "",
+        "1,5",
+        "0.1",
+        "123456789.123456789",
+    ],
+    T.BOOLEAN: ["true", "F", "1", "no", "YES", "", "2", "yeſ", "İ"],
+    T.TIMESTAMP: [
+        *("2024-01-02", "2024-01-02 03:04", "2024-01-02T03:04:05.5", "2024-01-02T03:04:05Z", "17", "17.25"),
+        *(
+            "2024-01-02T03:04:05.123456+02:00",
+            "2024-02-30",
+            "0000-01-01",
+            "9999-12-31",
+            "0001-01-01",
+            "infinity",
+        ),
+        *(
+            "0001-01-01T00:00:00+05:00",
+            "2024-01-02T24:00:00",
+            "2024-01-02T03:04:05.1234567",
+            "20240102",
+            "-5",
+            "",
+        ),
+        *(
+            "2024-01-02T03:04:60",
+            "2024-01-02T03:04:05+99:00",
+            "999999999999",
+            "2024-01-02t03:04",
+            "10000-01-01",
+        ),
+        *(
+            "2024-01-02T03:04:05.",
+            "2024-1-2",
+            "4400 BC",
+            "2024-01-02T03:04:05.12Z",
+            "2024-01-02 03:04:05+01:00",
+        ),
+    ],
+}
+USUAL = {
+    T.TEXT: "one",
+    T.STRING: "s",
+    T.INTEGER: "7",
+    T.NUMBER: "2.5",
+    T.BOOLEAN: "true",
+    T.TIMESTAMP: "2024-01-02T03:04:05Z",
+}
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
+    """A header, and fields; most columns are of one form."""
+    names = [kind.value for kind in T]
+    if draw(st.integers(0, 3)) == 0:
+        names.remove(draw(st.sampled_from(names)))
+    names += draw(
+        st.lists(st.sampled_from(["extra", "time", "op", "__deleted", "k"]), unique=True, max_size=2)
+    )
+    size = draw(st.integers(1, 8))
+    fields = []
+    for name in names:
+        kind = T(name) if name in {k.value for k in T} else None
+        odd = TEXTS[kind] if kind is not None else ["", "", "1", "+", "2024-01-02"]
+        usual = [USUAL.get(kind, "1")] if kind is not None else odd
+        form = draw(
+            st.sampled_from(
+                [usual, usual, odd[:3], odd, draw(st.lists(st.sampled_from(odd), min_size=1, max_size=2))]
+            )
+        )
+        fields.append(draw(st.lists(st.sampled_from(form), min_size=size, max_size=size)))
+    return names, [list(row) for row in zip(*fields, strict=True)]
+
+
+def by_row(path: Path, known: Schema) -> list[Item]:
+    return counted(
+        Chunk.of(item for split in Replay.open(path, known).splits for item in read_split(split, known))
+    )
+
+
+@st.composite
+def csv_files(draw: st.DrawFn) -> tuple[list[str], bytes]:
+    names, rows = draw(columns())
+    written = io.StringIO(newline="")
+    writer = csv.writer(
+        written,
+        lineterminator=draw(st.sampled_from(["\n", "\r\n"])),
+        delimiter=draw(st.sampled_from(",;\t")),
+        quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])),
+    )
+    writer.writerow(names)
+    writer.writerows(rows * draw(st.sampled_from([1, 12])))
+    lines = written.getvalue().encode().splitlines(keepends=True)
+    odd = [
+        b"\n",
+        b"   \n",
+        b",,,,,\n",
+        b"a,b\n",
+        b'"open\n',
+        b'x"y,"z"w\n',
+        b"\xff,1\n",
+        b"\xef\xbb\xbf1,2\n",
+        b"a\rb\n",
+        b"\0\n",
+        b'""\n',
+    ]
+    for at in draw(st.lists(st.integers(1, len(lines)), max_size=2)):
+        lines.insert(at, draw(st.sampled_from(odd)))
+    for at in draw(st.lists(st.integers(1, len(lines) - 1), max_size=1)) if len(lines) > 1 else ():
+        place = draw(st.integers(0, len(lines[at])))
+        stray = draw(st.sampled_from([b'"', b'"', b"\r", b"\r", b"\0", b"\xff", b'""', b"\n"]))
+        lines[at] = lines[at][:place] + stray + lines[at][place:]
+    whole = b"".join(lines)
+    return names, draw(st.sampled_from([whole, whole.rstrip(b"\r\n"), b"\xef\xbb\xbf" + whole]))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(csv_files(), st.integers(1, 400))
+def test_csv(tmp_path: Path, kind: str, file: tuple[list[str], bytes], piece: int) -> None:
+    path, known = tmp_path / "a.csv", SCHEMAS[kind]
+    path.write_bytes(file[1])
+    (split,) = Replay.open(path, known).splits
+    if split.relation is not None:
+        found = counted(Chunk.together(csv_chunks(split, known, piece_bytes=piece)))
+        assert found == by_row(path, known)
+
+
+STRAY = (
+    b'a"b',
+    b'a"',
+    b'"a"b',
+    b'"a" ',
+    b' "a"',
+    b'"a""',
+    b"a\rb",
+    b"a\r",
+    b'"a\rb"',
+    b'"a\r\nb"',
+    b'"a\nb"',
+    b'"',
+    b'""""',
+)
+
+
+@pytest.mark.parametrize("text", STRAY)
+@pytest.mark.parametrize("piece", [1, 90, 10_000])
+def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece: int) -> None:
+    path, known = tmp_path / "a.csv", SCHEMAS["table"]
+    lines = [b"w%d,s,%d,1,,\n" % (n, n) for n in range(200)]
+    for at in (60, 100, 120):
+        lines[at] = b"%b,s,7,1,,\n" % text
+    lines[150] = b"x,%b\n" % text
+    lines[170] = b"w,s,7,1,,\rw,s,7,1,,\n"
+    path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(lines))
+    (split,) = Replay.open(path, known).splits
+    assert counted(Chunk.together(csv_chunks(split, known, piece_bytes=piece))) == by_row(path, known)
+
+
+def test_csv_with_usual_values_is_read_as_columns(tmp_path: Path) -> None:
+    """Also with quotes, empty fields and line ends in them."""
+    path, known = tmp_path / "a.csv", SCHEMAS["table"]
+    row = b'"a ""b"", c\nd",s,%d,2.5,,2024-01-02\n'
+    path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(row % n for n in range(99)))
+    (split,) = Replay.open(path, known).splits
+    batches = [chunk.records for chunk in csv_chunks(split, known, piece_bytes=200)]
+    rows = [record.row for batch in batches for record in batch.records()]
+    assert rows == [('a "b", c\nd', "s", n, 2.5, None, 1704153600000000) for n in range(99)]
+    assert {type(block).__name__ for batch in batches[1:-1] for block in batch.rows.blocks} == {"ColumnBlock"}
+
+
+values = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.just(2**63), st.floats(-9, 9),
+    st.sampled_from(["x", "7", "é", "", "2024-01-02", ["a"], {"b": 1}]),
+)  # fmt: skip
+usual = st.fixed_dictionaries(
+    {
+        "text": st.sampled_from(["one", None]),
+        "string": st.just("s"),
+        "integer": st.integers(-3, 3),
+        "number": st.sampled_from([1.5, 2, None]),
+        "boolean": st.booleans(),
+        "timestamp": st.sampled_from([5, "2020-01-01T00:00:00Z"]),
+    }
+)
+more = st.dictionaries(st.sampled_from(["time", "op", "extra", "__deleted", "integer"]), values, max_size=2)
+odd_rows = st.dictionaries(st.sampled_from([a.name for a in KINDS] + ["q", "time"]), values, max_size=8)
+stamps: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {"time": 5}, {"time": "2020-01-01"}, {"op": "+"}, {"time": 1, "op": "-"}]
+)
+
+
+@st.composite
+def json_lines(draw: st.DrawFn) -> bytes:
+    item: dict[str, Any] = draw(usual) | draw(stamps)
+    form = draw(st.integers(0, 9))
+    if form == 0:
+        item |= draw(more)
+    elif form == 1:
+        item = draw(odd_rows)
+    elif form == 2:
+        item = {f"the {name}": value for name, value in item.items()}
+    text = orjson.dumps(item)
+    return draw(
+        st.sampled_from(
+            [text] * 14
+            + [text[:-3], b"", b"  ", b"null", b"[1]", b"\xff", text + text, text.replace(b"s", b"\\ud800")]
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(json_lines(), min_size=1, max_size=20), st.integers(1, 800), st.integers(20, 2000))
+def test_json_lines(tmp_path: Path, kind: str, lines: list[bytes], chunk: int, split_bytes: int) -> None:
+    path, known = tmp_path / "a.jsonl", SCHEMAS[kind]
+    path.write_bytes(b'{"integer": 1, "time": 0}\n' + b"\n".join(lines) + b"\n")
+    splits = Replay.open(path, known, split_bytes=split_bytes).splits
+    if all(reads_bare_columns(split, known) for split in splits):
+        reader = BareChunkReader(known, 0, chunk)
+        found = Chunk.together(chunk for split in splits for chunk in reader.read(split))
+        assert counted(found) == by_row(path, known)
+
+
+def test_json_lines_with_usual_values_are_read_as_columns() -> None:
+    line = b'{"text": null, "string": "s", "integer": 4, "number": 2, "timestamp": "1970-01-02"}\n'
+    plain = BareChunkReader(SCHEMAS["timed"], 0).plain([line, line])
+    assert plain is not None
+    day = 86_400_000_000
+    assert list(plain.records()) == [Record(0, day, (None, "s", 4, 2.0, None, day))] * 2
+
+
+MOMENT = datetime(2024, 1, 2, 3)  # noqa: DTZ001 - as Arrow has it
+ARRAYS = [
+    pa.array(["x", "", None, "é"]),
+    pa.array(["1", None, "2", "-3"]),
+    pa.array(["1.5", None, "2", "nan"], pa.large_string()),
+    pa.array(["x", None, "y", "x"]).dictionary_encode(),
+    pa.array([1, None, 0, 1], pa.int8()),
+    pa.array([1, 2, 3, 2**64 - 1], pa.uint64()),
+    pa.array([2**53 + 1, 1, None, 2], pa.int64()),
+    pa.array([1, 2, 3, None], pa.uint16()),
+    pa.array([1.5, None, 2.0, 3.25], pa.float32()),
+    pa.array([1.0, None, 2.0, float("nan")]),
+    pa.array([True, None, False, True]),
+    pa.array([date(2024, 1, 2), None, date(1, 1, 1), date(9999, 12, 31)]),
+    pa.array([date(2024, 1, 2), None, date(1, 1, 1), date(9999, 12, 31)], pa.date64()),
+    *(pa.array([MOMENT, None, MOMENT, None], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")),
+    pa.array([MOMENT, None, None, None], pa.timestamp("us", "Europe/Berlin")),
+    pa.array([2**60, 1, 2, 3]).cast(pa.timestamp("us")),
+    pa.array([-(10**15), 1, 2, 3]).cast(pa.timestamp("ms")),
+    pa.array([Decimal("1.50"), None, Decimal("2.00"), Decimal("3.25")]),
+    pa.array([b"x", None, b"\xff", b""]),
+    pa.array([None] * 4),
+    pa.array([["a"], None, [], ["b", "c"]]),
+    pa.Array.from_buffers(pa.string(), 4, pa.array([b"a", b"\xff", b"c", b"d"], pa.binary()).buffers()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", T)
+@pytest.mark.parametrize("at", range(len(ARRAYS)))
+@pytest.mark.parametrize("relation", ["table", "timed"])
+def test_parquet(tmp_path: Path, at: int, kind: T, relation: str) -> None:
+    known, path = SCHEMAS[relation], tmp_path / "a.parquet"
+    others = {"string": ["s", "t", "u", "v"], "integer": [1, 2, 3, 4], "timestamp": [MOMENT] * 4}
+    pq.write_table(pa.table({**others, kind.value: ARRAYS[at], "extra": [1, None, 2, None]}), path)
+    (split,) = Replay.open(path, known).splits
+    found = Chunk.together(parquet.chunks(split, known))
+    assert repr(counted(found)) == repr(by_row(path, known))
+
+
+def records(rows: list[tuple[int, tuple[Any, ...]]]) -> Iterator[RecordBatch]:
+    for begin in range(0, len(rows), 3):
+        yield RecordBatch.of([Record(relation, 0, row) for relation, row in rows[begin : begin + 3]])
+
+
+TABLES = Schema(
+    "s",
+    (
+        Relation("keyed", (Attribute("k", T.TEXT), Attribute("v", T.INTEGER)), key=("k",), table=True),
+        Relation("free", (Attribute("x", T.INTEGER), Attribute("y", T.TEXT)), table=True),
+    ),
+    (Join("j", "keyed", "free", (("v", "x"),)),),
+)
+table_rows = st.one_of(
+    st.tuples(st.just(0), st.tuples(st.sampled_from(["a", "b", None, "é"]), st.integers(0, 2) | st.none())),
+    st.tuples(st.just(1), st.tuples(st.integers(0, 1) | st.none(), st.sampled_from(["x", "y", "z", None]))),
+)
+
+
+@given(st.lists(table_rows, max_size=12))
+@examples(300)
+def test_rows_of_tables(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
+    """Of equal keys the last one, in the place of the first; equal rows without a key are told apart."""
+    expected = static_tuples(TABLES, rows)
+    found = table_tuples(TABLES, records(rows))
+    assert list(zip(found.relation.tolist(), found.rows, strict=True)) == [
+        (t.relation, t.row) for t in expected
+    ]
+    followed = {place: (t.relation, t.row, t.occurrence) for place, t in found.followed.items()}
+    again = {place: (t.relation, t.row, t.occurrence) for place, t in enumerate(expected) if t.occurrence}
+    assert followed == again
+    assert np.all(found.end > found.start)
+
+
+def test_bad_records_of_a_large_file_have_their_lines(tmp_path: Path) -> None:
+    """As those of a small one."""
+    path, known = tmp_path / "a.csv", SCHEMAS["table"]
+    lines = [f"some words in a row of a long file number {n},s,{n},1,,\n" for n in range(60_000)]
+    lines[30_000], lines[59_999] = "one,s,x,1,,\n", "one,s\n"
+    path.write_text("text,string,integer,number,boolean,timestamp\n" + "".join(lines))
+    bad = BadRecordLog(OnError.SKIP)
+    size = sum(len(batch) for batch in Replay.open(path, known).table_batches(bad))
+    assert (size, [one.line for one in bad.first]) == (59_998, [30_002, 60_001])

@@ -1,0 +1,71 @@
+"""Rows of a database that are read as columns are those that are read one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.formats.rows import RowReader, typed_rows
+from skws.formats.stored_columns import typed_batches
+from skws_schema.errors import SourceError
+from skws_schema.model import Attribute, AttributeType, Relation, Schema
+from tests.formats.test_bare_columns import TEXTS, USUAL
+from tests.strategies import examples
+
+KINDS = tuple(AttributeType)
+SCHEMA = Schema("s", (Relation("a", tuple(Attribute(k.value, k) for k in KINDS), table=True),), ())
+NUMBERS: list[Any] = [0, 1, 2, -7, 2**62, 2**53 + 1, 2**63, 0.5, 2.0, float("inf"), float("nan"), True]
+STORED = ["2024-01-02 03:04:05+01", "2024-01-02 03:04:05.5+05:30", "2024-01-02", "12:00", "t", "\ud800"]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Rows whose columns mostly hold values of one kind."""
+    size = draw(st.integers(1, 6))
+    columns = []
+    for kind in KINDS:
+        odd: list[Any] = [*TEXTS[kind], *NUMBERS, *STORED, None]
+        some: list[list[Any]] = [
+            [USUAL[kind]],
+            [USUAL[kind], None, ""],
+            [1, 0, None],
+            [1.5, 2.0],
+            TEXTS[kind],
+            odd,
+        ]
+        values = draw(st.sampled_from([*some, draw(st.lists(st.sampled_from(odd), min_size=1, max_size=2))]))
+        columns.append(draw(st.lists(st.sampled_from(values), min_size=size, max_size=size)))
+    return list(zip(*columns, strict=True))
+
+
+@given(tables(), st.integers(1, 7))
+@examples(2000)
+def test_equal_to_rows_one_by_one(rows: list[tuple[Any, ...]], together: int) -> None:
+    readers = RowReader(SCHEMA, 0), RowReader(SCHEMA, 0)
+    expected: Any
+    found: Any
+    try:
+        expected = [repr(row) for row in typed_rows("d", readers[0], iter(rows))]
+    except SourceError as error:
+        expected = str(error)
+    try:
+        batches = typed_batches("d", readers[1], iter(rows), together)
+        found = [repr(tuple(row.values())) for batch in batches for row in batch.to_pylist()]
+    except SourceError as error:
+        found = str(error)
+    except UnicodeError:  # which no index can hold
+        assert "\\ud800" in repr(rows)
+        return
+    assert found == expected
+    if not isinstance(expected, str):
+        assert readers[0].passed_over == readers[1].passed_over
+
+
+def test_a_bad_value_has_the_number_of_its_row() -> None:
+    rows = [(None,) * len(KINDS)] * 5 + [(None, None, "x", None, None, None)]
+    by_kind = [tuple(dict(zip(TEXTS, row, strict=True))[kind] for kind in KINDS) for row in rows]
+    with pytest.raises(SourceError, match=r"^d: row 6: a.integer: expected an integer, got 'x'$"):
+        list(typed_batches("d", RowReader(SCHEMA, 0), iter(by_kind), 4))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skws.data.texts import Texts
 from skws_schema.model import AttributeType
 
 Ints = npt.NDArray[np.int64]
@@ -62,6 +63,13 @@ def of_integers(values: Ints) -> pa.Array:
     """An int64 array, over the same memory where the integers have 64 bits."""
     memory = pa.py_buffer(np.ascontiguousarray(values, dtype=np.int64))
     return pa.Array.from_buffers(pa.int64(), len(values), [None, memory])
+
+
+def of_texts(texts: Texts) -> pa.Array:
+    """An array of strings, over the same memory."""
+    kind = pa.string() if texts.offsets.itemsize == 4 else pa.large_string()
+    memory = [pa.py_buffer(np.ascontiguousarray(texts.offsets)), pa.py_buffer(texts.data)]
+    return pa.Array.from_buffers(kind, len(texts), [None, *memory])
 
 
 def _bits(buffer: pa.Buffer, array: pa.Array) -> Flags:

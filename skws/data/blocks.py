@@ -84,6 +84,9 @@ class Block(Protocol):
     def texts(self, column: int) -> Column:
         """A column of texts."""
 
+    def texts_at(self, column: int, places: Ints) -> Texts:
+        """A column of some rows as texts; NULL is the empty one."""
+
     def present(self, column: int) -> Flags:
         """Which values of a column are not NULL."""
 
@@ -101,6 +104,9 @@ class _OfValues:
 
     def texts(self: Block, column: int) -> Column:
         return self.values(column)
+
+    def texts_at(self: Block, column: int, places: Ints) -> Texts:
+        return Texts.of([self.values_at(column, places)])
 
     def present(self: Block, column: int) -> Flags:
         return np.array([value is not None for value in self.values(column)], dtype=bool)
@@ -204,6 +210,11 @@ class ColumnBlock(_OfValues):
         values = self._columns[column]
         held = values.values if isinstance(values, Nullable) else values
         return held if isinstance(held, Texts) else super().texts(column)
+
+    def texts_at(self, column: int, places: Ints) -> Texts:
+        values = self._columns[column]
+        held = values.values if isinstance(values, Nullable) else values
+        return held.some(places) if isinstance(held, Texts) else super().texts_at(column, places)
 
     def present(self, column: int) -> Flags:
         values = self._columns[column]
@@ -370,6 +381,9 @@ class ArrowBlock:
 
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]
+
+    def texts_at(self, column: int, places: Ints) -> Texts:
+        return Texts.of([self._columns[column]]).some(places)
 
     def present(self, column: int) -> Flags:
         found: Flags = self._columns[column].is_valid().to_numpy(zero_copy_only=False)

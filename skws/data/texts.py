@@ -63,10 +63,13 @@ class Texts:
             return parts[0]
         offsets = [np.zeros(1, dtype=np.int64)]
         size = 0
+        data = []
         for part in parts:
-            offsets.append(part.offsets[1:].astype(np.int64) + size)
-            size += len(part.data)
-        return cls(b"".join([part.data for part in parts]), np.concatenate(offsets))
+            first, end = int(part.offsets[0]), int(part.offsets[-1])
+            offsets.append(part.offsets[1:].astype(np.int64) + (size - first))
+            data.append(part.data if end - first == len(part.data) else part.data[first:end])
+            size += end - first
+        return cls(b"".join(data), np.concatenate(offsets))
 
     def at(self, places: Places) -> list[str]:
         data, begins, ends = self.data, self.offsets[places].tolist(), self.offsets[1:][places].tolist()
@@ -82,6 +85,25 @@ class Texts:
         np.cumsum(ends - begins, out=offsets[1:])
         parts = [data[first:end] for first, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return Texts(b"".join(parts), offsets)
+
+    def some(self, places: Places) -> Texts:
+        """Some of the texts; those in a row share the memory."""
+        if len(places) and (np.diff(places) == 1).all():
+            return Texts(self.data, self.offsets[places[0] : places[-1] + 2])
+        return self.taken(places)
+
+    def lengths(self) -> Places:
+        """The number of characters of each."""
+        begins, ends = self.offsets[:-1].astype(np.int64), self.offsets[1:].astype(np.int64)
+        if not len(self):
+            return ends
+        data = self.data[begins[0] : ends[-1]]
+        if bytes(data).isascii():
+            return ends - begins
+        characters = np.zeros(len(data) + 1, dtype=np.int64)
+        np.cumsum(np.frombuffer(data, dtype=np.uint8) & 0xC0 != 0x80, out=characters[1:])
+        found: Places = characters.take(ends - begins[0]) - characters.take(begins - begins[0])
+        return found
 
     def tolist(self) -> list[str]:
         return self.at(np.arange(len(self)))

@@ -25,11 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from skws.data.arrow import flags, integers
 from skws.keywords.analysis import tokens
 from skws.keywords.leaves import has_form, parts, within
+from skws.keywords.occurrences import occurrences_in
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard, WordAlternative
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_schema.model import Analyzer
@@ -150,21 +149,14 @@ class Gathered:
 
     def add(self, first: int, texts: pa.Array, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         """The texts of rows from ``first`` on."""
-        if analyzer is Analyzer.NONE:  # a text is one chunk
-            found = texts.drop_null().dictionary_encode()
-            rows = np.flatnonzero(flags(texts.is_valid())) + first
-        else:
-            split = pc.utf8_split_whitespace(texts)
-            found = split.flatten().dictionary_encode()
-            rows = integers(pc.list_parent_indices(split).cast(pa.int64())) + first
+        found = occurrences_in(texts, analyzer)
         numbers = self._numbers
         known = np.array(
-            [numbers.setdefault(chunk, len(numbers)) for chunk in found.dictionary.to_pylist()],
+            [numbers.setdefault(chunk, len(numbers)) for chunk in found.chunks],
             dtype=np.uint64,
         )
-        if len(rows):
-            which = integers(found.indices.cast(pa.int64()))
-            pairs = distinct(known[which] << _ROW_BITS | rows.view(np.uint64))
+        if len(found.text):
+            pairs = distinct(known[found.which] << _ROW_BITS | (found.text + first).view(np.uint64))
             counts = np.bincount((pairs >> _ROW_BITS).view(np.int64), minlength=len(numbers))
             counts[: len(self._counts)] += self._counts
             self._counts = counts

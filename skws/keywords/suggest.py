@@ -37,8 +37,12 @@ class Vocabulary(Counter[str]):
         """Count the words of a text."""
         self.update(token.word for token in tokens(text, analyzer) if token.searchable)
         if len(self) > self._limit:
-            # Keep half, so that sorting costs little for each new word.
-            kept = dict(self.most_common(self._limit // 2))
+            self.keep(self._limit // 2)  # half, so that sorting costs little for each new word
+
+    def keep(self, most: int) -> None:
+        """Keep the most frequent words."""
+        if len(self) > most:
+            kept = dict(self.most_common(most))
             self.clear()
             self.update(kept)
 

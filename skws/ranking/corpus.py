@@ -241,10 +241,8 @@ def text_lengths(schema: Schema, rows: Rows) -> Iterator[tuple[Place, Ints, Ints
     """For each place: the numbers of the rows that are not NULL there, and their lengths in characters."""
     for block, mine, at in rows.by_block():
         for column in schema.relations[block.relation].search_columns:
-            values = block.values_at(column, at)
-            lengths = np.array([-1 if value is None else len(str(value)) for value in values], dtype=np.int64)
-            there = lengths >= 0
-            yield (block.relation, column), mine[there], lengths[there]
+            there = block.present(column).take(at)
+            yield (block.relation, column), mine[there], block.texts_at(column, at).lengths()[there]
         yield (block.relation, NAME), mine, np.zeros(len(mine), dtype=np.int64)
 
 

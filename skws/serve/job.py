@@ -33,7 +33,7 @@ from skws_schema.model import Schema
 
 _EVENTS: Final = "events"
 _ALIVE_SECONDS: Final = 30.0
-_PREPARED: Final = 256  # tuples whose words are learned at a time
+_PREPARED: Final = 1 << 15  # tuples whose words are learned at a time, in some 40 ms
 
 
 class NotReadyError(SkwsError):

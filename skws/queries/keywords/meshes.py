@@ -326,7 +326,7 @@ class SharedQueries:
     def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
         """The live tuples with new words: by the index, and by the texts that it does not cover."""
         few = 0 < len(new) <= FEW_WORDS
-        indexed = index.label(0, matcher_of(self._schema, new), index.covered) if few else None
+        indexed = index.label(0, matcher_of(self._schema, new)) if few else None
         if indexed is None:
             return words_of(self._schema, new, rows)
         slots, words = spread(indexed.bitmaps, new)

@@ -149,7 +149,7 @@ class LiveSearch:
         """The tuples with keywords; from now on the results of the query are scored."""
         self.words.catch_up(len(self._live))
         self._scoring.stay()
-        labelled = self.words.label(query, plan.matcher, len(self._live))
+        labelled = self.words.label(query, plan.matcher)
         if labelled is None:
             bitmaps = KeywordMatching.only(query, plan.matcher).of(self._known.rows)
             self._scoring.add(query, plan, bitmaps)

@@ -1,0 +1,189 @@
+"""Inverted lists of words in memory: arrays that grow by batches of texts.
+
+Lists come in *runs*. In each, every word has the texts that it stands in, in order. A batch of texts is
+a run. Eight runs of about one size become one, so that n occurrences stand in some log n runs, and each is
+moved about log n / 3 times.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from skws.keywords.analysis import MEMORABLE, analyse
+from skws.keywords.leaves import has_form, parts, within
+from skws.keywords.query import Alternative, Fuzzy, Prefix, Wildcard
+from skws_mesh.columnar.columns import NOTHING, Ints, ranges
+from skws_schema.model import Analyzer
+
+_REMEMBERED: Final = 500_000  # chunks
+_TOGETHER: Final = 8  # runs that become one
+_LARGEST: Final = 1 << 22  # occurrences of a run that is made of others: half a second's work
+_TEXT: Final = np.uint64(32)
+
+
+class _Run(NamedTuple):
+    """``words`` in order; those from ``first[i]`` to before ``first[i + 1]`` are of word i."""
+
+    words: Ints
+    first: Ints
+    texts: Ints
+    often: Ints
+
+    @property
+    def size(self) -> int:
+        return len(self.texts)
+
+    @property
+    def order(self) -> int:
+        """Equal for runs of about one size."""
+        return self.size.bit_length() // 3
+
+    @classmethod
+    def of(cls, words: Ints, texts: Ints, often: Ints) -> _Run:
+        """A run of occurrences in order of their words."""
+        first = np.flatnonzero(np.diff(words, prepend=words[:1] - 1))
+        bounds = np.append(first, len(words))
+        return cls(words.take(first).astype(np.int32), bounds, texts, often)
+
+    def places(self, words: Ints) -> tuple[Ints, Ints]:
+        """Where the occurrences of words begin and end."""
+        at = np.searchsorted(self.words, words)
+        at[at == len(self.words)] = 0
+        there = self.words.take(at) == words
+        return np.where(there, self.first.take(at), 0), np.where(there, self.first.take(at + 1), 0)
+
+
+class WordLists:
+    """By word, both numbers: the texts that it stands in, and how often."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+
+    def add(self, words: Ints, texts: Ints) -> None:
+        """Add occurrences in any order; the texts come after those that are there."""
+        codes = np.sort(words.view(np.uint64) << _TEXT | texts.view(np.uint64))
+        if not len(codes):
+            return
+        first = np.flatnonzero(np.diff(codes, prepend=~codes[:1]))
+        often = np.diff(np.append(first, len(codes)))
+        codes = codes.take(first)
+        words = (codes >> _TEXT).view(np.int64)
+        self.runs.append(_Run.of(words, codes.astype(np.uint32).view(np.int32), _narrow(often)))
+        self._merge()
+
+    def of(self, word: int) -> tuple[Ints, Ints]:
+        """The texts that a word stands in, in order, and how often."""
+        asked = np.array([word], dtype=np.int64)
+        texts, often = [NOTHING], [NOTHING]
+        for run in self.runs:
+            (begin,), (end,) = run.places(asked)
+            texts.append(run.texts[begin:end])
+            often.append(run.often[begin:end])
+        return np.concatenate(texts), np.concatenate(often)
+
+    def counts(self, words: Ints) -> Ints:
+        """In how many texts each word stands."""
+        found = np.zeros(len(words), dtype=np.int64)
+        for run in self.runs:
+            begin, end = run.places(words)
+            found += end - begin
+        return found
+
+    def _merge(self) -> None:
+        """Make the last runs one while they are many of a size, or as small as others behind larger ones."""
+        while len(last := self.runs[-_TOGETHER:]) == _TOGETHER:
+            if last[0].order > last[-1].order or sum(run.size for run in last) > _LARGEST:
+                return
+            words = np.concatenate([np.repeat(run.words, np.diff(run.first)) for run in last])
+            texts = np.concatenate([run.texts for run in last])
+            order = np.argsort(words, kind="stable")  # texts of a word stay in order
+            often = np.concatenate([run.often for run in last]).take(order)
+            self.runs[-_TOGETHER:] = [_Run.of(words.take(order), texts.take(order), often)]
+
+
+def _narrow(numbers: Ints) -> Ints:
+    """In as few bytes as suffice."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+
+
+class WordNumbers:
+    """The words that texts are found by, with numbers: stems, in the order in which they are met.
+
+    ``words``: each word, folded, with what it is found by.
+    """
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.words: dict[str, str] = {}
+        self._analyzer = analyzer
+        self._numbers: dict[str, int] = {}
+        self._sorted: list[str] = []
+        self._forget_chunks()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, stem: str) -> int | None:
+        """The number of a stem; None if no text has it."""
+        return self._numbers.get(stem)
+
+    def of(self, chunks: Sequence[str]) -> tuple[Ints, Ints]:
+        """The words of chunks, as (position in ``chunks``, number); some several times."""
+        if len(self._bounds) > _REMEMBERED:
+            self._forget_chunks()
+        known = self._chunks
+        numbers = [known[each] if each in known else self._look_up(each) for each in chunks]
+        which = np.array(numbers, dtype=np.int64)
+        bounds = np.frombuffer(self._bounds, dtype=np.int64)
+        begins = bounds.take(which)
+        counts = bounds.take(which + 1) - begins
+        position = np.repeat(np.arange(len(which)), counts)
+        return position, np.frombuffer(self._stems, dtype=np.int64).take(ranges(begins, counts))
+
+    def beginning(self, start: str) -> list[str]:
+        """The words that begin with a text."""
+        if len(self._sorted) < len(self.words):
+            self._sorted = sorted(self.words)
+        first = bisect_left(self._sorted, start)
+        return self._sorted[first : bisect_left(self._sorted, start + chr(sys.maxunicode), first)]
+
+    def satisfying(self, alternative: Alternative) -> Iterator[str]:
+        """What words are found by that a prefix, a form or a word with typing errors stands for."""
+        words: Iterable[str] = self.words
+        match alternative:
+            case Prefix(start=start):
+                words = self.beginning(start)
+            case Wildcard(form=form):
+                words = (word for word in words if has_form(word, form))
+            case Fuzzy(word=typed, distance=most):
+                pieces = parts(typed, most)
+                words = (w for w in words if any(p in w for p in pieces) and within(w, typed, most))
+        return (self.words[word] for word in words)
+
+    def numbers(self, words: Iterable[str]) -> Ints:
+        """The numbers of what words are found by."""
+        return np.array([self._numbers[self.words[word]] for word in words], dtype=np.int64)
+
+    def _look_up(self, chunk: str) -> int:
+        """The number of a new chunk."""
+        # A word may be a compound and its first piece in one place, which counts once.
+        words = [token for token in analyse(chunk, self._analyzer).tokens if token.searchable]
+        self.words.update((token.word, token.stem) for token in words)
+        numbers = self._numbers
+        for _, stem in dict.fromkeys((word.start, word.stem) for word in words):
+            self._stems.append(numbers.setdefault(stem, len(numbers)))
+        self._bounds.append(len(self._stems))
+        number = len(self._bounds) - 2
+        if len(chunk) <= MEMORABLE:
+            self._chunks[chunk] = number
+        return number
+
+    def _forget_chunks(self) -> None:
+        self._chunks: dict[str, int] = {}
+        self._stems = array("q")  # those of a chunk one after the other
+        self._bounds = array("q", [0])

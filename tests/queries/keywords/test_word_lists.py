@@ -1,0 +1,102 @@
+"""Inverted lists in arrays give what dictionaries of texts give."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.texts import Texts
+from skws.keywords import occurrences as cutting
+from skws.keywords.analysis import chunks
+from skws.keywords.occurrences import occurrences
+from skws.queries.keywords import word_lists
+from skws.queries.keywords.word_lists import WordLists, WordNumbers
+from skws_schema.model import Analyzer
+from tests.strategies import examples
+
+WORDS = 6
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, WORDS - 1), max_size=6), max_size=5), max_size=60))
+@examples(200)
+def test_lists_that_grow_by_batches_have_all_occurrences(batches: list[list[list[int]]]) -> None:
+    """``batches``: of texts, the words of each."""
+    lists, expected, number = WordLists(), defaultdict[int, Counter[int]](Counter), 0
+    for texts in batches:
+        pairs = [(word, number + at) for at, text in enumerate(texts) for word in text]
+        for word, text in pairs:
+            expected[word][text] += 1
+        words, of_texts = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        lists.add(np.ascontiguousarray(words), np.ascontiguousarray(of_texts))
+        number += len(texts)
+    for word in range(WORDS):
+        found, often = lists.of(word)
+        assert list(zip(found.tolist(), often.tolist(), strict=True)) == sorted(expected[word].items())
+    counts = lists.counts(np.arange(WORDS + 1)).tolist()
+    assert counts == [len(expected[word]) for word in range(WORDS + 1)]
+
+
+def test_many_batches_are_fewruns_and_largeruns_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_lists, "_LARGEST", 4000)
+    lists = WordLists()
+    most = 0
+    for text in range(20_000):
+        lists.add(np.array([text % 7], dtype=np.int64), np.array([text], dtype=np.int64))
+        most = max(most, len(lists.runs))
+    sizes = [run.size for run in lists.runs]
+    assert most < 60
+    assert max(sizes) <= 4000
+    assert sum(sizes) == 20_000
+    assert [len(lists.of(word)[0]) for word in (0, 6)] == [2858, 2857]
+
+
+def test_a_word_of_a_text_is_counted_however_often_it_stands_there() -> None:
+    lists = WordLists()
+    lists.add(np.zeros(100_000, dtype=np.int64), np.full(100_000, 3))
+    lists.add(np.zeros(2, dtype=np.int64), np.array([4, 5]))
+    assert [each.tolist() for each in lists.of(0)] == [[3, 4, 5], [100_000, 1, 1]]
+    assert [each.tolist() for each in lists.of(1)] == [[], []]
+
+
+TEXTS = st.lists(
+    st.text(
+        alphabet="ab \t\n\x0b\x1c\x1d\x85\u00a0\u1680\u2003\u2028\u3000\u200bé\U0001f600\ud800", max_size=12
+    )
+)
+
+
+@given(TEXTS, st.sampled_from([Analyzer.ENGLISH, Analyzer.NONE]), st.integers(0, 3))
+@examples(300)
+def test_arrow_cuts_texts_as_python_does(texts: list[str], analyzer: Analyzer, left_out: int) -> None:
+    some = Texts.of([texts]).some(np.arange(min(left_out, len(texts)), len(texts)))
+    texts = texts[left_out:]
+    for few in (0, 1000):
+        with patch.object(cutting, "_FEW", few):
+            found = occurrences(some, analyzer)
+        cut: list[list[str]] = [[] for _ in texts]
+        for which, text in zip(found.which.tolist(), found.text.tolist(), strict=True):
+            if found.chunks[which]:  # Arrow has empty ones around white space
+                cut[text].append(found.chunks[which])
+        assert cut == [chunks(text, analyzer) for text in texts]
+        assert len(set(found.chunks)) == len(found.chunks)
+    assert some.lengths().tolist() == [len(text) for text in texts]
+
+
+def test_words_outlive_the_chunks_that_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_lists, "_REMEMBERED", 3)
+    words = WordNumbers(Analyzer.ENGLISH)
+    for _ in range(3):
+        position, number = words.of(["running", "the", "Runs!", "up-to-date", "x" * 5000])
+        by_chunk = defaultdict[int, list[int]](list)
+        for at, of in zip(position.tolist(), number.tolist(), strict=True):
+            by_chunk[at].append(of)
+        assert by_chunk[0] == by_chunk[2] == [words.number("run")]
+        assert 1 not in by_chunk
+        assert words.number("date") in by_chunk[3]
+    assert words.number("walk") is None
+    assert words.beginning("run") == ["running", "runs"]

@@ -163,7 +163,7 @@ def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:
             continue
         keywords, size, freshness, specificity = (part.value for part in result.score.parts)
         assert isclose(keywords, judge.keywords(result), rel_tol=1e-9)
-        assert size == 1 / len(result.tuples) ** 2
+        assert size == 1 / len(result.tuples) ** 3
         assert isclose(freshness, judge.freshness(result, times), rel_tol=1e-9)
         assert isclose(specificity, judge.specificity(result), rel_tol=1e-9)
         assert result.score.value > 0

@@ -69,7 +69,7 @@ class _SlotCounts(ChunkMemory[int]):
 class Timeline:
     """Numbers added at ticks, and their sums up to a tick; ``width`` numbers at a time.
 
-    What is added in order of ticks is appended; else all is sorted anew.
+    There is one entry a tick. What is added in order of ticks is appended; else all is sorted anew.
     """
 
     def __init__(self, width: int) -> None:
@@ -93,7 +93,12 @@ class Timeline:
             ticks, values = ticks[order], values[order]
             self._table, sums = self._empty(), sums[:0]
         last = sums[-1] if len(sums) else self._base
-        self._table.append((ticks, np.cumsum(values, axis=0) + last))
+        ends = np.append(np.flatnonzero(np.diff(ticks)), len(ticks) - 1)  # of what is added at one tick
+        ticks, totals = ticks.take(ends), np.cumsum(values, axis=0)[ends] + last
+        if len(sums) and ticks[0] == known[-1]:
+            sums[-1] = totals[0]
+            ticks, totals = ticks[1:], totals[1:]
+        self._table.append((ticks, totals))
 
     def at(self, ticks: Ints) -> Ints:
         """The sums up to and with each tick, a row each. None of them may be forgotten."""

@@ -104,7 +104,9 @@ class LiveWords:
     def _begin(self) -> None:
         self._words: dict[Analyzer, WordNumbers] = {}
         self._lists: dict[Place, WordLists] = {}  # of the numbers of texts
-        self._texts = Table((NOTHING, NOTHING))  # slots, which are negative once a tuple is gone, and lengths
+        narrow = np.empty(0, dtype=np.int32)
+        # Slots, which are negative once a tuple is gone, and lengths.
+        self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
         self.covered = 0
         """The first slots, whose rows are known."""
 
@@ -244,7 +246,7 @@ class LiveWords:
     def _of(self, lists: WordLists, word: int | None) -> _Standing:
         texts, often = (NOTHING, NOTHING) if word is None else lists.of(word)
         of_texts, lengths = self._texts.columns()
-        slots, lengths = of_texts.take(texts), lengths.take(texts)
+        slots, lengths = (column.take(texts).astype(np.int64) for column in (of_texts, lengths))
         there = slots >= 0
         return _Standing(slots.compress(there), often.compress(there), lengths.compress(there), True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import pytest
@@ -187,3 +188,48 @@ def test_what_is_before_the_least_partition_is_late(final: int | None) -> None:
         session.settle(final)
     session.take(RecordBatch.of([Record(0, START + n, ("alpha", n, 1)) for n in (-1, 0, 5)]))
     assert session.counts().late == (3 if final is None else 1)
+
+
+_SHOP: Final = replace(
+    DIVIDED,
+    relations=tuple(r for r in DIVIDED.relations if r.name in ("plain", "keyed")),
+    joins=DIVIDED.joins[:1],
+)
+
+
+def told_of(*batches: Sequence[Record]) -> list[list[tuple[str, float | None, float | None]]]:
+    """What is told of each batch with a lateness: operation, begin and end in microseconds."""
+    job = Job({"a": "alpha beta"}, _SHOP, window=TimeWindow(40), lateness=50)
+    session = Session(job.stream)
+    session.add_all(list(plans_of(job).values()))
+    return [
+        [
+            (one.op, _after_start(one.start), _after_start(one.end))
+            for one in session.take(RecordBatch.of(batch))
+        ]
+        for batch in batches
+    ]
+
+
+def _after_start(seconds: float | None) -> float | None:
+    return seconds and round(seconds * 1_000_000) - START
+
+
+def test_what_late_records_ended_before_it_began_is_not_ended_again() -> None:
+    """An earlier end of a version that never lived says nothing of the one that did from that time on."""
+    plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
+    assert told_of(
+        [Record(keyed, START + 50, ("beta", 2, 2)), Record(plain, START + 58, ("alpha", 2, 1))],
+        [Record(keyed, START + 57, ("beta", 2, 0))],
+        [Record(keyed, START + 53, ("beta", 2, 2))],
+        [Record(plain, START + 70, ("alpha", 2, 1), True)],
+    ) == [[("+", 58, 90)], [("~", 58, 97)], [], [("-", 58, 70)]]
+
+
+def test_an_earlier_end_is_told_of_the_version_that_lived() -> None:
+    plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
+    assert told_of(
+        [Record(plain, START + 40, ("alpha", 2, 1)), Record(keyed, START + 45, ("beta", 2, 1))],
+        [Record(keyed, START + 53, ("beta", 2, 1)), Record(keyed, START + 56, ("no", 2, 1))],
+        [Record(plain, START + 50, ("alpha", 2, 1), True)],
+    ) == [[("+", 45, 80)], [("-", 45, 56)], [("-", 45, 50)]]

@@ -427,7 +427,8 @@ class Driver:
         name = f"start {self._simulation.starts}"
         reading = Reading(place.request, place.folder, name, layout, first, place.checkpoint.id)
         # A pattern that is added to a log of what lives has seen less than one of the whole log.
-        few_bytes = _FEW_BYTES if self._simulation.options.asks == "keywords" else FEW_BYTES
+        options = self._simulation.options
+        few_bytes = _FEW_BYTES if options.asks == "keywords" or options.window == "none" else FEW_BYTES
         self.spark = Spark(self._world, kept, reading, self._simulation.planned, few_bytes)
 
 

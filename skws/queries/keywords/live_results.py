@@ -174,10 +174,24 @@ class EmittedResults(LiveResults):
         return found.taken(~mine)
 
     def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
-        """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples."""
+        """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples.
+
+        Results that late records end before they began are forgotten: another version may begin at that time,
+        and would be retracted by what ends them even earlier.
+        """
         if not len(slots):
             return []
-        return [event for gone in self.end(slots, ends) for event in self._emitter.retractions(gone)]
+        events = []
+        for store in self._stores:
+            places = store.end(slots, ends)
+            gone = store.taken(places)
+            events += self._emitter.retractions(gone)
+            unlived = places[gone.end <= self._emitter.starts(gone.members)]
+            if len(unlived):
+                kept = np.ones(store.size, dtype=bool)
+                kept[unlived] = False
+                store.keep(kept)
+        return events
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
         """Forget the results with tuples that live longer than assumed, and are to be inserted again.

@@ -283,6 +283,12 @@ class ResultEmitter:
         ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
         return ends, np.where(streaming, self._known.times.take(columns), ALWAYS).max(axis=0)
 
+    def starts(self, members: Ints) -> Ints:
+        """The ticks at which results began."""
+        starts = self._live.tuples.start.take(members)
+        found: Ints = np.where(members == NO_MEMBER, ALWAYS, starts).max(axis=1, initial=ALWAYS)
+        return found
+
     def retractions(self, gone: Partials) -> list[Event]:
         """The retractions of results one of whose tuples was deleted."""
         if not len(gone):

@@ -337,6 +337,11 @@ class _History:
         else:
             version.end, version.result = None, result
 
+    def drop_unlived(self) -> None:
+        """Forget versions that late records have ended before they began, but for a single one."""
+        lived = [each for each in self.versions if each.end is None or each.end > _at(each.start)]
+        self.versions = lived or self.versions[-1:]
+
     def begin_at(self, place: int) -> float | None:
         """When the result began that has a version now."""
         while not (first := self._is_first_known(place)) and place:
@@ -491,6 +496,8 @@ class CorrectedUpdates(Updates):
     def _difference(self, history: _History) -> Iterator[Result]:
         """What is to be told, so that the last one told holds now."""
         history.trim(self._horizon)
+        if not self.replaces:  # else each version was told by itself
+            history.drop_unlived()
         before, last = history.told, history.versions[-1]
         begin = last.start if self.replaces else history.begin_at(len(history.versions) - 1)
         now = replace(last.result, op="+", start=begin)

@@ -67,6 +67,18 @@ def test_values_suggest_what_no_name_tells() -> None:
     assert {join.name for join in infer(CRM).schema().joins} == {"orders.status = statuses.id"}
 
 
+def test_a_customer_is_one_of_the_people() -> None:
+    """Not one of the statuses, which have the same numbers."""
+    found = suggested(
+        {
+            "users": {"id": [1, 2, 3], "name": ["Ada Byron", "Grace Hopper", "Alan Turing"]},
+            "statuses": {"id": [1, 2, 3], "label": ["new", "paid", "shipped"]},
+            "orders": {"id": [100, 101, 102], "customer": [1, 2, 3], "status": [3, 1, 2]},
+        }
+    )
+    assert set(found) == {"orders.customer = users.id"}
+
+
 def test_a_few_values_may_be_missing() -> None:
     assert suggested(PACKAGES) == {
         "dependency.depends_on = package.name": "by values: 95% of 60 found there",

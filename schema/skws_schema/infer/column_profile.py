@@ -70,6 +70,7 @@ ROLES = frozenset(
 AGENTS = frozenset(
     {"owner", "author", "creator", "assignee", "assigned", "reporter", "requester", "sender", "recipient"}
     | {"editor", "reviewer", "approver", "buyer", "seller", "user", "member", "contact", "agent"}
+    | {"customer", "client", "employee", "patient", "student", "teacher", "driver", "passenger", "guest"}
 )
 """Those who do things: names of columns that refer to people."""
 

@@ -36,6 +36,7 @@ _SURE: Final = 0.55
 """Confidence of the best: below that of a join."""
 _PEOPLE: Final = frozenset(
     {"user", "person", "people", "employee", "staff", "member", "account", "agent", "customer", "author"}
+    | {"client", "contact", "patient", "student", "teacher", "driver"}
 )
 
 

@@ -147,6 +147,16 @@ def test_an_object_with_several_arrays_is_a_row(tmp_path: Path) -> None:
     ]
 
 
+def test_rows_of_one_array_refer_to_those_of_another(tmp_path: Path) -> None:
+    """By what the array is called, not by the name of its relation, which begins with the file's."""
+    item = {
+        "users": [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bob"}],
+        "orders": [{"id": 10, "user_id": 1, "item": "kettle"}, {"id": 11, "user_id": 2, "item": "lamp"}],
+    }
+    path = document(tmp_path / "shop.json", item)
+    assert "shop_orders.user_id = shop_users.id" in [join.name for join in draft(path).joins]
+
+
 def test_rows_without_a_key_have_their_place(tmp_path: Path) -> None:
     items = [{"who": "Ada", "of": [{"x": "lamp"}]}, {"who": "Ada", "of": [{"x": "desk"}]}]
     path = lines(tmp_path / "orders.jsonl", items)

@@ -251,6 +251,8 @@ def infer(
         _table(relation, tables[relation], named[relation][0], SAMPLE_ROWS, _types(known, relation))
         for relation in usable
     ]
+    arrays = {name: each.origin.rpartition(".")[2] for name, each in nested.items() if each.own}
+    sampled = [replace(table, called=arrays.get(table.name, "")) for table in sampled]
     joins, keys = _references(sampled)
     around = {name: each for name, each in nested.items() if each.own and name in usable}
     joins, keys = _with_nested(joins, keys, around, named)

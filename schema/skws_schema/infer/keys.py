@@ -46,11 +46,20 @@ class Finding(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Table:
-    """A relation's sampled columns, by name, in order. ``cut``: it may have more rows than the sample."""
+    """A relation's sampled columns, by name, in order. ``cut``: it may have more rows than the sample.
+
+    ``called``: what columns that refer to it may call it, if not by its name.
+    """
 
     name: str
     columns: Mapping[str, ColumnProfile]
     cut: bool = False
+    called: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Those by which columns refer to it, the last in the singular."""
+        return relation_tokens(self.called or self.name)
 
     @property
     def rows(self) -> int:
@@ -60,18 +69,14 @@ class Table:
 def relation_named(name: str, tables: Sequence[Table]) -> Table | None:
     """The relation that an attribute's name refers to: the one whose name ends its stem, the longest."""
     words = stem(name)
-    fitting = [
-        t
-        for t in tables
-        if relation_tokens(t.name) and words[-len(relation_tokens(t.name)) :] == relation_tokens(t.name)
-    ]
-    return max(fitting, key=lambda t: len(relation_tokens(t.name)), default=None)
+    fitting = [t for t in tables if t.words and words[-len(t.words) :] == t.words]
+    return max(fitting, key=lambda t: len(t.words), default=None)
 
 
 def identifier_score(table: Table, column: ColumnProfile) -> float:
     """How much a unique column looks like what others would refer to, by its name and place."""
     words = tokens(column.name)
-    own = relation_tokens(table.name)
+    own = table.words
     if words == ("id",) or (words[-1:] == ("id",) and stem(column.name) == own):
         return 0.98
     if words[-1:] and words[-1] in {"code", "key", "uuid", "guid", "hash", "sha", "no", "number"}:
@@ -165,7 +170,7 @@ def _time(table: Table, column: ColumnProfile) -> Finding[str]:
         score, reasons = score + 0.3, [*reasons, "named like the time of an event"]
     if words & LATER:
         score -= 0.2
-    if relation_tokens(table.name) == stem(column.name)[: len(relation_tokens(table.name))]:
+    if table.words == stem(column.name)[: len(table.words)]:
         score, reasons = score + 0.1, [*reasons, "named after the relation"]
     if column.full:
         score, reasons = score + 0.1, [*reasons, "never empty"]
@@ -312,12 +317,12 @@ def _name_evidence(
 
 
 def _names_relation(source: Table, column: ColumnProfile, target: Table) -> float:
-    exact = stem(column.name) == relation_tokens(target.name)
+    exact = stem(column.name) == target.words
     if source is target and column.unique:
         return 0.0  # its own identifier, or its own name
     if column.type is AttributeType.INTEGER and not is_reference_name(column.name):
         # `votes` and `up_votes` count; `vote` may refer.
-        return 0.85 if exact and tokens(column.name) == relation_tokens(target.name) else 0.0
+        return 0.85 if exact and tokens(column.name) == target.words else 0.0
     return 0.95 if exact else 0.85
 
 
@@ -410,7 +415,7 @@ def _part_named(column: ColumnProfile, target: Table, part: str) -> bool:
     """True if the column has the part's own name, or the relation's for the part that names it."""
     generic = len(tokens(part)) == 1 and tokens(part)[0] in GENERIC
     if generic:
-        return stem(column.name) == relation_tokens(target.name)
+        return stem(column.name) == target.words
     return stem(column.name) == stem(part)
 
 

@@ -16,7 +16,6 @@ from skws_schema.infer.column_profile import (
     ROLES,
     ColumnProfile,
     is_reference_name,
-    relation_tokens,
     tokens,
 )
 from skws_schema.infer.keys import MIN_CONFIDENCE, Finding, Table, identifier_score, relation_named
@@ -118,7 +117,7 @@ def _strength(
     if not words or identifier_score(source, column) > 0.9:
         return 0  # its own identifier
     if words[-1] == "by" or set(words) & AGENTS:
-        return 2 if relation_tokens(target.name)[-1:] and relation_tokens(target.name)[-1] in _PEOPLE else 1
+        return 2 if target.words and target.words[-1] in _PEOPLE else 1
     if words == tokens(identifier.name) and column.type is AttributeType.TEXT:
         return 1
     return 1 if is_reference_name(column.name) or set(words) & ROLES else 0

@@ -59,6 +59,9 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
     """The file, to be read inside the ``with``. Raises SourceError if it is damaged or no Parquet."""
     try:
         with pq.ParquetFile(path) as file:
+            twice = next((name for name, n in Counter(file.schema_arrow.names).items() if n > 1), None)
+            if twice is not None:
+                raise SourceError(f"{path}: two columns are called {twice!r}; rename one of them")
             yield file
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: cannot read as Parquet: {str(error).splitlines()[0]}") from None

@@ -6,7 +6,7 @@ As a source it gives its rows as they are now, all of static tables, and then en
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.infer.column_profile import is_finer, is_identifier_name, profile
 from skws_schema.infer.infer import (
     BYTES,
+    NAMELESS,
     NO_ATTRIBUTES,
     NO_RELATION,
     REFERS,
@@ -72,6 +73,9 @@ _THOUGH: Final = {
 }
 _DECIMAL: Final = ("NUM", "DEC")
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
+_INTERNAL: Final = 1
+"""What marks columns of virtual tables that ``*`` does not show; generated columns have other marks."""
+_GENERATED: Final = " GENERATED ALWAYS"
 _Kinds: TypeAlias = dict[tuple[str, str], Finding[AttributeType]]
 """The type of each table and column."""
 
@@ -164,6 +168,7 @@ class SqliteDatabase:
                 )
         names = ", ".join(_quoted(attribute.column) for attribute in relation.attributes)
         with self._opened() as connection:
+            connection.text_factory = str
             query = f"SELECT {names} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
             try:
                 yield from connection.execute(query)
@@ -192,10 +197,14 @@ class SqliteDatabase:
     def _columns(self, connection: sqlite3.Connection, table: str) -> list[Column]:
         """None for a view or virtual table that cannot be read as the database is now."""
         try:
-            found = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
+            found = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
         except sqlite3.OperationalError:
             return []
-        return [Column(name, declared.upper(), key) for _, name, declared, _, _, key in found]
+        return [
+            Column(name, declared.upper().removesuffix(_GENERATED), key)
+            for _, name, declared, _, _, key, hidden in found
+            if hidden != _INTERNAL
+        ]
 
     def _relation(
         self, table: str, columns: list[Column], kinds: _Kinds, referring: set[tuple[str, str]]
@@ -206,7 +215,7 @@ class SqliteDatabase:
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(_attribute((table, column.name), kinds, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
-        reasons = tuple(LeftOut(c.name, BYTES) for c in left_out)
+        reasons = tuple(LeftOut(c.name, BYTES if c.name else NAMELESS) for c in left_out)
         return InferredRelation(table, attributes, found, None, _STATIC, reasons)
 
     def _fault(self, table: str) -> str:
@@ -217,7 +226,7 @@ class SqliteDatabase:
 
     def _usable(self, table: str) -> Callable[[Column], bool]:
         classes = self._classes[table]
-        return lambda column: "BLOB" not in column.declared and "blob" not in classes[column.name]
+        return lambda column: _has_texts(column, classes) and column.name != ""
 
     @cached_property
     def _classes(self) -> dict[str, dict[str, set[str]]]:
@@ -386,9 +395,15 @@ class SqliteDatabase:
         try:
             uri = f"{self._path.resolve().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True)) as connection:
+                connection.text_factory = _text
                 yield connection
         except sqlite3.Error as error:
             raise SourceError(f"{self.name}: {error}") from None
+
+
+def _text(value: bytes) -> str:
+    """A text that is looked at before rows are read: then one that is not UTF-8 is told by its row."""
+    return value.decode(errors="replace")
 
 
 def _check_texts(name: str, relation: Relation, connection: sqlite3.Connection, query: str) -> None:
@@ -409,6 +424,11 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _has_texts(column: Column, classes: Mapping[str, set[str]]) -> bool:
+    """Whether a column has anything but bytes."""
+    return "BLOB" not in column.declared and "blob" not in classes[column.name]
 
 
 def _is_usable(table: str) -> bool:

@@ -334,3 +334,10 @@ def test_bad_values_are_told_of(tmp_path: Path) -> None:
     replay = Replay.open(write(tmp_path / "r", a, {"x": [1], "at": [2]}), PLAIN)
     with pytest.raises(BadRecordsError, match=r"a\.parquet"):
         list(replay.batches(BadRecordLog(OnError.FAIL)))
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plain.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["t", "t"]), path)
+    with pytest.raises(SourceError, match="two columns are called 't'; rename one of them"):
+        parquet.columns(path)

@@ -190,3 +190,11 @@ def test_other_databases_have_schemas_of_their_own() -> None:
         "postgresql://localhost/shop?options=-csearch_path%3Dsales",
     ]
     assert len(set(map(postgres_identity, addresses))) == len(addresses)
+
+
+def test_a_value_without_a_name_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "film.jsonl"
+    file.write_text('{"mid": 1, "title": "a film", "": "x"}\n{"mid": 2, "title": "another"}\n')
+    draft = draft_of([str(file)])
+    assert [attribute.name for attribute in draft.schema.relations[0].attributes] == ["mid", "title"]
+    assert any("'' (it has no name)" in note for note in draft.notes)

@@ -145,3 +145,35 @@ def test_a_text_that_is_not_utf_8_is_named(path: Path) -> None:
     assert rows(database, schema, "b") == [(1, "lamp")]
     with pytest.raises(SourceError, match=r"row 2: a\.t: not UTF-8: b'caf\\xe9' \(convert it"):
         rows(database, schema, "a")
+
+
+@pytest.mark.parametrize("stored", ["VIRTUAL", "STORED"])
+def test_generated_columns_are_read(path: Path, stored: str) -> None:
+    database = filled(path, ("CREATE TABLE a(name text)", [["desk"]]))
+    with closing(sqlite3.connect(path)) as connection:
+        if stored == "STORED":
+            connection.execute("DROP TABLE a")
+            connection.execute("CREATE TABLE a(name text, more text AS (name || ' lamp') STORED)")
+            connection.execute("INSERT INTO a VALUES ('desk')")
+        else:
+            connection.execute("ALTER TABLE a ADD COLUMN more text GENERATED ALWAYS AS (name || ' lamp')")
+        connection.commit()
+    schema = draft_of([str(path)]).schema
+    assert rows(database, schema, "a") == [("desk", "desk lamp")]
+
+
+def test_a_text_that_is_not_utf_8_is_told_by_its_row_though_no_schema_was_given(path: Path) -> None:
+    database = filled(path, ("CREATE TABLE a(name text)", [["desk"]]))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO a VALUES (CAST(X'ff6c' AS text))")
+        connection.commit()
+    schema = draft_of([str(path)]).schema
+    with pytest.raises(SourceError, match=r"row 2: a\.name: not UTF-8"):
+        rows(database, schema, "a")
+
+
+def test_a_column_without_a_name_is_left_out(path: Path) -> None:
+    database = filled(path, ('CREATE TABLE a(name text, "" text)', [["desk", "lamp"]]))
+    found = draft_of([str(path)])
+    assert rows(database, found.schema, "a") == [("desk",)]
+    assert any("'' (it has no name)" in note for note in found.notes)

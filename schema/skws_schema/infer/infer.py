@@ -51,6 +51,7 @@ _BOTH: Final = "some rows have an object there, others a value"
 WIDEST: Final = 200
 """The most attributes of a relation: objects may be maps with a key for each thing."""
 BYTES: Final = "no attribute type holds bytes"
+NAMELESS: Final = "it has no name"
 NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
 
 
@@ -383,11 +384,12 @@ def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, st
     """What records call each attribute, by its name; and the columns that can be none."""
     objects = _objects(columns)
     raw = [path for path, values in columns.items() if _are_bytes(values)]
-    fit = [path for path in columns if path not in objects and path not in raw]
+    fit = [path for path in columns if path and path not in objects and path not in raw]
     lost = [path for path in objects if any(value is not None for value in columns[path])]
     left = [
         *(LeftOut(path, _BOTH) for path in lost),
         *(LeftOut(path, BYTES) for path in raw),
+        *(LeftOut(path, NAMELESS) for path in columns if not path),
         *(LeftOut(path, _TOO_MANY) for path in fit[WIDEST:]),
     ]
     return attribute_names(fit[:WIDEST]), tuple(left)

@@ -5,6 +5,7 @@ It answers the statements of ``skws/sources/postgres``, known by their first wor
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-import orjson
 import psycopg2
 from psycopg2 import sql
 from psycopg2.errors import LockNotAvailable
@@ -371,14 +371,15 @@ class Cursor:
     def copy_expert(self, statement: str, file: Any) -> None:
         self.source.ask()
         _, (rows, _) = self.source.taken(self.connection.sees)
-        table = statement.rpartition("FROM ")[2].partition(")")[0].replace('"', "").split(".")[-1].strip()
-        moment = statement.split("::text", 2)[1].rpartition("'time', ")[2].strip("'\" ,")
+        asked = re.fullmatch(r"COPY \(SELECT (\d+), (.*) FROM (.*)\) TO STDOUT", statement)
+        assert asked is not None, statement
+        position, columns, table = asked.groups()
+        table = table.replace("ONLY", "").replace('"', "").split(".")[-1].strip()
         names = [name for name, _ in _COLUMNS[table]]
+        places = [names.index(name) for name in re.findall(r'"(\w+)"', columns)]
         for row in rows[table]:
-            shown = {
-                name: None if cell is None else _text(cell) for name, cell in zip(names, row, strict=True)
-            }
-            file.write(orjson.dumps({"relation": table, "time": moment, "row": shown}) + b"\n")
+            cells = [r"\N" if row[at] is None else _escaped(_text(row[at])) for at in places]
+            file.write("\t".join([position, *cells]).encode() + b"\n")
 
     def create_replication_slot(self, name: str, output_plugin: str) -> None:
         lsn, snapshot = self.source.create_slot(name)
@@ -633,6 +634,11 @@ def _text(cell: object) -> str:
     if isinstance(cell, int) and cell > 1 << 40:
         return datetime.fromtimestamp(cell / 1e6, UTC).isoformat(sep=" ")
     return str(cell)
+
+
+def _escaped(text: str) -> str:
+    """As COPY writes a text."""
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace("\t", r"\t").replace("\r", r"\r")
 
 
 def _lsn(lsn: int) -> str:

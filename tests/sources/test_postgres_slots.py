@@ -218,7 +218,7 @@ def test_the_snapshots_rows_are_private_and_removed_when_read(database: Database
     database.run(*TABLES, insert(1, 20))
     with closing(opened(database, tmp_path)) as feed:
         offset = feed.start()
-        (rows,) = tmp_path.glob("*-rows.jsonl")
+        (rows,) = tmp_path.glob("*-rows.copy")
         assert rows.stat().st_mode & 0o077 == 0
         _, offset, _ = follow(feed, database, offset)
         feed.commit(offset)
@@ -239,13 +239,13 @@ def test_a_snapshot_that_was_damaged_meanwhile_is_refused(
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:
         offset = feed.poll(feed.start(), 1).end
-    (rows,) = tmp_path.glob("*-rows.jsonl")
+    (rows,) = tmp_path.glob("*-rows.copy")
     data = bytearray(rows.read_bytes())
     data[-5] ^= 1
     rows.write_bytes(data[: data.index(b"\n") + 1] if cut else data)
     with (
         closing(opened(database, tmp_path)) as feed,
-        pytest.raises(SourceError, match=r"rows\.jsonl: damaged"),
+        pytest.raises(SourceError, match=r"rows\.copy: damaged"),
     ):
         feed.poll(offset, 10)
     (header,) = tmp_path.glob("*-snapshot.json")

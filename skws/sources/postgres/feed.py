@@ -36,7 +36,7 @@ from skws.sources.postgres.slot import (
     server_of,
     slot_state,
 )
-from skws.sources.postgres.spool import Spool, check_files, copy_tables, lines_end, lock_tables
+from skws.sources.postgres.spool import Spool, check_files, copy_tables, lock_tables
 from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
 
@@ -104,7 +104,7 @@ class PostgresFeed(Feed):
             return iter(())
         if self._spool.point() is None or not self._spool.tables.exists():
             _copy_static(self._address, self._schema, self._tables, self._spool)
-        return self._spool.read(self._spool.tables, self._schema)
+        return self._spool.read_tables(self._schema)
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """Whole transactions up to ``limit`` records and the rest of the last one, but for very large ones.
@@ -157,7 +157,7 @@ class PostgresFeed(Feed):
     def _from_spool(self, position: Position, limit: int) -> tuple[Chunk, Position]:
         self._check_spool(position)
         at = position.spool or 0
-        end = lines_end(self._spool.rows, at, limit)
+        end = self._spool.lines_end(at, limit)
         if end == at:
             return NOTHING, replace(position, spool=None)
         return self._spool.read_rows(self._schema, at, end), replace(position, spool=end)
@@ -380,8 +380,8 @@ def _create(address: Address, schema: Schema, matched: MatchedTables, spool: Spo
                 if not address.snapshot:
                     spool.remove()
                     return Position(lsn)
-                _copy(address, schema, matched, spool, snapshot, time)
-                spool.sort(schema)
+                _copy(address, schema, matched, spool, snapshot)
+                spool.sort(schema, time)
                 spool.finish(lsn, time)
             except BaseException:
                 # A forgotten slot would fill the server's disk.
@@ -394,16 +394,14 @@ def _create(address: Address, schema: Schema, matched: MatchedTables, spool: Spo
     return Position(lsn, time=time, spool=0)
 
 
-def _copy(
-    address: Address, schema: Schema, matched: MatchedTables, spool: Spool, snapshot: str, time: int
-) -> None:
+def _copy(address: Address, schema: Schema, matched: MatchedTables, spool: Spool, snapshot: str) -> None:
     tables = (*matched.static.values(), *matched.streams.values())
     with address.sql() as connected:
         _use_snapshot(connected, snapshot)
         lock_tables(connected, tables, address.shown)
         check_files(connected, tables, address.shown)
-        copy_tables(connected, matched.static, schema, time, spool.tables)
-        copy_tables(connected, matched.streams, schema, time, spool.rows)
+        copy_tables(connected, matched.static, schema, spool.tables)
+        copy_tables(connected, matched.streams, schema, spool.rows)
 
 
 def _copy_static(address: Address, schema: Schema, matched: MatchedTables, spool: Spool) -> None:
@@ -412,7 +410,7 @@ def _copy_static(address: Address, schema: Schema, matched: MatchedTables, spool
         connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
         # Before the first row is read, and so before the transaction's snapshot.
         lock_tables(connected, matched.static.values(), address.shown)
-        copy_tables(connected, matched.static, schema, 0, spool.tables)
+        copy_tables(connected, matched.static, schema, spool.tables)
 
 
 def _half_made(state: SlotState, spool: Spool) -> bool:

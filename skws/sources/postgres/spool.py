@@ -2,12 +2,8 @@
 
 The copy spares the database a long transaction while a search reads the rows, and
 it can be read again after a crash, unlike a snapshot of PostgreSQL. The files are
-JSON lines, like replays; a header, written last, says that they are complete, with
+as COPY writes them (``copied.py``); a header, written last, says that they are complete, with
 their checksum and their position in the log.
-
-The server writes the lines. The texts of values are those of the types' output
-functions, the same that logical replication sends, as ``concat`` gives them; a cast
-to text gives others (``true`` for ``t``).
 
 A snapshot does not cover a table whose file is replaced: after a TRUNCATE or an
 ALTER TABLE that rewrites it, the table is empty, whatever the snapshot has. A
@@ -20,13 +16,11 @@ wait for our locks.
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -34,17 +28,17 @@ from psycopg2.errors import InsufficientPrivilege, LockNotAvailable
 from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
-from skws.data.batch import BadRecord, Chunk, Ints, Item
-from skws.data.values import EARLIEST, timestamp
+from skws.data.batch import Chunk, Ints, Item
 from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
-from skws.formats import Format, Split, read_split
-from skws.formats.files import END
-from skws.formats.jsonl import chunk_reader
 from skws.sources.postgres.catalog import Table
 from skws.sources.postgres.identities import written
 from skws.sources.postgres.numerics import AS_TEXT
+from skws_mesh.columnar.columns import NOTHING
 from skws_schema.errors import NotYetError, SourceError
-from skws_schema.model import AttributeType, Schema
+from skws_schema.model import Schema
+
+if TYPE_CHECKING:
+    from skws.sources.postgres.copied import CopiedRows
 
 # Materialized views and foreign tables take no LOCK; a refresh leaves rows that every snapshot sees.
 _LOCKABLE: Final = frozenset("rpv")
@@ -151,41 +145,33 @@ def client_of(*known: str | None) -> str:
     return ", ".join(part for part in (*about, " ".join(query.split()[:2])) if part)
 
 
-_NO_TIME: Final = (ValueError, KeyError, TypeError)
-
-
-def line_order(path: Path, schema: Schema) -> tuple[Ints, Ints]:
+def line_order(path: Path, rows: CopiedRows) -> tuple[Ints, Ints]:
     """The first and last offsets of the lines of a snapshot, by time; lines without a time come first.
 
     Takes 16 bytes of memory a row. Raises OSError.
     """
-    named = {
-        relation.name: None
-        if relation.time is None
-        else relation.attributes[relation.columns[relation.time]].column
-        for relation in schema.relations
-    }
-    times, bounds = array("q"), array("q", [0])
+    times, ends = [NOTHING], [NOTHING]
     with path.open("rb") as file:
-        for line in file:
-            times.append(_time(line, named))
-            bounds.append(bounds[-1] + len(line))
-    places = np.array(bounds, dtype=np.int64)
-    order = np.argsort(np.array(times, dtype=np.int64), kind="stable")
-    return places[:-1][order], places[1:][order]
+        for lines in _pieces(file):
+            offset = file.tell() - len(lines)
+            times.append(rows.times(lines))
+            ends.append(_line_ends(lines) + offset)
+    bounds = np.concatenate([[0], *ends])
+    order = np.argsort(np.concatenate(times), kind="stable")
+    return bounds[:-1][order], bounds[1:][order]
 
 
-def _time(line: bytes, named: Mapping[str, str | None]) -> int:
-    """The time of a row: its attribute's if the relation names one, else the record's own."""
-    try:
-        item = orjson.loads(line)
-        name = named[item["relation"]]
-        return timestamp(item["time"] if name is None else item["row"][name])
-    except _NO_TIME:
-        return EARLIEST
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Whole lines, some megabytes at a time."""
+    while lines := file.read(_PIECE):
+        yield lines + file.readline() if not lines.endswith(b"\n") else lines
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+def _line_ends(lines: bytes) -> Ints:
+    return np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n")) + 1
+
+
+_PIECE: Final = 1 << 22  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +183,17 @@ class Spool:
 
     @property
     def rows(self) -> Path:
-        return self.folder / f"{self.slot}-rows.jsonl"
+        return self.folder / f"{self.slot}-rows.copy"
 
     @property
     def sorted(self) -> Path:
         """The rows of streams while they are sorted."""
-        return self.folder / f"{self.slot}-sorted.jsonl"
+        return self.folder / f"{self.slot}-sorted.copy"
 
     @property
     def tables(self) -> Path:
         """The rows of static tables."""
-        return self.folder / f"{self.slot}-tables.jsonl"
+        return self.folder / f"{self.slot}-tables.copy"
 
     @property
     def header(self) -> Path:
@@ -253,12 +239,12 @@ class Spool:
         with _writing(self.header):
             synced(self.folder)
 
-    def sort(self, schema: Schema) -> None:
-        """Sort the streams' rows by time, unless all have the snapshot's time."""
+    def sort(self, schema: Schema, time: int) -> None:
+        """Sort the streams' rows by time, unless all have the snapshot's ``time``."""
         if not any(relation.time for relation in schema.relations if not relation.table):
             return
         with _written(self.sorted) as file:
-            starts, ends = line_order(self.rows, schema)
+            starts, ends = line_order(self.rows, self._copied(schema, time))
             with self.rows.open("rb") as rows:
                 for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                     rows.seek(start)
@@ -289,71 +275,65 @@ class Spool:
             return None
         return None if text is None else orjson.loads(text)
 
-    def read(self, path: Path, schema: Schema, start: int = 0, end: int = END) -> Iterator[Item]:
-        """The items of lines that begin in a range of bytes. Raises SourceError."""
-        for item in read_split(_split(path, start, end), schema):
-            yield self._named(item) if isinstance(item, BadRecord) else item
+    def read_tables(self, schema: Schema) -> Iterator[Item]:
+        """The rows of static tables. Raises SourceError."""
+        rows = self._copied(schema, 0)
+        with _reading(self.tables), self.tables.open("rb") as file:
+            for lines in _pieces(file):
+                yield from rows.read(lines, file.tell() - len(lines))
 
     def read_rows(self, schema: Schema, start: int, end: int) -> Chunk:
-        """The streams' rows of lines that begin in a range of bytes, by columns. Raises SourceError."""
-        found = Chunk.together(chunk_reader(schema).read(_split(self.rows, start, end)))
-        return replace(found, bad=[self._named(bad) for bad in found.bad])
+        """The streams' rows of lines that begin in a range of bytes. Raises SourceError."""
+        point = self.point()
+        time = point[1] if point is not None else 0
+        with _reading(self.rows), self.rows.open("rb") as file:
+            file.seek(start)
+            lines = file.read(end - start)
+        return self._copied(schema, time).read(lines, start)
 
-    def _named(self, bad: BadRecord) -> BadRecord:
-        return replace(bad, source=f"snapshot of {self.slot}")
+    def lines_end(self, start: int, limit: int) -> int:
+        """The offset after ``limit`` of the streams' rows from ``start`` on, or after the last.
+
+        Raises SourceError.
+        """
+        with _reading(self.rows), self.rows.open("rb") as file:
+            file.seek(start)
+            for lines in _pieces(file):
+                ends = _line_ends(lines)
+                if len(ends) >= limit:
+                    return start + int(ends[limit - 1])
+                start, limit = start + len(lines), limit - len(ends)
+        return start
+
+    def _copied(self, schema: Schema, time: int) -> CopiedRows:
+        # It loads Arrow: 40 MB that a run needs no more once the snapshot is read.
+        from skws.sources.postgres.copied import CopiedRows  # noqa: PLC0415
+
+        return CopiedRows(schema, time, f"snapshot of {self.slot}")
 
 
-def _split(path: Path, start: int, end: int) -> Split:
-    return Split(path, Format.JSON_LINES, None, start, end, 0, 0)
-
-
-# A line of JSON holds no control characters, so that nothing is quoted or escaped: what is written is JSON.
-_COPY: Final = SQL("""
-    COPY (SELECT json_build_object('relation', {}::text, 'time', {}::text, 'row', row_to_json(found))
-          FROM (SELECT {} FROM {}) AS found) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')""")
-# Only a missing value is not distinct from NULL; a composite value of NULLs is.
-_TEXT: Final = SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN concat({0}) END")
-_UNPADDED: Final = SQL("{}::text")  # of a char(n)
-# Columns of these types are written as JSON has them, and so are read by columns; others as their texts.
-_AS_JSON: Final = {
-    "int2": AttributeType.INTEGER,
-    "int4": AttributeType.INTEGER,
-    "int8": AttributeType.INTEGER,
-    "float4": AttributeType.NUMBER,
-    "float8": AttributeType.NUMBER,
-    "bool": AttributeType.BOOLEAN,
-}
+_COPY: Final = SQL("COPY (SELECT {}, {} FROM {}) TO STDOUT")
 _ITSELF: Final = SQL("{}")
+_UNPADDED: Final = SQL("{}::text")  # of a char(n)
 # The log has the changes of all rows: where policies hide some from the role, the server refuses to copy.
 _ALL_ROWS: Final = "SET LOCAL row_security = off"
 
 
-def copy_tables(
-    connected: connection, found: Mapping[int, Table], schema: Schema, time: int, path: Path
-) -> None:
-    """Write the rows of tables, by position of their relation, as records of ``time`` (microseconds).
+def copy_tables(connected: connection, found: Mapping[int, Table], schema: Schema, path: Path) -> None:
+    """Write the rows of tables, by position of their relation.
 
     Raises psycopg2.Error, SourceError if the file cannot be written or the role may not read all rows.
     """
-    moment = (_EPOCH + timedelta(microseconds=time)).isoformat()
     with _written(path) as file, connected.cursor() as cursor:
         cursor.execute(_ALL_ROWS)
         for position, table in found.items():
             relation = schema.relations[position]
-            types = {column.name: column.type for column in table.columns}
-            special = {name: _UNPADDED for name, kind in types.items() if kind == "bpchar"}
+            special = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
             special |= dict.fromkeys(table.numerics, AS_TEXT)
-            values = [
-                (_ITSELF if _AS_JSON.get(types[name]) is kind else special.get(name, _TEXT), name)
-                for name, kind in ((each.column, each.type) for each in relation.attributes)
-            ]
+            names = [attribute.column for attribute in relation.attributes]
             statement = _COPY.format(
-                Literal(relation.name),
-                Literal(moment),
-                SQL(", ").join(
-                    SQL("{} AS {}").format(form.format(Identifier(name)), Identifier(name))
-                    for form, name in values
-                ),
+                Literal(position),
+                SQL(", ").join(special.get(name, _ITSELF).format(Identifier(name)) for name in names),
                 table.quoted if relation.table else table.alone,  # as what is logged under its name
             )
             with _all_rows(connected, table):
@@ -393,10 +373,3 @@ def _writing(path: Path) -> AbstractContextManager[None]:
 
 def _reading(path: Path) -> AbstractContextManager[None]:
     return explained(f"{path}: cannot read the snapshot", SourceError)
-
-
-def lines_end(path: Path, start: int, limit: int) -> int:
-    """The offset after ``limit`` lines from ``start`` on, or after the last. Raises SourceError."""
-    with _reading(path), path.open("rb") as file:
-        file.seek(start)
-        return start + sum(len(line) for _, line in zip(range(limit), file, strict=False))

@@ -1,0 +1,160 @@
+"""Rows as COPY writes them in its text format, read by columns.
+
+A line has the position of a relation, then the relation's attributes; a value is as its type's output
+function writes it, the same text that logical replication sends. Line ends and tabs inside of values are
+escaped, so that lines can be counted, cut and sorted as they are.
+
+All values of a column are converted at once. If one is unusual (``NaN``, say), the rows beside it are
+converted one by one, as changes of the log are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyarrow import csv
+
+from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, Rows, together
+from skws.data.blocks import ColumnBlock
+from skws.data.texts import Texts
+from skws.data.values import EARLIEST, MalformedError, timestamp
+from skws.formats.bare_columns import held, typed
+from skws.formats.rows import RowReader
+from skws_schema.model import AttributeType, Schema
+
+_NULL: Final = "\\N"
+_ESCAPED: Final = re.compile(r"\\(.)")
+_LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+class CopiedRows:
+    """Reads lines of the relations of a schema. ``time``: of their records, in microseconds.
+
+    ``source``: what bad records are said to come from.
+    """
+
+    def __init__(self, schema: Schema, time: int, source: str) -> None:
+        self._time = time
+        self._source = source
+        self._readers = [RowReader(schema, n, by_origin=False) for n in range(len(schema.relations))]
+
+    def read(self, lines: bytes, offset: int = 0) -> Chunk:
+        """The records of whole lines, in order. ``offset``: of the first line."""
+        batches: list[RecordBatch] = []
+        places: list[Ints] = []
+        bad: list[BadRecord] = []
+        for number, some, mine in _by_relation(lines):
+            columns = _columns(some, len(self._readers[number].names))
+            batch = self._together(number, columns)
+            if batch is None:
+                items = list(self._one_by_one(number, columns, offset))
+                mine = mine[[type(item) is Record for item in items]]  # noqa: PLW2901 - without bad ones
+                chunk = Chunk.of(items)
+                batch = chunk.records
+                bad += chunk.bad
+            batches.append(batch)
+            places.append(mine)
+        records = together(batches) if batches else NO_RECORDS
+        if len(batches) > 1:
+            records = records.taken(np.argsort(np.concatenate(places), kind="stable"))
+        bad += [note for reader in self._readers for note in reader.notes(self._source)]
+        return Chunk(records, bad)
+
+    def times(self, lines: bytes) -> Ints:
+        """The time of each line; of one that is no record the earliest."""
+        found = np.full(lines.count(b"\n"), self._time, dtype=np.int64)
+        for number, some, mine in _by_relation(lines):
+            reader = self._readers[number]
+            if reader.time_column is not None:
+                (column,) = _columns(some, len(reader.names), reader.time_column)
+                values = typed(column, AttributeType.TIMESTAMP)
+                if values is not None:
+                    found[mine] = values.fill_null(EARLIEST).to_numpy(zero_copy_only=False)
+                else:
+                    found[mine] = [EARLIEST if text is None else _time(text) for text in column.to_pylist()]
+        return found
+
+    def _together(self, number: int, columns: Sequence[pa.Array]) -> RecordBatch | None:
+        """The records of rows as columns; None if some value is unusual."""
+        reader, size = self._readers[number], len(columns[0])
+        values = [typed(c, a.type) for c, a in zip(columns, reader.relation.attributes, strict=True)]
+        known = [held(column) for column in values if column is not None]
+        if len(known) < len(values):
+            return None
+        times: object = np.full(size, 0 if reader.table else self._time, dtype=np.int64)
+        if reader.time_column is not None:
+            times = known[reader.time_column]
+        if not isinstance(times, np.ndarray):  # some have none
+            return None
+        places = np.arange(size, dtype=np.int64)
+        rows = Rows(
+            np.zeros_like(places), places, (ColumnBlock(number, known, reader.relation.search_columns),)
+        )
+        return RecordBatch(np.full_like(places, number), times, rows)
+
+    def _one_by_one(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
+        reader = self._readers[number]
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            try:
+                yield reader.record(reader.convert(row), self._time)
+            except MalformedError as error:
+                shown = {"relation": reader.relation.name, "row": dict(zip(reader.names, row, strict=True))}
+                yield BadRecord(self._source, 0, offset, orjson.dumps(shown), str(error))
+
+
+def _time(text: str) -> int:
+    try:
+        return timestamp(text)
+    except MalformedError:
+        return EARLIEST
+
+
+def _by_relation(lines: bytes) -> Iterator[tuple[int, bytes, Ints]]:
+    """The lines of each relation, and their numbers."""
+    if not lines:
+        return
+    ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n")) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    prefix = lines[: lines.index(b"\t") + 1]
+    letters = np.frombuffer(lines + bytes(len(prefix)), dtype=np.uint8)
+    if all((letters.take(starts + place) == letter).all() for place, letter in enumerate(prefix)):
+        yield int(prefix), lines, np.arange(len(starts))
+        return
+    groups: dict[bytes, list[int]] = {}
+    for number, start in enumerate(starts.tolist()):
+        groups.setdefault(lines[start : lines.index(b"\t", start)], []).append(number)
+    for relation, numbers in groups.items():
+        yield int(relation), b"".join([lines[starts[n] : ends[n]] for n in numbers]), np.array(numbers)
+
+
+def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Array]:
+    """The texts of a relation's attributes, or of one."""
+    names = [str(place) for place in range(-1, number)]  # the first one is the relation's position
+    table = csv.read_csv(
+        pa.BufferReader(lines),
+        csv.ReadOptions(column_names=names, block_size=len(lines) + 1, use_threads=False),
+        csv.ParseOptions(delimiter="\t", quote_char=False, escape_char=False, ignore_empty_lines=False),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=names[1:] if only is None else [str(only)],
+            strings_can_be_null=True,
+            null_values=[_NULL],
+        ),
+    )
+    return [_unescaped(column.combine_chunks()) for column in table.columns]
+
+
+def _unescaped(column: pa.Array) -> pa.Array:
+    if b"\\" not in bytes(Texts.of([column]).data):
+        return column
+    texts = column.to_pylist()
+    return pa.array([text and _ESCAPED.sub(_meant, text) for text in texts], pa.string())
+
+
+def _meant(escaped: re.Match[str]) -> str:
+    return _LETTERS.get(escaped[1], escaped[1])

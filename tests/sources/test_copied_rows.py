@@ -1,0 +1,143 @@
+"""Rows as COPY writes them: by columns as one by one, whatever the values, and as PostgreSQL escapes them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skws.data.batch import Record
+from skws.data.values import EARLIEST, MalformedError
+from skws.formats.rows import RowReader
+from skws.sources.postgres.copied import CopiedRows
+from skws.sources.postgres.spool import Spool
+from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
+from tests.postgres import Database
+from tests.sources.following import source
+from tests.strategies import examples
+
+TIME = 1_700_000_000_000_000
+EVENT = Relation(
+    "event",
+    (
+        Attribute("id", AttributeType.INTEGER),
+        Attribute("about", AttributeType.TEXT),
+        Attribute("price", AttributeType.NUMBER),
+        Attribute("paid", AttributeType.BOOLEAN),
+        Attribute("at", AttributeType.TIMESTAMP),
+    ),
+    key=("id",),
+    search=("about",),
+)
+NAME = Relation("name", (Attribute("name", AttributeType.STRING),))
+STAMPED = Relation("stamped", EVENT.attributes, key=("id",), search=("about",), time="at")
+SCHEMA = Schema("copied", (EVENT, NAME, STAMPED), ())
+
+ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r", "\b": r"\b", "\f": r"\f", "\v": r"\v"}
+TEXTS = st.text(alphabet="aN\\\t\n\r\b\f\v,\"' é\ufeff\U0001f600", max_size=6)
+INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1).map(str) | st.sampled_from(["0", "-1", "007"])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.sampled_from(
+    ["1", "12.50", "1e+308", "1e999", "NaN", "Infinity", "-0"]
+)
+MOMENTS = st.sampled_from(
+    [
+        *("2024-05-06 07:08:09+00", "2024-05-06 07:08:09.5+02", "2024-05-06", "0001-01-01 00:00:00+01"),
+        *("infinity", "0044-03-15 BC", "12024-01-01 00:00:00+00", "1700000000", "soon"),
+    ]
+)
+USUAL = st.tuples(
+    INTEGERS,
+    st.none() | TEXTS,
+    st.none() | st.integers(-9, 9).map(str),
+    st.sampled_from(["t", "f", None]),
+    st.just("2024-05-06 07:08:09+00"),
+)
+ANY = st.tuples(
+    INTEGERS | st.sampled_from(["", "0x1A", "1.0", " 1", "9223372036854775808"]),
+    st.none() | TEXTS,
+    st.none() | NUMBERS | st.just(""),
+    st.sampled_from(["t", "f", None, "yes", "maybe", ""]),
+    st.none() | MOMENTS,
+)
+ROWS = st.lists(
+    st.tuples(st.sampled_from([0, 2]), USUAL | ANY) | st.tuples(st.just(1), st.tuples(TEXTS)), max_size=8
+)
+
+
+def line(relation: int, row: tuple[str | None, ...]) -> bytes:
+    cells = (r"\N" if text is None else "".join(ESCAPES.get(c, c) for c in text) for text in row)
+    return "\t".join([str(relation), *cells]).encode() + b"\n"
+
+
+def one_by_one(reader: RowReader, row: tuple[str | None, ...]) -> Record | str:
+    try:
+        return reader.record(reader.convert(row), TIME)
+    except MalformedError as error:
+        return str(error)
+
+
+@given(ROWS)
+@examples(400)
+def test_rows_are_read_as_one_by_one(rows: list[tuple[int, tuple[str | None, ...]]]) -> None:
+    lines = b"".join(line(*each) for each in rows)
+    copied = CopiedRows(SCHEMA, TIME, "here")
+    readers = [RowReader(SCHEMA, number) for number in range(len(SCHEMA.relations))]
+    found = copied.read(lines)
+    expected = [one_by_one(readers[relation], row) for relation, row in rows]
+    # repr, as 0.0 and -0.0 are equal, and so are 1 and True.
+    records = [each for each in expected if isinstance(each, Record)]
+    assert repr(list(found.records.records())) == repr(records)
+    reasons = [each for each in expected if isinstance(each, str)]
+    assert sorted(bad.reason for bad in found.bad if not bad.passed_over) == sorted(reasons)
+    missing = {bad.reason: bad.passed_over for bad in found.bad if bad.passed_over}
+    assert missing == {reason: count for one in readers for reason, count in one.passed_over.items()}
+    times = copied.times(lines).tolist()
+    for time, record, (relation, row) in zip(times, expected, rows, strict=True):
+        if isinstance(record, Record):
+            assert time == record.time
+        elif relation == 2 and row[4] in (None, "soon"):
+            assert time == EARLIEST
+
+
+def test_a_snapshot_is_cut_after_any_number_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skws.sources.postgres.spool._PIECE", 40)
+    spool = Spool(tmp_path, "slot")
+    rows = [(1, ("x" * size,)) for size in (0, 3, 100, 1, 0, 60, 2)]
+    spool.rows.write_bytes(b"".join(line(*each) for each in rows))
+    for limit in (1, 2, 3, 7, 100):
+        at, found = 0, list[Row]()
+        while (end := spool.lines_end(at, limit)) > at:
+            chunk = spool.read_rows(SCHEMA, at, end)
+            assert len(chunk) == min(limit, len(rows) - len(found))
+            found += [record.row for record in chunk.records.records()]
+            at = end
+        assert found == [row for _, row in rows]
+
+
+def test_texts_come_as_they_are_in_the_database(database: Database) -> None:
+    texts = [
+        "",
+        "\\N",
+        "\\\\N",
+        "a\\b",
+        "tab\there",
+        "line\nline",
+        "\r\n",
+        "\b\f\v",
+        "\x01\x02\x7f",
+        "\ufeffé\U0001f600",
+        None,
+    ]
+    schema = Schema("copied", (replace(EVENT, attributes=EVENT.attributes[:2]),), ())
+    database.run("CREATE TABLE event (id integer PRIMARY KEY, about text)")
+    with psycopg2.connect(database.uri()) as connected, connected.cursor() as cursor:
+        cursor.executemany("INSERT INTO event VALUES (%s, %s)", list(enumerate(texts)))
+    connected.close()
+    with closing(source(database).open(schema)) as feed:
+        found = feed.poll(feed.start(), 100).read
+    assert [record.row for record in found.records.records()] == list(enumerate(texts))

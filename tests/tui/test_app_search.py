@@ -411,6 +411,18 @@ async def test_the_detail_shows_whole_rows_and_the_lifespan() -> None:
 
 
 @scenario
+async def test_escape_leaves_a_whole_result_after_a_visit_to_the_box() -> None:
+    async with opened(movies(QUERY), size=(80, 24)) as driver:
+        await driver.advance(2)
+        await driver.press("escape", "j", "enter", "a", "escape")
+        assert driver.search.pane.detail.has_focus
+        await driver.press("escape")
+        assert not driver.search.pane.whole
+        await driver.press("enter", "a", "tab", "escape")
+        assert not driver.search.pane.whole
+
+
+@scenario
 async def test_the_filter_narrows_and_escape_clears_it() -> None:
     async with opened(movies(QUERY)) as driver:
         await driver.advance(2)

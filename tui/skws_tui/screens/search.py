@@ -363,7 +363,10 @@ class SearchScreen(FilteredScreen):
 
     def on_query_box_leave(self) -> None:
         self.skws.withdraw(self._refusal)
-        self.listing.focus()
+        if self.pane.whole:
+            self.pane.take_focus()
+        else:
+            self.listing.focus()
 
     def on_start_menu_asked(self, message: StartMenu.Asked) -> None:
         self._add(message.text, None)
@@ -406,7 +409,10 @@ class SearchScreen(FilteredScreen):
         return True
 
     def action_back(self) -> None:
-        """Leave the filter, then the network and the relation."""
+        """Leave the result that is shown whole, then the filter, then the network and the relation."""
+        if self.pane.whole:
+            self.pane.show_whole(whole=False)
+            return
         if not self.filter_box.close():
             self.selection = replace(self.selection, network=None, relation=None)
         self.listing.focus()

@@ -372,7 +372,10 @@ class ResultPane(Horizontal):
     def show_whole(self, *, whole: bool) -> None:
         self.set_class(whole, "whole")
         self.draw_detail()
-        (self.detail if whole and self.results.selected else self.results).focus()
+        self.take_focus()
+
+    def take_focus(self) -> None:
+        (self.detail if self.whole and self.results.selected else self.results).focus()
 
     def name_columns(self, columns: Columns) -> None:
         self.query_one("#columns", Static).update(columns.heading, layout=False)

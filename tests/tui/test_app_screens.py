@@ -316,6 +316,18 @@ async def test_the_menu_has_the_forms_of_queries_and_the_themes() -> None:
 
 
 @scenario
+async def test_the_list_of_themes_shows_each_and_escape_goes_back() -> None:
+    async with opened(movies(), size=(80, 24)) as driver:
+        before = driver.app.theme
+        driver.app.action_theme()
+        await driver.settle()
+        await driver.press("down", "down")
+        assert driver.app.theme == sorted(driver.app.available_themes)[1]
+        await driver.press("escape")
+        assert driver.app.theme == before
+
+
+@scenario
 async def test_queries_history_and_theme_come_back(tmp_path: Path) -> None:
     path = tmp_path / "state" / "session.json"
     request = movies(restore=True, theme=None)

@@ -708,4 +708,5 @@ def test_of_connecting_rows_the_thing_stays_that_tells_results_apart() -> None:
     assert [each.text for each in sentence(phrases, 40)] == [
         "Quentin Ta…", "Pulp Ficti…", "John Travol…",
     ]  # fmt: skip
+    assert [each.text for each in sentence(phrases, 28)] == ["Quenti…", "Pulp F…", "John Tr…"]
     assert [each.text for each in sentence(phrases, 20)] == ["Quentin T…", "John Trav…"]

@@ -251,11 +251,14 @@ class SkwsApp(FencedApp):
 
     def action_theme(self) -> None:
         choices = [(name, "") for name in sorted(self.available_themes)]
-        self.push_screen(PickScreen("Themes", choices), self._theme_picked)
+        before = self.theme
+        self.push_screen(
+            PickScreen("Themes: ↓ shows each, Esc goes back", choices, self._show_theme),
+            lambda name: self._show_theme(name or before),
+        )
 
-    def _theme_picked(self, name: str | None) -> None:
-        if name is not None:
-            self.theme = name
+    def _show_theme(self, name: str) -> None:
+        self.theme = name
 
     def write_query(self, text: str) -> None:
         """Put a text into the query box, to be changed or asked."""

@@ -149,14 +149,20 @@ class PromptScreen(Dialog[None]):
 
 
 class PickScreen(Dialog[str | None]):
-    """Returns the chosen text, or None if the user closed it. ``choices``: texts with a note each."""
+    """Returns the chosen text, or None if the user closed it. ``choices``: texts with a note each.
+
+    ``preview`` is called with each text that the user moves to.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "to_list", "Down", show=False)]
     DEFAULT_CSS = "PickScreen #box { height: 18; max-height: 80%; }"
 
-    def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, title: str, choices: Sequence[tuple[str, str]], preview: Callable[[str], None] = lambda _: None
+    ) -> None:
         super().__init__()
         self._title = title
+        self._preview = preview
         self._choices = self._found = choices
 
     def compose(self) -> ComposeResult:
@@ -177,8 +183,15 @@ class PickScreen(Dialog[str | None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self._found[event.option_index][0])
 
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if event.option_list.has_focus and self._found:
+            self._preview(self._found[event.option_index][0])
+
     def action_to_list(self) -> None:
-        self.query_one(OptionList).focus()
+        options = self.query_one(OptionList)
+        options.focus()
+        if options.highlighted is None:
+            options.action_first()
 
     def _fill(self, words: str) -> None:
         wanted = words.casefold().split()

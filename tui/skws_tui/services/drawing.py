@@ -446,6 +446,7 @@ GAP: Final = "…"
 _CONNECTING: Final = 32
 """The most cells of a phrase without keywords."""
 _SHORTEST: Final = 10
+_SHORTEST_BESIDE_THINGS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +472,7 @@ def sentence(phrases: Sequence[Phrase], width: int) -> list[Phrase]:
         p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text
     ]
     shown = _without(shown, width, names=False)
-    while _width(cut := _cut(shown, _width(shown) - width)) > width and any(map(_is_thing, shown)):
+    while _width(cut := _fitted(shown, width)) > width and any(map(_is_thing, shown)):
         shown = _without(shown, _width(shown) - 1, names=True)
     return [p for at, p in enumerate(cut) if not (at and p.text == GAP and cut[at - 1].text.endswith(GAP))]
 
@@ -496,10 +497,18 @@ def _is_thing(phrase: Phrase) -> bool:
     return phrase.names and not phrase.matched
 
 
-def _cut(phrases: list[Phrase], over: int) -> list[Phrase]:
+def _fitted(phrases: list[Phrase], width: int) -> list[Phrase]:
+    """Phrases cut as little as need be; shorter than usual only if one is of a thing, which stays."""
+    cut = _cut(phrases, _width(phrases) - width)
+    if _width(cut) > width and any(map(_is_thing, phrases)):
+        cut = _cut(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
+    return cut
+
+
+def _cut(phrases: list[Phrase], over: int, shortest: int = _SHORTEST) -> list[Phrase]:
     """Take ``over`` cells from the longest phrases that are matched or of things, as far as these go."""
     sizes = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
-    while over > 0 and (most := max(sizes, default=0)) > _SHORTEST:
+    while over > 0 and (most := max(sizes, default=0)) > shortest:
         sizes[sizes.index(most)] -= 1
         over -= 1
     return [

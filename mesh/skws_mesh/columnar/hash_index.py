@@ -17,11 +17,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, ranges, written
+from skws_mesh.columnar.columns import NOTHING, Hashes, Ints, ranges, written
 
-_LEAST_BITS = 17  # 128 kB, which fits the processor's caches
-_SPARSE = 8  # places for each hash, so that one in eight look-ups passes in vain
+_LEAST_BITS = 17  # 16 kB, which fits the processor's caches
+_SPARSE = 8  # bits for each hash, so that one in eight look-ups passes in vain
+_BYTE = 3  # 8 bits
 
 
 class HashFilter:
@@ -30,30 +32,42 @@ class HashFilter:
     def __init__(self, expected: int = 0) -> None:
         bits = max(_LEAST_BITS, (expected * _SPARSE).bit_length())
         self._added = 0
-        self._set(np.zeros(1 << bits, dtype=bool))
+        self._set(np.zeros(1 << (bits - _BYTE), dtype=np.uint8))
 
     def has_room(self, more: int) -> bool:
         """True if the filter stays sparse enough with ``more`` hashes."""
-        return (self._added + more) * _SPARSE <= len(self._there)
+        return (self._added + more) * _SPARSE <= len(self._bits) << _BYTE
 
     def add(self, hashes: Hashes) -> None:
         self._added += len(hashes)
-        self._there[self._places(hashes)] = True
+        places = self._places(hashes)
+        np.bitwise_or.at(self._bits, places >> _BYTE, _bit(places))
 
     def grow(self) -> None:
         """Double the bitmap; what passed still passes."""
-        self._set(np.repeat(self._there, 2))
+        self._set(np.packbits(np.repeat(np.unpackbits(self._bits, bitorder="little"), 2), bitorder="little"))
 
     def passing(self, hashes: Hashes) -> Ints:
         """The positions of the hashes that may be present."""
-        return np.flatnonzero(self._there.take(self._places(hashes)))
+        places = self._places(hashes)
+        found = self._bits.take(places >> _BYTE)
+        found &= _bit(places)
+        return np.flatnonzero(found)
 
     def _places(self, hashes: Hashes) -> Ints:
         return (hashes >> self._shift).view(np.int64)  # by unsigned numbers NumPy takes twice as long
 
-    def _set(self, there: Flags) -> None:
-        self._there = there
-        self._shift = np.uint64(64 - (len(there).bit_length() - 1))
+    def _set(self, bits: npt.NDArray[np.uint8]) -> None:
+        self._bits = bits
+        self._shift = np.uint64(64 - (len(bits).bit_length() - 1 + _BYTE))
+
+
+def _bit(places: Ints) -> npt.NDArray[np.uint8]:
+    """Of each place in its byte."""
+    return _BITS.take(places & 7)
+
+
+_BITS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
 
 
 PAIRS: Final = 1 << 18

@@ -243,7 +243,6 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             break
         results.append(orjson.Fragment(text))
     nothing = found.why_nothing or EmptyResult(())
-    meant = {typed: others[0] for typed, others in nothing.missing.items() if others}
     seconds = perf_counter() - began
     served.measures.searched(seconds)
     return orjson.dumps(
@@ -254,11 +253,19 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             "complete": found.complete,
             "max_size": found.size,
             "notes": [*notes, *found.notes, *nothing.lines()],
-            "meant": corrected(body.query, meant) if meant else "",
+            "meant": _meant(body.query, nothing),
             "instead": nothing.instead,
             "seconds": round(seconds, 6),
         }
     )
+
+
+def _meant(query: str, nothing: EmptyResult) -> str:
+    """A query with what was meant for keywords that are nowhere, without those that are like no word."""
+    meant = {typed: others[0] for typed, others in nothing.missing.items() if others}
+    if not meant or all(nothing.missing.values()):
+        return corrected(query, meant) if meant else ""
+    return " ".join([nothing.instead, *meant.values()]).strip()
 
 
 def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:

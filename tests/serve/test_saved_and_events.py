@@ -72,6 +72,7 @@ def test_the_query_without_a_keyword_that_nothing_has_is_told(client: httpx.Clie
     told = found(client, "lovelace zzyzx -loom")
     assert (told["meant"], told["instead"]) == ("", "lovelace -loom")
     assert told["notes"] == ["no row matches 'zzyzx'", "without 'zzyzx': lovelace -loom"]
+    assert found(client, "lovelce zzyzx engine")["meant"] == "engine lovelace"
     unjoined = found(client, "lovelace engine", max_size=1)
     assert unjoined["instead"] == ""
     assert "no 1 joined rows of one window have all" in unjoined["notes"][0]

@@ -510,7 +510,12 @@ def _theme(name: str):  # type: ignore[no-untyped-def]
             30,
             ["│  └─ Votes  (Votes.UserId =", "│             Users.Id)"],
         ),
-        ("├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)", 20, None),
+        (
+            "├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)",
+            20,
+            ["├─ PostLinks", "│  (PostLinks.Relate", "│  dPostId =", "│  Posts.Id)"],
+        ),
+        ("├─ PostLinks  (PostLinks.RelatedPostId = Posts.Id)", 12, None),
     ],
 )
 def test_the_joins_of_a_graph_go_on_below_themselves(

@@ -168,9 +168,21 @@ def inferred(source: str, name: str, window: str) -> str:
 
 
 def folded(line: str, width: int) -> str:
-    """A line of a graph; its joins, in brackets, go on below themselves where ``width`` cells are too few."""
+    """A line of a graph; its joins, in brackets, go on below themselves where ``width`` cells are too few.
+
+    Below the relation's name if there is no room beside it.
+    """
     place = line.find("(") + 1
-    if not place or cell_len(line) <= width or width - place < _LEAST:
+    if not place or cell_len(line) <= width:
         return line
+    if width - place < _LEAST:
+        return _below_the_name(line[: place - 1].rstrip(), line[place - 1 :], width)
     below = "".join(_CONTINUED.get(sign, " ") for sign in line[:place])
     return line[:place] + f"\n{below}".join(wrap(line[place:], width - place))
+
+
+def _below_the_name(line: str, joins: str, width: int) -> str:
+    tree = len(line) - len(line.lstrip("│├└─ "))
+    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:tree])
+    room = width - len(below)
+    return f"\n{below}".join([line, *wrap(joins, room)]) if room >= _LEAST else f"{line}  {joins}"

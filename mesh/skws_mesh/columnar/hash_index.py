@@ -1,8 +1,8 @@
 """A hash-join index that grows by batches.
 
 An entry is one 64-bit integer: the leading bits of its hash, then its payload.
-A *run* is a range of entries in order of their *buckets*, which are still
-fewer of these leading bits; its directory has the start of each bucket. The
+A *run* is a range of entries in order. Those with some leading bits are a
+*bucket*, and its directory has the start of each of these. The
 last runs become one when they are of similar size and not too large, so that n
 entries stand in about log n runs, and some more where they are millions, and
 each is moved about log n times. All runs are searched at once.
@@ -74,7 +74,6 @@ PAIRS: Final = 1 << 18
 """Pairs that are joined together: enough for NumPy, and some ten megabytes."""
 _MERGED: Final = 1 << 22  # entries of a run that is merged from others: half a second's work
 _LEAST_PAYLOAD_BITS = 20
-_DIGIT = 16  # bits by which NumPy sorts in linear time: several times as fast as by 64
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
 
@@ -186,14 +185,15 @@ class HashIndex:
         run = Run(size, _bits_of(size))
         if len(entries) < size:
             entries = np.concatenate([self._entries[first : self._size], entries])
-        ordered, begins = _in_buckets(entries, run.bits)
+        entries.sort()  # in place, and by the processor's vectors
+        begins = _directory(entries, run.bits)
         self._size = first + size
         if first:
             directories = sum(other.directory for other in self.runs)
-            self._entries = written(self._entries, first, ordered)
+            self._entries = written(self._entries, first, entries)
             self._begins = written(self._begins, directories, begins + first)
         else:
-            self._entries, self._begins = ordered, begins
+            self._entries, self._begins = entries, begins
         self._set_runs([*self.runs, run])
 
     def _set_runs(self, runs: list[Run]) -> None:
@@ -225,15 +225,11 @@ def _bits_of(size: int) -> int:
     return max(1, size.bit_length() - 1)
 
 
-def _in_buckets(entries: Hashes, bits: int) -> tuple[Hashes, Ints]:
-    """Entries in order of their leading ``bits``, and where each bucket begins, and the last one ends."""
-    bucket = _leading(entries, bits)
+def _directory(entries: Hashes, bits: int) -> Ints:
+    """Where each bucket of entries in order begins, and the last one ends, by their leading ``bits``."""
     begins = np.zeros((1 << bits) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(bucket, minlength=1 << bits), out=begins[1:])
-    order = np.argsort(bucket.astype(np.uint16), kind="stable")  # a radix sort, by the last digit first
-    if bits > _DIGIT:
-        order = order.take(np.argsort((bucket >> _DIGIT).astype(np.uint16).take(order), kind="stable"))
-    return entries.take(order), begins
+    np.cumsum(np.bincount(_leading(entries, bits), minlength=1 << bits), out=begins[1:])
+    return begins
 
 
 def _leading(hashes: Hashes, bits: int) -> Ints:

@@ -247,6 +247,8 @@ def infer(
     named = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
     usable = [name for name, (origins, _) in named.items() if origins]
     if not usable:
+        if named:
+            raise SchemaError(f"nothing to infer a schema from: no columns in {', '.join(named)}")
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
     sampled = [
         _table(relation, tables[relation], named[relation][0], SAMPLE_ROWS, _types(known, relation))

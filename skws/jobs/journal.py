@@ -10,10 +10,10 @@ the same records in memory, for a run without a checkpoint.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +35,7 @@ from skws.durable import (
 )
 from skws.jobs.control import Command
 from skws.queries.keywords.updates import Begin
-from skws.queries.operator import Begins, LoggedBatch
+from skws.queries.operator import Begins, LoggedBatch, record_count
 from skws.sources.feed import Offset
 from skws.spec.query import Query
 from skws.store.live_store import LastingRecords
@@ -51,7 +51,7 @@ class Entry:
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
     ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry stands
     for all up to it. ``begins``: of the results that it updated. ``files``: row files that hold the other
-    records, as ``RowFiles`` tells them.
+    records, as ``RowFiles`` tells them. ``recent``: as of ``LoggedBatch``, if it stands for all up to it.
     """
 
     number: int
@@ -65,6 +65,7 @@ class Entry:
     reached: int | None = None
     begins: Begins = field(default_factory=dict)
     files: Sequence[dict[str, Any]] = ()
+    recent: Sequence[LoggedBatch] = ()
 
     @property
     def insertions(self) -> int:
@@ -72,6 +73,7 @@ class Entry:
 
     def to_bytes(self) -> bytes:
         """The form that the journal keeps: its fields as JSON, and the records by columns behind them."""
+        recent = [_whole_words(laid_out(one.batch)) for one in self.recent]
         fields = {
             "number": self.number,
             "end": self.end,
@@ -82,11 +84,15 @@ class Entry:
             "ended": self.ended,
             "reached": self.reached,
             "files": self.files,
+            "recent": [
+                (one.position, one.now, len(data)) for one, data in zip(self.recent, recent, strict=True)
+            ],
         }
         head = orjson.dumps(fields)
-        if not len(self.records):
+        if not len(self.records) and not recent:
             return head
-        return b"".join((head, b" " * (-(len(head) + 1) % WORD), b"\n", laid_out(self.records)))
+        space = b" " * (-(len(head) + 1) % WORD)
+        return b"".join((head, space, b"\n", *recent, laid_out(self.records)))
 
     @classmethod
     def from_bytes(cls, text: bytes) -> Entry:
@@ -94,8 +100,13 @@ class Entry:
         view, end = memoryview(text), text.find(b"\n")
         fields = orjson.loads(view if end < 0 else view[:end])
         fields["commands"] = tuple(map(Command.of, fields["commands"]))
+        recent, at = [], end + 1
+        for position, now, size in fields.get("recent", ()):
+            recent.append(LoggedBatch(position, now, laid_in(view[at : at + size])[0]))
+            at += size
+        fields["recent"] = recent
         if end >= 0:
-            fields["records"], _ = laid_in(view[end + 1 :])
+            fields["records"], _ = laid_in(view[at:])
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
 
@@ -116,6 +127,28 @@ class Whole(NamedTuple):
     entry: Entry
     before: Before
     lasting: LastingRecords
+
+    @property
+    def size(self) -> int:
+        """The number of its records."""
+        return len(self.lasting) + record_count(self.entry.recent)
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time in it."""
+        return _latest([self.lasting.latest, *(_latest_of(one.batch) for one in self.entry.recent)])
+
+
+def _latest(times: Iterable[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def _latest_of(records: RecordBatch) -> int | None:
+    return int(records.time.max()) if len(records) else None
+
+
+def _whole_words(data: bytes) -> bytes:
+    return data + bytes(-len(data) % WORD)
 
 
 _BEGINS: Final = b'{"begins":'
@@ -167,9 +200,8 @@ class Segment:
         return orjson.dumps(fields)
 
     def count(self, entry: Entry, size: int) -> None:
-        records = entry.records
-        latest = int(records.time.max()) if len(records) else None
-        self.grow(size, len(records), entry.insertions, latest)
+        latest = _latest([_latest_of(entry.records), *(_latest_of(one.batch) for one in entry.recent)])
+        self.grow(size, len(entry.records) + record_count(entry.recent), entry.insertions, latest)
 
     def grow(self, size: int, records: int, insertions: int, latest: int | None) -> None:
         """An entry of some bytes and records was appended."""
@@ -269,7 +301,17 @@ class Journal:
                 if entry.number >= number:
                     return
                 before = segment.before
-                yield LoggedBatch(before.position, before.now, self._whole(entry).records)
+                records = self._whole(entry).records
+                yield LoggedBatch(before.position, before.now, records, recent=entry.recent)
+
+    def recent(self) -> Iterator[LoggedBatch]:
+        """The records as they came, as far as they are in the log; oldest first."""
+        for segment in self.segments:
+            for entry, _ in self._entries(segment.path):
+                if entry.reached is None:
+                    yield LoggedBatch(segment.before.position, segment.before.now, entry.records)
+                else:
+                    yield from entry.recent
 
     def append(self, entry: Entry, before: Before) -> Entry:
         """Append an entry; it survives a kill of this process. Gives it with many records as arrays."""
@@ -314,10 +356,10 @@ class Journal:
             self._file = self._roll(Segment(path, entry.number, before, after=before.position))
             frame = checked(text, self._of(path), self._file.size)
             self._file.append(frame)
-        self.segments[-1].grow(len(frame), len(lasting), lasting.insertions, lasting.latest)
+        self.segments[-1].grow(len(frame), whole.size, lasting.insertions, whole.latest)
         self.append_begins(entry.begins)
         self.sync()
-        self._kept, self.tail = stored.files, 0
+        self._kept, self.tail = stored.files, len(frame) if record_count(entry.recent) else 0
         return entry.number
 
     def sync(self) -> None:
@@ -444,7 +486,7 @@ class Recent:
     def append(self, entry: Entry, before: Before) -> Entry:
         while self._parts and self._over(self._parts[0][1]):
             *_, batch = self._parts.popleft()
-            self.records -= len(batch.batch)
+            self.records -= len(batch.batch) + record_count(batch.recent)
         self._add(entry, before)
         return entry
 
@@ -456,11 +498,16 @@ class Recent:
         self._add(entry, whole.before)
         return entry.number
 
+    def recent(self) -> Iterator[LoggedBatch]:
+        """The records as they came, as far as they are in the log; oldest first."""
+        return chain.from_iterable(batch.recent or (batch,) for *_, batch in self._parts)
+
     def _add(self, entry: Entry, before: Before) -> None:
-        self.records += len(entry.records)
-        if len(entry.records):
-            part = LogPart(int(entry.records.time.max()), before.position + entry.insertions)
-            batch = LoggedBatch(before.position, before.now, entry.records)
+        self.records += len(entry.records) + record_count(entry.recent)
+        if len(entry.records) or entry.recent:
+            latest = _latest([_latest_of(entry.records), *(_latest_of(one.batch) for one in entry.recent)])
+            part = LogPart(latest, before.position + entry.insertions)
+            batch = LoggedBatch(before.position, before.now, entry.records, recent=entry.recent)
             self._parts.append((entry.number, part, batch))
 
     def before(self, number: int) -> Iterator[LoggedBatch]:

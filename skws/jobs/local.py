@@ -374,15 +374,17 @@ class LocalWatch:
             if 2 * living > log.records:  # as when a database is loaded
                 self._looked_at = living
                 return None
-        found = self.worker.whole(self._last)
+        found = self.worker.whole(self._last, log.recent)
         if found is None:
             self._looked_at, self._tail_kept = log.records, log.tail
             return None
-        self._looked_at, self._tail_kept = len(found.lasting), 0
-        if not long and 2 * len(found.lasting) > log.records:
+        self._looked_at, self._tail_kept = found.size, 0
+        if not long and 2 * found.size > log.records:
             return None
-        self.worker.live.log_replaced()
-        return log.rewrite(found)
+        self.worker.live.log_replaced(found.entry.recent)
+        first = log.rewrite(found)
+        self._tail_kept = log.tail
+        return first
 
     @property
     def _lives_for_ever(self) -> bool:

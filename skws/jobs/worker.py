@@ -86,18 +86,29 @@ class Worker:
         """Rebuild the state after an entry whose results an earlier process has written."""
         self._apply(entry)
         lasting = entry.reached is not None
-        self.live.replay(entry.records, entry.begins, ended=entry.ended, lasting=lasting)
+        self.live.replay(entry.records, entry.begins, ended=entry.ended, lasting=lasting, recent=entry.recent)
         if entry.reached is not None:
             self.live.seek(self.live.position, entry.reached)
         self._late.clear()
 
-    def whole(self, last: Entry) -> Whole | None:
-        """An entry in place of the log up to the last one. None if some query needs all of the log."""
-        lasting = self.live.lasting_records()
+    def whole(self, last: Entry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
+        """An entry in place of the log up to the last one. None if some query needs all of the log.
+
+        ``log``: gives the records in it as they came.
+        """
+        lasting = self.live.lasting_records(beside=True)
         if lasting is None:
             return None
         begins, now = self.live.all_begins(), self.before
-        entry = replace(last, commands=(), letters=(), bad=0, reached=self.live.now, begins=begins)
+        entry = replace(
+            last,
+            commands=(),
+            letters=(),
+            bad=0,
+            reached=self.live.now,
+            begins=begins,
+            recent=self.live.recent(log()),
+        )
         before = replace(now, position=now.position - lasting.insertions, now=ALWAYS)
         return Whole(entry, before, lasting)
 

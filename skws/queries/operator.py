@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from skws.data.batch import NO_RECORDS, Record, RecordBatch
@@ -26,7 +27,7 @@ from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_windows.window import CountWindow, Window
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 if TYPE_CHECKING:
     from skws.queries.keywords.searching import Searched
@@ -36,12 +37,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A micro-batch of the log. ``position``, ``now`` and ``final``: those of the stream before it."""
+    """A micro-batch of the log. ``position``, ``now`` and ``final``: those of the stream before it.
+
+    ``recent``: if it has what lives in place of all before, the micro-batches that readers with shorter
+    windows need, as they came.
+    """
 
     position: int
     now: int
     batch: RecordBatch
     final: int | None = None
+    recent: Sequence[LoggedBatch] = ()
 
 
 Begins: TypeAlias = Mapping[str, Sequence[Begin]]
@@ -83,10 +89,17 @@ class StreamState:
             return self.order.latest or 0
         return max(self.order.now, 0)
 
-    def logged_in_order(self) -> Iterator[OrderedBatch]:
-        """The log in order, as evaluators read it."""
+    def logged_in_order(self, window: Window | None) -> Iterator[OrderedBatch]:
+        """The log in order, as evaluators with a window read it."""
+        past = self.past()
+        if window is not None and is_shorter(window, self.stream.window):
+            past = chain.from_iterable(one.recent if record_count(one.recent) else (one,) for one in past)
+        yield from self.in_order(past)
+
+    def in_order(self, past: Iterable[LoggedBatch]) -> Iterator[OrderedBatch]:
+        """A log in order."""
         order = Order(self.stream)
-        for accepted in self.logged(order):
+        for accepted in self.logged(order, past):
             arrived = order.in_order(accepted)
             if len(arrived.batch):
                 yield arrived
@@ -96,16 +109,28 @@ class StreamState:
             if len(arrived.batch):
                 yield arrived
 
-    def logged(self, order: Order) -> Iterator[RecordBatch]:
-        """The log under the schema that holds now; ``order`` accepts its batches."""
+    def logged(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
+        """A log under the schema that holds now; ``order`` accepts its batches."""
         gone = self.stream.schema.evolution.removed_relations
-        for number, logged in enumerate(self.past()):
+        for number, logged in enumerate(past):
             if not number:
                 order.seek(logged.position, logged.now)
             if logged.final is not None:
                 order.settle(logged.final)
             earlier = {relation for relation, since in self.since.items() if order.position < since}
             yield order.accepted(passed_over(logged.batch, gone | earlier))
+
+
+def is_shorter(window: Window, other: Window) -> bool:
+    """Whether what a window holds is part of what another, of time or without an end, holds."""
+    if isinstance(other, Unbounded):
+        return isinstance(window, TimeWindow | CountWindow)
+    return isinstance(other, TimeWindow) and isinstance(window, TimeWindow) and window.length < other.length
+
+
+def record_count(past: Iterable[LoggedBatch]) -> int:
+    """The records of a log."""
+    return sum(len(one.batch) for one in past)
 
 
 def changed(stream: Stream, text: str) -> Stream:
@@ -210,6 +235,15 @@ class Operator(ABC):
 
     def expect_begins(self, begins: Begins) -> None:  # noqa: B027 - few results are updated
         """Take up the begins of results by the records that were processed last."""
+
+    @property
+    def lasts(self) -> bool:
+        """True if what lives leads to the present state, whatever has led to that."""
+        return False
+
+    def rebuild(self, past: Sequence[LoggedBatch]) -> None:
+        """Begin anew with a log, while one is replayed that has what lives in place of it."""
+        raise NotImplementedError("it keeps its own state, or lasts")
 
     @property
     def living(self) -> int:
@@ -363,8 +397,13 @@ class QueryOperator(Operator):
     def count(self, arrived: OrderedBatch) -> int:
         return self.evaluator.count(self._counted(arrived))
 
+    def rebuild(self, past: Sequence[LoggedBatch]) -> None:
+        self.evaluator = self._new()
+        for _ in self.evaluator.begin(map(self._counted, self._state.in_order(past))):
+            pass
+
     def _past(self) -> Iterator[OrderedBatch]:
-        return map(self._counted, self._state.logged_in_order())
+        return map(self._counted, self._state.logged_in_order(self.keeps))
 
     def _counted(self, arrived: OrderedBatch) -> OrderedBatch:
         """A window of tuples reads what has come since positions in the log are those of arrival."""

@@ -18,7 +18,7 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
 from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.updates import Begin
-from skws.queries.operator import Begins, Operator, QueryPlan, StreamState
+from skws.queries.operator import Begins, LoggedBatch, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
 from skws.results.model import Place, Result, Score
 from skws.spec.query import (
@@ -105,8 +105,11 @@ class TopQueries(Operator):
         if begun and self._engine.now <= ALWAYS:
             self._filtered(self._answer(self._engine, added))
             return self._alive(added)
-        self._begin()
+        self._begin(self._state.logged_in_order(self._window))
         return self._alive(added)
+
+    def rebuild(self, past: Sequence[LoggedBatch]) -> None:
+        self._begin(self._state.in_order(past))
 
     def remove(self, name: str) -> None:
         del self._plans[name], self._tops[name]
@@ -129,7 +132,7 @@ class TopQueries(Operator):
         """The results that leave with removed relations, and those that new joins bring in."""
         former, stream = dict(self._tops), self._state.stream
         self._plans = {name: plan.over(stream) for name, plan in self._plans.items()}
-        self._begin()
+        self._begin(self._state.logged_in_order(self._window))
         return {name: list(top.take_over(former[name])) for name, top in self._tops.items()}
 
     def snapshot(self) -> dict[str, bytes]:
@@ -142,7 +145,7 @@ class TopQueries(Operator):
 
     def all_begins(self) -> dict[str, list[Begin]]:
         """Those of updated results; and the scores of all, if what lives replaces the log."""
-        return _by_name([*self._engine.all_begins(), *(self._scores() if self._lasts else ())])
+        return _by_name([*self._engine.all_begins(), *(self._scores() if self.lasts else ())])
 
     def expect_begins(self, begins: Begins) -> None:
         given = [each for name in self._plans for each in begins.get(name, ())]
@@ -152,13 +155,13 @@ class TopQueries(Operator):
 
     @property
     def living(self) -> int:
-        return self._engine.living if self._lasts else 0
+        return self._engine.living if self.lasts else 0
 
     def lasting_records(self) -> LastingRecords | None:
-        return self._engine.lasting_records() if self._lasts else None
+        return self._engine.lasting_records() if self.lasts else None
 
     @property
-    def _lasts(self) -> bool:
+    def lasts(self) -> bool:
         """Whether what lives may replace the log. Else two windows of it are enough.
 
         Of results that only expire, those that can never be among the best are forgotten by their scores.
@@ -181,8 +184,8 @@ class TopQueries(Operator):
         stream = self._state.stream
         return ColumnarEngine(stream.schema, self._window, updates=stream.updates)
 
-    def _begin(self) -> None:
-        """Bring an engine of all queries, with their filters, to the present: by the tables and the log."""
+    def _begin(self, past: Iterable[OrderedBatch]) -> None:
+        """Bring an engine of all queries, with their filters, to the present: by the tables and a log."""
         expected = self._state.expected
         state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
         begins, self._engine = self.all_begins(), self._new()
@@ -190,7 +193,7 @@ class TopQueries(Operator):
         self._filtered(self._answer(self._engine, self._plans))
         self._filtered(self._engine.load_tables(self._state.tables))
         self._engine.expect(state)
-        for arrived in self._state.logged_in_order():
+        for arrived in past:
             self.process(arrived)
         self.expect_begins(begins)
 

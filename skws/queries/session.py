@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from skws.data.batch import BATCH, NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
@@ -17,17 +17,21 @@ from skws.queries.operator import (
     SHARED,
     Begins,
     Key,
+    LoggedBatch,
     Operator,
     Past,
     QueryPlan,
     StreamState,
     changed,
+    is_shorter,
+    record_count,
 )
 from skws.queries.order import PASSED_OVER, Order, insertions, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.columnar.operators import OperatorUse
+from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
 from skws_schema.evolution import SchemaChange
@@ -219,18 +223,29 @@ class Session:
         return self._processed(batch, ended=ended, replayed=False)
 
     def replay(
-        self, batch: RecordBatch, begins: Begins | None = None, *, ended: bool = False, lasting: bool = False
+        self,
+        batch: RecordBatch,
+        begins: Begins | None = None,
+        *,
+        ended: bool = False,
+        lasting: bool = False,
+        recent: Sequence[LoggedBatch] = (),
     ) -> None:
         """Process a micro-batch of the log again, for operators that are rebuilt from it.
 
         ``begins``: what ``begins`` gave after it. ``lasting``: it has ``lasting_records`` in place of all
-        before.
+        before; then those that do not last are rebuilt from what is ``recent``.
         """
+        others = self._readers if record_count(recent) else []
         if lasting:
             self._state.counted_from = self.position + insertions(batch)
         for part in self._parts(batch) if lasting else [batch]:
-            for _ in self._processed(part, ended=False, replayed=True):
+            for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass
+        if others:
+            self._state.counted_from = recent[0].position
+        for each in others:
+            each.rebuild(recent)
         if ended:
             for _ in self._processed(NO_RECORDS, ended=True, replayed=True):
                 pass
@@ -247,9 +262,9 @@ class Session:
             return
         yield from batch.parts(PART)
 
-    def log_replaced(self) -> None:
-        """The log up to here has ``lasting_records`` alone from now on."""
-        self._state.counted_from = self.position
+    def log_replaced(self, recent: Sequence[LoggedBatch] = ()) -> None:
+        """The log up to here has ``lasting_records`` from now on, and what is ``recent``."""
+        self._state.counted_from = recent[0].position if recent else self.position
 
     def begins(self) -> dict[str, list[Begin]]:
         """The begins of results that were updated since the last call, which a log keeps with its records."""
@@ -266,8 +281,10 @@ class Session:
         """Tuples that are alive: ``lasting_records``, which copies them, gives as many at least, or None."""
         return max((each.living for each in self.operators.values()), default=0)
 
-    def lasting_records(self) -> LastingRecords | None:
+    def lasting_records(self, *, beside: bool = False) -> LastingRecords | None:
         """The records in place of all of the log so far, in order of time: they lead to the present state.
+
+        ``beside``: for operators with shorter windows what is ``recent`` is kept beside them.
 
         Records that wait for earlier ones are among them as they came: operators that read in order have not
         seen them. None if some operator needs all that its window holds, or if a record waits that was
@@ -276,8 +293,11 @@ class Session:
         waiting = self._state.order.waiting
         if (waiting.relation == PASSED_OVER).any():
             return None
-        kept = [each for each in self.operators.values() if each.keeps is not None]
+        kept = [each for each in self.operators.values() if each.lasts]
         if self._state.stream.by_count or len({each.keeps for each in kept}) != 1:
+            return None
+        (window,) = {each.keeps for each in kept}
+        if not all(beside and _is_within(each.keeps, window) for each in self._readers):
             return None
         found = None
         for each in kept:
@@ -286,6 +306,26 @@ class Session:
                 return None
             found = found or lasting
         return found if found is None else found.waiting_for(waiting)
+
+    def recent(self, past: Iterable[LoggedBatch]) -> tuple[LoggedBatch, ...]:
+        """Of a log as it came, what operators need for which what lives is not enough; with where it ends."""
+        found: list[LoggedBatch] = []
+        order = Order(self.stream)
+        for number, logged in enumerate(past if self._readers else ()):
+            if not number:
+                order.seek(logged.position, logged.now)
+            found.append(LoggedBatch(order.position, order.now, logged.batch))
+            order.accepted(logged.batch)
+        found.append(LoggedBatch(self.position, self.now, NO_RECORDS))
+        retention = Retention({each.keeps for each in self._readers if each.keeps is not None})
+        parts = [LogPart(_latest(one.batch), after.position) for one, after in pairwise(found)]
+        over = takewhile(lambda part: retention.over(part, self.settled, self.position), parts)
+        return tuple(found[sum(1 for _ in over) :])
+
+    @property
+    def _readers(self) -> list[Operator]:
+        """Operators that are rebuilt from the log as it came."""
+        return [each for each in self.operators.values() if each.keeps is not None and not each.lasts]
 
     def advance(self, now: int) -> list[Result]:
         """What happens up to a time, in microseconds, at which no more records come."""
@@ -417,11 +457,14 @@ class Session:
             return list(found.values())
         return [found[name] for name in (SHARED, *self._plans) if name in found]
 
-    def _processed(self, batch: RecordBatch, *, ended: bool, replayed: bool) -> Iterator[Result]:
+    def _processed(
+        self, batch: RecordBatch, *, ended: bool, replayed: bool, without: Sequence[Operator] = ()
+    ) -> Iterator[Result]:
         order = self._state.order
         accepted = order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
         in_order, at_once = order.in_order(accepted, ended=ended), order.at_once(accepted)
         operators = [each for each in self.operators.values() if not replayed or each.keeps is not None]
+        operators = [each for each in operators if each not in without]
         given = [(each, in_order if each.in_order else at_once) for each in operators]
         parts = self._by_query(_merged(each.process(some) for each, some in given if len(some.batch)))
         if ended:
@@ -436,6 +479,14 @@ PART: Final = BATCH
 """Records of a log that are processed at once."""
 
 _Of = TypeVar("_Of")
+
+
+def _is_within(window: Window | None, other: Window | None) -> bool:
+    return window is not None and other is not None and is_shorter(window, other)
+
+
+def _latest(batch: RecordBatch) -> int | None:
+    return int(batch.time.max()) if len(batch) else None
 
 
 def _merged(found: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -32,7 +33,7 @@ from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
 from skws.sources.files import FilesFeed
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice, Stream, TopChoice
+from skws.spec.query import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice
 from skws_mesh.networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile
@@ -503,3 +504,39 @@ def test_what_is_quadratic_is_seen() -> None:
 
 def sorted_keys(schema: Schema) -> list[str]:
     return sorted(schema.index)
+
+
+_SHORTER: Final = Query("a x ; a y where x.k = y.k within 90 milliseconds", kind=PATTERN)
+_BEST: Final = Query.of_keywords("byron leaks", RankingChoice(), TopChoice(3))
+_LATELY: Final = replace(_BEST, options={**_BEST.options, WINDOW: "90 milliseconds"})
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [{}, {"shorter": _SHORTER}, {"best": _BEST}, {"lately": _LATELY}, {"shorter": _SHORTER, "best": _BEST}],
+    ids="+".join,
+)
+def test_a_log_ends_with_what_lives_or_with_the_windows_of_queries(
+    tmp_path: Path, queries: dict[str, Query]
+) -> None:
+    """Updates of a few rows without a window, beside queries with windows of their own; started twice."""
+    source = tmp_path / "in.jsonl"
+    source.touch()
+    asked = {"leaks": Query("byron leaks"), **queries}
+    job = Job(asked, KEYED, str(source), checkpoint=tmp_path / "kept")
+    sizes = []
+    with few_in_a_log():
+        for first in (0, 60):
+            clock = HandClock()
+            watch = LocalWatch(job, [], Log(stream=StringIO()), control=RunControl(job, clock))
+            watch.open()
+            for at in range(first, first + 60):
+                rows = [{"t": f"byron leaks {at}", "k": k} for k in range(FEW)]
+                lines = [orjson.dumps({"relation": "a", "time": at / 100, "row": row}) for row in rows]
+                with source.open("ab") as file:
+                    file.write(b"\n".join([*lines, b""]))
+                watch.step()
+                clock.sleep(MICROSECOND)
+                sizes.append(watch.metrics().log_bytes)
+            watch.close()
+    assert max(sizes[40:]) < 1.5 * max(sizes[:40])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -20,7 +21,7 @@ from skws.queries.operator import Begins, LoggedBatch, changed
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
-from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, TOP, Query, Stream
+from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, SIZE, TOP, WINDOW, Query, Stream
 from skws.store import row_files
 from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS
@@ -48,6 +49,10 @@ LOGGED_AS_LIVES = QUERIES[:2]
 FOLDED = Query("alpha", kind=TOP, options={"size": "2", GROUP: "true"}).named("folded", 3)
 WITHIN = (
     Query("alpha beta").over(ExpressionWindow("every match [plain] [keyed]"), allowed=True).named("within", 3)
+)
+SHORTER = (
+    Query("plain a ; keyed b where a.x = b.x within 7 us", kind=PATTERN).named("pattern", 3),
+    Query("alpha beta", kind=TOP, options={SIZE: "2", WINDOW: "9 us"}).named("best", 3),
 )
 SCORED = Query("alpha", options={HALF_LIFE: "1 hour"}).named("scored", 3)
 
@@ -133,17 +138,18 @@ class Recovered:
 
     def replace_log(self) -> None:
         """Keep what lives in place of the log, if all queries do without it."""
-        found, begins = self.live.lasting_records(), self.live.all_begins()
+        found, begins = self.live.lasting_records(beside=True), self.live.all_begins()
         if found is None:
             return
+        recent = self.live.recent(chain.from_iterable(one.recent or (one,) for one in self.past()))
         stored = self.files.store(found, str(self.replaced))
         self.files.trim(stored.files)
         records = self.files.read(stored.files, stored.rest)
         before = self.live.position - insertions(records)
         part = LogPart(self.live.now, self.live.position)
-        self.live.log_replaced()
-        self.log = [(part, LoggedBatch(before, ALWAYS, records), begins)]
-        self.lasting = self.log[0][1]
+        self.live.log_replaced(recent)
+        self.lasting = LoggedBatch(before, ALWAYS, records, recent=recent)
+        self.log = [(part, self.lasting, begins)]
         self.read = 1
         self.replaced += 1
 
@@ -159,7 +165,7 @@ class Recovered:
             if isinstance(entry, str):
                 self.live.change_schema(entry)
             else:
-                self.live.replay(entry.batch, begins, lasting=entry is self.lasting)
+                self.live.replay(entry.batch, begins, lasting=entry is self.lasting, recent=entry.recent)
             self.read += 1
         self.live.seek(position, now)
         self.live.restore(self.states)
@@ -225,9 +231,12 @@ _FOR_EVER: Final = {
     "best-alone": QUERIES[2:],
     "folded": (*LOGGED_AS_LIVES, FOLDED),
     "within": (*LOGGED_AS_LIVES, WITHIN),
+    "shorter": (*LOGGED_AS_LIVES, *SHORTER),
+    "counted": (*LOGGED_AS_LIVES, Query("plain a ; plain b within 6 tuples", kind=PATTERN).named("near", 3)),
 }
 _REPLACED: Final = [
     *((name, window) for name in ("plain", "scored", "within") for window in (TimeWindow(5), TimeWindow(15))),
+    ("shorter", TimeWindow(15)),
     *((name, Unbounded()) for name in _FOR_EVER),
 ]
 

@@ -163,10 +163,12 @@ class LocalSimulation:
         given |= {"best": best, "within": within}
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
-        if self.options.window == "none":  # patterns keep the log for ever
+        window, host = self.options.window, self.options.host
+        if (window, host) == ("none", "spark"):  # where patterns keep the log for ever
             return ADDED, given
-        if self.options.window == "expression":  # which has no scores, and no patterns without their own
+        if window == "expression":  # which has no scores
             del given["best"]
+        if window in {"expression", "none"}:  # without a window of their own patterns have none, or all
             added = (*ADDED[:4], Query(texts[1], kind=PATTERN))
             # Else nothing keeps the log, and a pattern that is added begins with what is left of it.
             given["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)

@@ -131,6 +131,10 @@ class KeywordQueries(LiveOperator):
             self._engine.expect_begins(begins.get(SHARED, ()))
 
     @property
+    def lasts(self) -> bool:
+        return self._engine is not None
+
+    @property
     def living(self) -> int:
         return 0 if self._engine is None else self._engine.living
 
@@ -150,7 +154,7 @@ class KeywordQueries(LiveOperator):
         """An engine that has processed the log."""
         state = self._state
         engine, order = self._new(), Order(state.stream)
-        for accepted in state.logged(order):
+        for accepted in state.logged(order, state.past()):
             in_order = order.in_order(accepted)
             _exhaust(self._processed(engine, order, in_order if self.in_order else order.at_once(accepted)))
         _settle(engine, state.order)

@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from operator import attrgetter, or_
 from typing import Final, NamedTuple
@@ -131,8 +131,7 @@ class KeywordCounts:
             join = "" if plan.schema.joins else _example(plan.schema, self.relations)
         lines += [*_named(plan), *_in_headers(plan.schema, missing)]
         if unjoined:
-            found = {plan.schema.relations[number].name for slot in self.relations for number in slot}
-            lines += _suggestions(plan.schema, found)
+            lines += _suggestions(plan.schema, partial(_helps, plan, self.relations))
         return EmptyResult(tuple(lines), missing, _without(plan.query, missing), join)
 
 
@@ -145,12 +144,9 @@ def _without(query: KeywordQuery, missing: Iterable[str]) -> str:
     return " ".join([*there, *out])
 
 
-def _suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
-    """The joins that the schema's draft only suggests, with how to add them.
-
-    First those between relations that ``found`` names, which have keywords.
-    """
-    best = sorted(schema.possible, key=lambda one: -len(found & _between(one)))
+def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) -> list[str]:
+    """The joins that the schema's draft only suggests, with how to add them; first those that help most."""
+    best = sorted(schema.possible, key=helps, reverse=True)
     return [
         f"possible: {one.on} ({one.reason}); "
         + (
@@ -160,6 +156,12 @@ def _suggestions(schema: Schema, found: Set[str] = frozenset()) -> list[str]:
         )
         for one in best[:_SUGGESTED]
     ]
+
+
+def _helps(plan: Plan, relations: Sequence[set[int]], possible: Possible) -> tuple[bool, int]:
+    """Whether a join leads from keyword to keyword, and how many of the relations that have some it joins."""
+    ends = {plan.schema.index[name] for name in _between(possible)}
+    return _apart(plan, relations, ends) is None, len(ends & set().union(*relations))
 
 
 def _named(plan: Plan) -> Iterator[str]:
@@ -271,9 +273,14 @@ def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
     return f"{names[0]}.ATTRIBUTE = {names[-1]}.ATTRIBUTE"
 
 
-def _apart(plan: Plan, relations: Sequence[set[int]]) -> tuple[int, int] | None:
-    """Two slots whose relations no path of joins connects; None if there are none."""
+def _apart(plan: Plan, relations: Sequence[set[int]], more: Set[int] = frozenset()) -> tuple[int, int] | None:
+    """Two slots whose relations no path of joins connects; None if there are none.
+
+    ``more``: relations that one more join would connect.
+    """
     schema, near = plan.schema, dict[int, set[int]]()
+    for relation in more:
+        near.setdefault(relation, set()).update(more)
     gone = schema.evolution.removed_joins | plan.query.without_joins
     for position, join in enumerate(schema.joins):
         if position not in gone:

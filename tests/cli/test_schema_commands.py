@@ -84,6 +84,22 @@ def test_a_join_between_what_was_found_is_suggested_first(skws: Skws, tmp_path: 
         assert hints[0].startswith(f"possible: {first} = ")
 
 
+def test_a_join_that_leads_from_keyword_to_keyword_is_suggested_first(skws: Skws, tmp_path: Path) -> None:
+    """By way of other joins, too; before one that starts at a keyword and leads elsewhere."""
+    data = crm(tmp_path)
+    (data / "orders.csv").write_text(
+        "code,user_id,item\n" + "".join(f"X{n},{n % 3 + 1},lamp\n" for n in range(9))
+    )
+    (data / "tickets.csv").write_text(
+        "id,opened_by,text\n" + "".join(f"{n},{n % 3 + 1},leak\n" for n in range(7, 16))
+    )
+    (data / "remarks.csv").write_text("nr,about,words\n" + "".join(f"{n + 40},X{n},hm\n" for n in range(9)))
+    told = skws("search", data, "hm byron").err
+    hints = [line for line in told.splitlines() if line.startswith("possible: ")]
+    assert hints[0].startswith("possible: remarks.about = orders.code")
+    assert len(hints) == 2
+
+
 @pytest.mark.parametrize("suffix", ["", ".db"])
 def test_plans_take_the_source_that_a_search_takes(skws: Skws, tmp_path: Path, suffix: str) -> None:
     data = crm(tmp_path)

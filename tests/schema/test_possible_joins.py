@@ -79,6 +79,27 @@ def test_a_customer_is_one_of_the_people() -> None:
     assert set(found) == {"orders.customer = users.id"}
 
 
+def test_an_identifier_is_that_of_its_own_relation() -> None:
+    """Also where the plural is irregular: no other identifier is what it refers to."""
+    found = suggested(
+        {
+            "people": {"person_id": list(range(1, 8)), "first": list("abcdefg")},
+            "notes": {"note_id": list(range(1, 31)), "about": ["x", "y", "z"] * 10},
+        }
+    )
+    assert found == {}
+
+
+def test_three_texts_of_an_identifier_are_no_chance() -> None:
+    found = suggested(
+        {
+            "staff": {"email": ["ada@x.org", "bob@x.org", "cy@x.org"], "full": ["Ada", "Bob", "Cy"]},
+            "sales": {"invoice": [9001, 9002, 9003], "sold_to": ["cy@x.org", "ada@x.org", "bob@x.org"]},
+        }
+    )
+    assert found == {"sales.sold_to = staff.email": "by values: 100% of 3 found there"}
+
+
 def test_a_few_values_may_be_missing() -> None:
     assert suggested(PACKAGES) == {
         "dependency.depends_on = package.name": "by values: 95% of 60 found there",

@@ -94,8 +94,13 @@ def relation_tokens(name: str) -> tuple[str, ...]:
     return (*words[:-1], singular(words[-1])) if words else ()
 
 
+_IRREGULAR: Final = {"people": "person", "children": "child", "men": "man", "women": "woman"}
+
+
 def singular(word: str) -> str:
     """A form that an English noun shares with its plural: ``movy`` for ``movie`` and ``movies``."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
     if word.endswith(("sses", "uses", "xes", "ches", "shes")):
         return word[:-2]
     if word.endswith("use") and len(word) > 3:

@@ -27,6 +27,8 @@ _SHARE_OF_TEXTS: Final = 0.9
 _SHARE_OF_NUMBERS: Final = 0.95
 _TELLING: Final = 5
 """Values without a telling name that are no chance."""
+_TELLING_TEXTS: Final = 3
+"""As ``_TELLING``, where all are texts of the identifier."""
 _FEWEST: Final = 2
 _IDENTIFIES: Final = 0.7
 _DENSE: Final = 0.5
@@ -101,7 +103,8 @@ def _candidates(
             continue
         if number and not strength and (column.unique or _is_dense(identifier)):
             continue
-        if len(column.distinct) >= (_FEWEST if strength else _TELLING):
+        least = _FEWEST if strength else _TELLING if number or share < 1 else _TELLING_TEXTS
+        if len(column.distinct) >= least:
             identifies = identifier_score(target, identifier)
             yield _Candidate(strength, share, identifies, source, column, target, identifier)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, islice
@@ -70,11 +71,14 @@ class SampleRow(NamedTuple):
     json: bool = False
 
 
+_MANY_OBJECTS: Final = 3
+
+
 class Samples:
     """The first ``SAMPLE_ROWS`` rows of each relation.
 
     ``unreadable``: the number of bad records; ``reasons``: places and reasons of the first. ``skipped``: the
-    reasons for files that are left out.
+    reasons for files that are left out. ``notes``: lines on files that hold more rows than are read.
     """
 
     def __init__(self) -> None:
@@ -84,6 +88,7 @@ class Samples:
         self.unreadable = 0
         self.reasons: list[str] = []
         self.skipped: list[NoRecordsError] = []
+        self.notes: list[str] = []
         self._arrays: dict[str, str] = {}
         self._around: dict[str, list[int]] = {}
         self._beside: dict[str, tuple[str, ...]] = {}
@@ -94,10 +99,10 @@ class Samples:
         if len(self.reasons) < _REASONS:
             self.reasons.append(reason)
 
-    def add_file(self, own: str, rows: Iterable[SampleRow], *, document: bool = False) -> None:
+    def add_file(self, own: str, rows: Iterable[SampleRow], document: Path | None = None) -> None:
         """Add a file's rows; ``own``: the relation of bare ones, which are bad if others name a relation.
 
-        ``document``: it may be one object around the rows.
+        ``document``: the file, if it may be one object around the rows.
         """
         bare: list[SampleRow] = []
         count, named = 0, False
@@ -114,6 +119,16 @@ class Samples:
             return
         if document and count == 1 and bare[0].json:
             bare = self._unwrapped(own, bare[0])
+            if len(bare) == 1 and (found := _keyed(bare[0].values)) is not None:
+                path, size = found
+                place = "".join(f"[{orjson.dumps(name).decode()}]" for name in path)
+                entries = (
+                    f".{place} | to_entries[] | {{key}} + .value" if path else "to_entries[] | {key} + .value"
+                )
+                self.notes.append(
+                    f"1 record of {document.name} holds {size:,} objects by name; to search them as rows:"
+                    f" jq -c {shlex.quote(entries)} {shlex.quote(str(document))} > rows.jsonl"
+                )
         for row in bare:
             self.add(own, row)
 
@@ -215,8 +230,8 @@ def sample(paths: Sequence[Path]) -> Samples:
             series = path.is_dir() and _is_series(together)
             for file in together:
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
-                document = ".json" in map(str.lower, file.suffixes[-2:])
-                samples.add_file(_relation_of(file, in_series=series), rows, document=document)
+                document = file if ".json" in map(str.lower, file.suffixes[-2:]) else None
+                samples.add_file(_relation_of(file, in_series=series), rows, document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -230,6 +245,17 @@ def _wrapped(item: Mapping[str, Any]) -> str | None:
     if len(found) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
         return None
     return next(iter(found))
+
+
+def _keyed(item: Mapping[str, Any], depth: int = DEEPEST) -> tuple[tuple[str, ...], int] | None:
+    """The path to an object whose values are objects of one form, several of them, and how many."""
+    inner = [value for value in item.values() if isinstance(value, Mapping)]
+    if len(inner) == len(item) >= _MANY_OBJECTS and set.intersection(*map(set, inner)):
+        return (), len(inner)
+    for name, value in item.items() if depth else ():
+        if isinstance(value, Mapping) and (found := _keyed(value, depth - 1)) is not None:
+            return (name, *found[0]), found[1]
+    return None
 
 
 def _lists(value: object, depth: int = DEEPEST) -> int:

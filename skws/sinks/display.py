@@ -108,7 +108,7 @@ class NetworkTable(Encoder[Result]):
             (shown.relation, name, value_text(value))
             for shown, names in zip(result.tuples, self._shown(result), strict=True)
             for name in names
-            if (value := shown.row[name]) is not None
+            if (value := shown.row[name]) is not None and str(value).strip()
         ]
         lengths = [cell_len(visible(text)) for *_, text in texts]
         room = self._match - len(_SEPARATOR) * max(len(texts) - 1, 0)

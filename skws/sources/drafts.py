@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -170,7 +170,7 @@ def inferred(
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
-    return infer(
+    found = infer(
         samples.tables(),
         chosen,
         timed=samples.timed,
@@ -178,6 +178,7 @@ def inferred(
         known=known,
         nested=samples.nested,
     )
+    return replace(found, notes=tuple(samples.notes))
 
 
 def _paths(places: Sequence[str]) -> list[Path]:
@@ -307,6 +308,7 @@ def summary(inference: Inference) -> Iterator[str]:
     yield f"window: {schema.window}" + (
         ", rows live until they are deleted" if schema.window == "none" else ""
     )
+    yield from inference.notes
     for relation in inference.relations:
         values = [a.value.column for a in relation.attributes if is_value(a.value.column)]
         if values:

@@ -351,3 +351,13 @@ def test_names_of_columns_that_are_values_are_told(skws: Skws, tmp_path: Path) -
     path = tmp_path / "people.csv"
     path.write_text("1,Ada Byron,2026-01-01\n2,Bo Ek,2026-01-02\n")
     assert "columns of people are called 1, 2026-01-01: if these are values" in skws("search", path, "ek").err
+
+
+def test_empty_texts_leave_no_gap_in_a_table(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"name": "kettle", "colour": "", "place": "attic"}\n{"name": "lamp", "colour": "red", "place": " "}\n'
+    )
+    for words, shown in (("kettle", "kettle - attic"), ("lamp", "lamp - red")):
+        line = skws("search", path, words, "--format", "table", "-q").out.splitlines()[-1]
+        assert line.endswith(f"  {shown}")

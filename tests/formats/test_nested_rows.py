@@ -147,6 +147,21 @@ def test_an_object_with_several_arrays_is_a_row(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("around", [(), ("data", "the users")])
+def test_objects_by_name_are_told_with_what_makes_them_rows(tmp_path: Path, around: tuple[str, ...]) -> None:
+    item: dict[str, Any] = {f"u{n}": {"name": name, "age": n} for n, name in enumerate(["Ada", "Bob", "Cy"])}
+    for name in reversed(around):
+        item = {name: item, "version": 1}
+    path = document(tmp_path / "users.json", item)
+    (note,) = inferred([str(path)]).notes
+    place = '.["data"]["the users"] | ' if around else ""
+    assert note == (
+        "1 record of users.json holds 3 objects by name; to search them as rows:"
+        f" jq -c '{place}to_entries[] | {{key}} + .value' {path} > rows.jsonl"
+    )
+    assert inferred([str(document(tmp_path / "one.json", {"a": {"x": 1}, "b": {"y": 2}}))]).notes == ()
+
+
 def test_rows_of_one_array_refer_to_those_of_another(tmp_path: Path) -> None:
     """By what the array is called, not by the name of its relation, which begins with the file's."""
     item = {

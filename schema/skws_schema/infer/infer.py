@@ -104,6 +104,7 @@ class Inference:
     joins: tuple[Finding[Join], ...]
     window: str = "none"
     left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
     heading: str = "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
 
     def accepts(self, finding: Finding[object] | None) -> bool:

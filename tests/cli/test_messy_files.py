@@ -355,9 +355,9 @@ def test_names_of_columns_that_are_values_are_told(skws: Skws, tmp_path: Path) -
 
 def test_empty_texts_leave_no_gap_in_a_table(skws: Skws, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text(
-        '{"name": "kettle", "colour": "", "place": "attic"}\n{"name": "lamp", "colour": "red", "place": " "}\n'
-    )
+    rows = [("kettle", "", "attic"), ("lamp", "red", " ")]
+    lines = [json.dumps(dict(zip(("name", "colour", "place"), row, strict=True))) for row in rows]
+    path.write_text("\n".join(lines))
     for words, shown in (("kettle", "kettle - attic"), ("lamp", "lamp - red")):
         line = skws("search", path, words, "--format", "table", "-q").out.splitlines()[-1]
         assert line.endswith(f"  {shown}")

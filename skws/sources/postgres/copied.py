@@ -145,6 +145,7 @@ def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Arra
             strings_can_be_null=True,
             null_values=[_NULL],
         ),
+        memory_pool=pa.system_memory_pool(),  # Arrow's own keeps what it had for the largest piece
     )
     return [_unescaped(column.combine_chunks()) for column in table.columns]
 

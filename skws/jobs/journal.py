@@ -383,9 +383,9 @@ class Journal:
             removed(self.segments.pop(0).path)
         self._files.trim(self._kept)
 
-    def rest(self) -> None:
+    def release_pages(self) -> None:
         """All entries were read: what is in row files need not stay in memory."""
-        self._files.rest()
+        self._files.release_pages()
 
     def close(self) -> None:
         if self._file is not None:

@@ -179,7 +179,7 @@ def resume(
             states = {}
             write(entry, worker.work(entry))
         start = Start(entry.end, max(entry.number, committed), entry.control, start.given)
-    journal.rest()
+    journal.release_pages()
     worker.live.restore(states)
     journal.append_begins(worker.live.begins())
     return start

@@ -87,7 +87,7 @@ class RowFile:
             bits = b64encode(np.packbits(flags).tobytes()).decode()
         return {"name": self.path.name, "portions": self.portions, "live": bits}
 
-    def rest(self) -> None:
+    def release_pages(self) -> None:
         """From now on a row is read here and there: what was read of the others need not stay in memory."""
         whole = self._data.obj
         if isinstance(whole, mmap.mmap):
@@ -138,7 +138,7 @@ class RowFiles:
             kept.add(self._write(name, lasting, moving))
         elif len(moving):
             rest = _in_time(together([rest, lasting.insertions_of(moving)])).packed()
-        self.rest()
+        self.release_pages()
         live = self._mine(directory.in_each_file(lasting.live))
         return Stored([file.told(live[file]) for file in live if file in kept], rest)
 
@@ -174,10 +174,10 @@ class RowFiles:
             parts.append(batch)
         return _in_time(together(parts))
 
-    def rest(self) -> None:
+    def release_pages(self) -> None:
         """From now on a row is read here and there."""
         for file in self._open.values():
-            file.rest()
+            file.release_pages()
 
     def trim(self, files: Sequence[dict[str, Any]]) -> None:
         """Remove all files but some."""

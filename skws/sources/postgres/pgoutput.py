@@ -145,6 +145,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT64: Final = struct.Struct(">q")
+_SIZE: Final = _INT32.unpack_from
 _WITH_TEXT: Final = frozenset((b"t", b"b"))  # kinds of values
 
 
@@ -158,7 +159,10 @@ class Wire:
         self._at = 0
 
     def byte(self) -> int:
-        return self.take(1)[0]
+        if self._at >= len(self._payload):
+            raise self._fault("is cut")
+        self._at += 1
+        return self._payload[self._at - 1]
 
     def int16(self) -> int:
         return self._number(_INT16)
@@ -182,18 +186,19 @@ class Wire:
 
     def cells(self) -> Cells:
         """The values of a row: as many as the number before them says."""
-        payload, at = self._payload, self._at + _INT16.size
+        count = self.int16()
+        payload, at, end = self._payload, self._at, len(self._payload)
         found: list[Cell] = []
-        for _ in range(self.int16()):
+        for _ in range(count):
             kind = payload[at : at + 1]
             at += 1
             if kind in _WITH_TEXT:
-                self._at = at
-                size = self.int32()
-                at = self._at + size
-                found.append(payload[self._at : at])
-                if size < 0 or at > len(payload):
+                if (first := at + _INT32.size) <= end:
+                    at = first + _SIZE(payload, at)[0]
+                if first > end or not first <= at <= end:
+                    self._at = min(first, end)
                     raise self._fault("is cut")
+                found.append(payload[first:at])
             elif kind == b"n":
                 found.append(None)
             elif kind == b"u":
@@ -226,7 +231,11 @@ class Wire:
             raise self._fault("is longer than its kind")
 
     def _number(self, form: struct.Struct) -> int:
-        number: int = form.unpack(self.take(form.size))[0]
+        at, self._at = self._at, self._at + form.size
+        if self._at > len(self._payload):
+            self._at = at
+            raise self._fault("is cut")
+        number: int = form.unpack_from(self._payload, at)[0]
         return number
 
     def _fault(self, what: str) -> SourceError:

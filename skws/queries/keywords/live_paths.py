@@ -123,6 +123,14 @@ class Numbered:
         places = (self._keys >> self._shift).view(np.int64)
         self._begins = np.searchsorted(places, np.arange((1 << bits) + 1))
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def merged(self, other: Numbered) -> Numbered:
+        """The numbers of both."""
+        keys, numbers = (self._keys, other._keys), (self._numbers, other._numbers)
+        return Numbered(np.concatenate(keys), np.concatenate(numbers))
+
     def of(self, keys: Hashes, otherwise: float) -> Floats:
         """The number of each hash, all of them added up."""
         leading = (keys >> self._shift).view(np.int64)
@@ -236,22 +244,25 @@ class LinkNumbers(ABC):
     """A number for each link, found once."""
 
     def __init__(self) -> None:
-        self._keys, self._numbers = np.empty(0, dtype=np.uint64), np.empty(0)
-        self._known = Numbered(self._keys, self._numbers)
+        self._known: list[Numbered] = []  # each more than twice as large as the next
 
     def of(self, edge: Ints, value: Ints) -> Floats:
         keys = index_hashes(edge, value)
-        found = self._known.of(keys, np.nan)
-        new = np.flatnonzero(np.isnan(found))
+        found, new = np.full(len(keys), np.nan), np.arange(len(keys))
+        for known in self._known:
+            found[new] = known.of(keys.take(new), np.nan)
+            new = new.take(np.flatnonzero(np.isnan(found.take(new))))
         if len(new):
-            distinct_keys, first = np.unique(keys.take(new), return_index=True)
-            new = new.take(first)
-            numbers = self._find(edge.take(new), value.take(new))
-            self._keys = np.concatenate([self._keys, distinct_keys])
-            self._numbers = np.concatenate([self._numbers, numbers])
-            self._known = Numbered(self._keys, self._numbers)
-            found = self._known.of(keys, np.nan)
+            several, first, which = np.unique(keys.take(new), return_index=True, return_inverse=True)
+            numbers = self._find(edge.take(new.take(first)), value.take(new.take(first)))
+            found[new] = numbers.take(which)
+            self._remember(Numbered(several, numbers))
         return found
+
+    def _remember(self, new: Numbered) -> None:
+        while self._known and len(self._known[-1]) <= 2 * len(new):
+            new = self._known.pop().merged(new)
+        self._known.append(new)
 
     @abstractmethod
     def _find(self, edge: Ints, value: Ints) -> Floats:

@@ -40,7 +40,7 @@ class LoggedBatch:
     """A micro-batch of the log. ``position``, ``now`` and ``final``: those of the stream before it.
 
     ``recent``: if it has what lives in place of all before, the micro-batches that readers with shorter
-    windows need, as they came.
+    windows need, as they came; the last one is empty, and tells where the stream stood behind them.
     """
 
     position: int
@@ -113,12 +113,13 @@ class StreamState:
         """A log under the schema that holds now; ``order`` accepts its batches."""
         gone = self.stream.schema.evolution.removed_relations
         for number, logged in enumerate(past):
-            if not number:
-                order.seek(logged.position, logged.now)
+            order.seek(order.position if number else logged.position, logged.now)
             if logged.final is not None:
                 order.settle(logged.final)
             earlier = {relation for relation, since in self.since.items() if order.position < since}
             yield order.accepted(passed_over(logged.batch, gone | earlier))
+            if logged.recent:  # what lives does not tell how far the stream had come
+                order.seek(order.position, logged.recent[-1].now)
 
 
 def is_shorter(window: Window, other: Window) -> bool:

@@ -361,3 +361,14 @@ def test_records_that_wait_are_kept_as_they_came() -> None:
         broken.replace_log()
         broken.rebuild()
     assert any(b'"within"' in line for line in found)
+
+
+def test_what_was_late_before_a_log_was_replaced_is_late_for_who_reads_it() -> None:
+    """The latest record was a deletion, which is not among what lives."""
+    stream = Stream(SCHEMA, Unbounded())
+    broken = Recovered(stream, queries=QUERIES)
+    broken.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1)), Record(0, 1_030, ("beta", 7), True)]))
+    broken.replace_log()
+    assert not broken.take(RecordBatch.of([Record(1, 1_020, ("beta", 1))]))
+    assert broken.live.counts().late == 1
+    assert not broken.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])))

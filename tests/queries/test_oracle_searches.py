@@ -8,11 +8,14 @@ from contextlib import suppress
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.keywords.searching import Searched
+from skws.queries.keywords import searching
+from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.searching import Best, Searched
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import RANK, Query, Stream
+from skws_mesh.columnar.store import Partials
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Join, Schema
@@ -166,3 +169,25 @@ def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results() -> 
 def test_the_outer_limit_holds() -> None:
     with within(0.0), pytest.raises(TimeLimitError), within(60.0):
         searched(Session(Stream(STREAMS, TimeWindow(200))), asked("alpha", "", 2), 1)
+
+
+def test_of_very_many_equal_results_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    formed: list[int] = []
+
+    def form(self: Best, emitter: ResultEmitter, found: Partials) -> None:
+        formed.append(len(found))
+        whole(self, emitter, found)
+
+    whole = Best.form
+    monkeypatch.setattr(Best, "form", form)
+    monkeypatch.setattr(searching, "_TIES", 60)
+    session = Session(Stream(STREAMS, TimeWindow(10_000)))
+    records = [Record(0, number, ("open", number, 0)) for number in range(2_000)]
+    better = Record(0, 2_000, ("open open", 2_000, 0))
+    for batch in pieces([*records, better]):
+        session.take(batch)
+    found = searched(session, asked("open", "", 1, "keywords"), 5)
+    assert (found.found, found.complete, len(found.results)) == (2_001, True, 5)
+    scores = [one.score.value for one in found.results if one.score is not None]
+    assert scores[0] > scores[1] == scores[4]
+    assert sum(formed) < 120

@@ -43,6 +43,11 @@ _RARE: Final = 64
 """Tuples with a keyword: so few have few results, and are searched at once."""
 _FEW: Final = 8
 """Tuples with one of two keywords: from so few a mesh finds all results sooner than sums over all tuples."""
+_TIES: Final = 2048
+"""Results that are looked at among those which can only be as good as the last of the best: there may be a
+million, as of a word that stands for a state."""
+_EQUAL: Final = 1e-7
+"""By so much at most the orders of equal scores differ from their ceilings."""
 _SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
 
 Agreeing = Callable[[Partials, Callable[[int], FormedQuery]], Flags]
@@ -302,6 +307,8 @@ class Best:
         rows = np.arange(len(found))
         while len(rows := _hopeful(above, rows, self.least)):
             check()
+            if above.item(rows.item(0)) <= self.least + _EQUAL:
+                rows = rows[:_TIES]
             if self.ceilings is not None and self.full and not counted and len(rows) > _SCORED:
                 above[rows] = self.ceilings.of(found.taken(rows), emitter.tree)
                 counted = True

@@ -72,6 +72,7 @@ _BY_LENGTH: Final = 0.75
 _STANDING: Final = 0.2  # of bench.ranking: from 0.15 to 0.3 the right answers are the same
 _BY_SIZE: Final = 3  # of bench.ranking: from 3 to 4 the right answers are the same
 _NAMING: Final = 0.5  # of bench.ranking: from 0.25 to 1 the right answers are the same
+_WHOLE: Final = 2.5  # of bench.ranking: from 0 to 4.5 the right answers are the same
 _SCOPE_AND_SIGNS: Final = re.compile(r".*:|[\"*?~]")
 
 
@@ -114,8 +115,11 @@ def standing(referring: float) -> float:
 
 
 def naming(covered: Number) -> Number:
-    """By what a keyword weighs more that is such a share of a text: a name says more than a mention."""
-    return 1 + _NAMING * covered
+    """By what a keyword weighs more that is such a share of a text: a name says more than a mention.
+
+    One that is the whole text comes before mentions, also in a relation so small that no word is rare.
+    """
+    return 1 + _NAMING * covered + _WHOLE * (covered >= 1)
 
 
 @cache

@@ -78,12 +78,22 @@ def test_of_a_small_world(text: str, first: str) -> None:
     assert len(set(found)) > 1
 
 
-@pytest.mark.parametrize("keyword", ["india", "country.name:india", "india~", "indi*", "india OR bharat"])
-def test_a_name_weighs_more_than_a_mention(keyword: str) -> None:
-    """Both texts are of the mean length in their attribute, and both words as rare."""
+@pytest.mark.parametrize(
+    ("keyword", "more"),
+    [("india", 3.9), ("country.name:india", 3.9), ("india~", 3.9), ("indi*", 1.35), ("india OR bharat", 3.9)],
+)
+def test_a_name_weighs_more_than_a_mention(keyword: str, more: float) -> None:
+    """Both texts are of the mean length in their attribute, and both words as rare; most for a whole text."""
     named = keyword_weight(Match(keyword, "country:IND", "name", 1, 5, 200, 1, 5.0))
     mentioned = keyword_weight(Match(keyword, "organization:UNMOGIP", "name", 1, 60, 200, 1, 60.0))
-    assert 1.3 < named / mentioned < 1.5
+    assert named / mentioned == pytest.approx(more, rel=0.05)
+
+
+def test_a_whole_text_comes_before_a_mention_where_no_word_is_rare() -> None:
+    """One of five continents is hardly rare, one of 168 organizations is."""
+    whole = keyword_weight(Match("asia", "continent:Asia", "name", 1, 4, 5, 1, 6.6, 48.0))
+    mentioned = keyword_weight(Match("asia", "organization:APEC", "name", 1, 33, 168, 5, 38.0, 47.0))
+    assert whole > 1.2 * mentioned
 
 
 DATABASES: dict[str, tuple[str, Callable[[], tuple[Question, ...]], int, float]] = {

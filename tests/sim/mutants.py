@@ -378,6 +378,7 @@ _mutant(
     (f"{_ROWS}.write", "file.sync()", "pass"),
     host="local",
     window="none",
+    asks="keywords",
 )
 _mutant(
     "rows-removed-early",
@@ -385,6 +386,7 @@ _mutant(
     (f"{_JOURNAL}.rewrite", "self.sync()", "self.sync(); self._files.trim(stored.files)"),
     host="local",
     window="none",
+    asks="keywords",
 )
 _mutant(
     "snapshot-unsecured",

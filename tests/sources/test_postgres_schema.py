@@ -167,6 +167,19 @@ def test_a_renamed_table_stops_the_stream(database: Database, feed: Feed) -> Non
         follow(feed, database, offset)
 
 
+def test_a_table_that_was_renamed_back_is_followed(database: Database, feed: Feed) -> None:
+    """Its changes in between are logged under the other name."""
+    _, offset, _ = follow(feed, database, feed.start())
+    database.run("ALTER TABLE movie RENAME TO film", "INSERT INTO film VALUES (2, 'b', 1)")
+    with pytest.raises(SourceError, match=r"public\.movie was renamed to public\.film"):
+        follow(feed, database, offset)
+    feed.close()
+    database.run("ALTER TABLE film RENAME TO movie", "INSERT INTO movie VALUES (3, 'c', 1)")
+    with closing(source(database).open(SCHEMA)) as again:
+        items, _, _ = follow(again, database, offset)
+    assert shown(items) == [("+", "movie", 2, "b", 1), ("+", "movie", 3, "c", 1)]
+
+
 def test_other_tables_of_a_publication_are_passed_over(database: Database, feed: Feed) -> None:
     database.run("CREATE TABLE other (x int)", "CREATE PUBLICATION everything FOR ALL TABLES")
     with closing(source(database, publication="everything").open(SCHEMA)) as other:

@@ -13,6 +13,7 @@ its root. So where one logs too little, old rows that may be its own are bad rec
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -43,6 +44,12 @@ from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Schema
 
 RowChange: TypeAlias = Insert | Update | Delete | Truncate
+Name: TypeAlias = tuple[str, str]
+"""Namespace and name of a table."""
+
+
+def _not_asked(oid: int) -> Name | None:  # noqa: ARG001 - as whoever can ask
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +84,22 @@ class _Followed:
 
 
 class ChangeDecoder:
-    """Makes records of changes for one schema; ``relation`` must come before the changes of a table."""
+    """Makes records of changes for one schema; ``relation`` must come before the changes of a table.
 
-    def __init__(self, schema: Schema, matched: MatchedTables) -> None:
+    ``called``: the names that a table has now, by its number; the log has those of then.
+    """
+
+    def __init__(
+        self, schema: Schema, matched: MatchedTables, called: Callable[[int], Name | None] = _not_asked
+    ) -> None:
         self._schema = schema
+        self._called = called
         self._readers = {
             (table.namespace, table.name): RowReader(schema, position, by_origin=False)
             for position, table in matched.streams.items()
         }
         self._numerics = {(table.namespace, table.name): table.numerics for table in matched.streams.values()}
-        self._oids = {table.oid: table.full_name for table in matched.streams.values()}
+        self._oids = {table.oid: (table.namespace, table.name) for table in matched.streams.values()}
         self._followed: dict[int, _Followed] = {}
         self._unfit: dict[int, SourceError] = {}
         """Why no change of a table can be read. Changes that were read before do not matter."""
@@ -105,12 +118,15 @@ class ChangeDecoder:
             return []
 
     def _described_anew(self, table: Relation) -> list[str]:
+        known = self._oids.get(table.oid)
+        if known not in (None, (table.namespace, table.name)) and self._called(table.oid) == known:
+            table = replace(table, namespace=known[0], name=known[1])  # renamed, and renamed back
         name = f"{table.namespace}.{table.name}"
         reader = self._readers.get((table.namespace, table.name))
         if reader is None:
-            if table.oid in self._oids:
+            if known is not None:
                 raise SourceError(
-                    f"the table {self._oids[table.oid]} was renamed to {name};"
+                    f"the table {'.'.join(known)} was renamed to {name};"
                     " rename the relation in the schema and resume"
                 )
             return self._partition(table)

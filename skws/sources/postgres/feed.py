@@ -21,7 +21,7 @@ from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.presence import FollowedTables
+from skws.sources.postgres.presence import FollowedTables, name_of
 from skws.sources.postgres.publication import Wanted
 from skws.sources.postgres.slot import (
     Position,
@@ -252,8 +252,14 @@ class PostgresFeed(Feed):
             if not self._stream.open(position):
                 return None
             here = replace(position, server=self._stream.server)
-            self._reader = LogReader(ChangeDecoder(self._schema, self._tables), here, horizon)
+            decoder = ChangeDecoder(self._schema, self._tables, self._called)
+            self._reader = LogReader(decoder, here, horizon)
         return self._reader
+
+    def _called(self, oid: int) -> tuple[str, str] | None:
+        """What a table is called now. Raises psycopg2.Error, SourceError."""
+        with self._address.sql() as connected, connected.cursor() as cursor:
+            return name_of(cursor, oid)
 
     def _check_published(self) -> None:
         """A run that goes on may find that its publication was altered since."""

@@ -14,6 +14,16 @@ _LEAVES: Final = """
     SELECT leaf.relid::oid::bigint, root.oid::bigint, leaf.relid::regclass::text
     FROM pg_class root, pg_partition_tree(root.oid) leaf
     WHERE root.oid = ANY(%s::oid[]) AND leaf.isleaf"""
+_NAME: Final = """
+    SELECT n.nspname::text, c.relname::text
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"""
+
+
+def name_of(statement: cursor, oid: int) -> tuple[str, str] | None:
+    """Namespace and name of a table now; None if it is there no more. Raises psycopg2.Error."""
+    statement.execute(_NAME, (oid,))
+    found: tuple[str, str] | None = statement.fetchone()
+    return found
 
 
 class FollowedTables:

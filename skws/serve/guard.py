@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from skws_schema.errors import nearest, not_utf8
 MOST_BODY: Final = 16 << 20
 _BODY_SECONDS: Final = 30.0
 _OPEN: Final = ("/", "/docs", "/healthz")
+_ONE_PART: Final = re.compile("/[^/]+/")
 _PAGE: Final = "/page/"
 """What anyone may read, as it holds no data."""
 _HEADERS: Final = (
@@ -100,6 +102,7 @@ class Guard:
 
         try:
             self._check(scope)
+            scope = _without_slash(scope)
             body = await _whole_body(scope, receive)
             if head:  # as GET, which ends when its head is known: an event stream would go on
                 scope, body = {**scope, "method": "GET"}, _left
@@ -147,6 +150,14 @@ class Guard:
             )
         if not compare_digest(token.strip(), (self._access.token or "").encode()):
             raise RefusedError(401, "This token is not right.")
+
+
+def _without_slash(scope: Scope) -> Scope:
+    """The same request without the slash behind an address of one part; PUT may lack the name behind it."""
+    path: str = scope["path"]
+    if scope["method"] == "PUT" or not _ONE_PART.fullmatch(path):
+        return scope
+    return {**scope, "path": path[:-1], "raw_path": scope["raw_path"].removesuffix(b"/")}
 
 
 async def _left() -> Message:

@@ -232,8 +232,12 @@ def test_names_of_other_characters_are_reached(client: httpx.Client, name: str) 
     assert client.delete(address).status_code == 204
 
 
-def test_saved_searches_are_listed_with_a_slash_as_without(client: httpx.Client) -> None:
-    assert client.get("/queries/", follow_redirects=True).json() == client.get("/queries").json()
+def test_a_slash_behind_an_address_changes_nothing(client: httpx.Client) -> None:
+    assert client.get("/queries/").json() == client.get("/queries").json()
+    assert client.post("/search/", json={"query": "ada"}).status_code == 200
+    refused = client.get("/search/")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert refused.json()["error"]
 
 
 @pytest.mark.parametrize(

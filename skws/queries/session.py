@@ -149,6 +149,8 @@ class Session:
                 found += operator.add(together)
                 self._place(together, key, operator)
             self._plans |= {plan.query.name: plan for plan in together}
+        for plan in plans:  # results of one time come in order of queries, also where all stand at once
+            self._plans[plan.query.name] = self._plans.pop(plan.query.name)
         return found
 
     def remove(self, name: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,22 @@ def test_adding_many_at_once_is_adding_each(seed: int) -> None:
     assert found > 20
     assert len(together.operators) == len(apart.operators) == 4  # keywords, best, pattern, windowed
     assert together.counts() == apart.counts()
+
+
+def test_results_of_one_time_come_in_the_same_order_however_queries_were_added() -> None:
+    """As after a restart, at which all stand at once: the first and the last share an operator."""
+    queries = (QUERIES[3], QUERIES[2], QUERIES[4])
+    together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
+    together.add_all(plans_over(queries, together.stream))
+    for query in queries:
+        apart.add(query)
+    rng, told = random.Random(1), set()
+    for part in range(6):
+        batch = stream(rng, 12, part * 20_000_000)
+        results = [result.to_json() for result in together.take(batch)]
+        assert results == [result.to_json() for result in apart.take(batch)]
+        told |= {orjson.loads(line)["name"] for line in results}
+    assert len(told) == 3
 
 
 def test_a_name_that_is_taken_adds_none() -> None:

@@ -286,6 +286,16 @@ async def test_the_address_has_what_is_shown(shopping: tuple[Path, Path], port: 
         assert await opened.run(f"{FIELD}.value") == ""
         await opened.run("document.querySelector('#saved button').click()")
         await opened.until("document.querySelector('#saved button').textContent === 'Follow'")
+        assert await opened.run("location.search") == "", "loaded again, it would be followed again"
+        assert (
+            await opened.run("document.getElementById('results-title').textContent")
+            == "Results of lamps so far"
+        )
+        await opened.run("document.querySelector('#saved button').click()")
+        await opened.until("location.search === '?follow=lamps'")
+        await opened.run("document.querySelectorAll('#saved button')[1].click()")
+        await opened.until(f"{NAMES}.length === 0")
+        assert await opened.run("location.search") == ""
 
 
 @scenario

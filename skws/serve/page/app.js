@@ -254,7 +254,10 @@ async function remove(one) {
   const body = bodyOf(one);
   if (!body && !confirm(`Remove ${one.name} for everyone? A program saved it, so it cannot be undone here.`)) return;
   try {
-    if (following?.name === one.name) stopFollowing();
+    if (following?.name === one.name) {
+      stopFollowing();
+      keepInAddress({});
+    }
     await ask("DELETE", `queries/${encodeURIComponent(one.name)}`);
     await list();
     at("saved-title").focus();
@@ -271,6 +274,8 @@ function toggle(one) {
   const same = following?.name === one.name;
   if (!same) return start(one);
   stopFollowing();
+  keepInAddress({}); // loaded again, the page would follow it again
+  at("results-title").textContent = `Results of ${one.name} so far`;
   say(`${one.name} is no longer followed`);
 }
 

@@ -575,6 +575,19 @@ async def test_a_replay_is_moved_in_time_stepped_and_played_on() -> None:
         await driver.press("enter")
         assert driver.metrics.event_time == datetime(1994, 10, 14, tzinfo=UTC).timestamp()
         assert driver.search
+        await driver.press("comma")  # which pauses
+        for day in ("1975-01-01", "1976-01-01"):  # the reason in place of the list takes keys as well
+            await driver.press("at")
+            driver.app.screen.query_one(Input).value = day
+            await driver.press("enter")
+            await driver.advance(1)
+            assert driver.search.results.listed == []
+            assert driver.search.pane.empty.has_focus
+        await driver.press("at")
+        driver.app.screen.query_one(Input).value = "1994-10-14"
+        await driver.press("enter")
+        await driver.advance(1)
+        assert driver.search.results.has_focus
 
 
 @scenario

@@ -303,6 +303,10 @@ class ResultDetail(VerticalScroll):
         self.post_message(self.Closed())
 
 
+class Reason(Static, can_focus=True):
+    """Why a list is empty, in its place."""
+
+
 class ResultPane(Horizontal):
     """``whole``: the selected result is shown with every value, in more room."""
 
@@ -342,7 +346,7 @@ class ResultPane(Horizontal):
             yield Static(id="columns", markup=False)
             yield ResultList(self._drawer, id="results")
             yield Static(id="hint", markup=False)
-            yield Static(id="empty", markup=False)
+            yield Reason(id="empty", markup=False)
             yield StartMenu(self._drawer.palette)
         with ResultDetail(id="detail") as detail:
             detail.border_title = "result"
@@ -358,8 +362,14 @@ class ResultPane(Horizontal):
 
     @property
     def listing(self) -> Widget:
-        """What takes the focus: the list, or the start in its place."""
-        return self.start if self.start.display else self.results
+        """What takes the focus: the list, or what is in its place."""
+        if self.start.display:
+            return self.start
+        return self.empty if self.empty.display else self.results
+
+    @property
+    def empty(self) -> Reason:
+        return self.query_one(Reason)
 
     @property
     def detail(self) -> ResultDetail:
@@ -375,7 +385,7 @@ class ResultPane(Horizontal):
         self.take_focus()
 
     def take_focus(self) -> None:
-        (self.detail if self.whole and self.results.selected else self.results).focus()
+        (self.detail if self.whole and self.results.selected else self.listing).focus()
 
     def name_columns(self, columns: Columns) -> None:
         self.query_one("#columns", Static).update(columns.heading, layout=False)
@@ -404,7 +414,7 @@ class ResultPane(Horizontal):
         if shown:
             self._why = None
             self.set_class(True, "none")
-            self.query_one("#empty").display = self.results.display = False
+            self.empty.display = self.results.display = False
             self.query_one("#columns").display = False
         else:
             self._why = ""  # what is shown instead is drawn anew
@@ -417,11 +427,13 @@ class ResultPane(Horizontal):
             return  # a new text would be laid out with the whole screen, once a second
         self._why = why
         self.set_class(why is not None, "none")
-        empty = self.query_one("#empty", Static)
-        empty.display = why is not None
+        had_focus = self.empty.has_focus or self.results.has_focus
+        self.empty.display = why is not None
         self.results.display = self.query_one("#columns").display = why is None
         if why is not None:
-            empty.update(visible_lines(why))
+            self.empty.update(visible_lines(why))
+        if had_focus:  # else what is typed next would go into the search box
+            self.listing.focus()
 
     def on_result_detail_resized(self) -> None:
         self.draw_detail()

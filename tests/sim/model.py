@@ -280,7 +280,10 @@ class Model:
         """With a lateness results are corrected: which hold behind each micro-batch is what counts."""
         assert batch.alive is not None
         before = self.batches[batch.entry.number - 2].held if batch.entry.number > 1 else {}
-        held = dict(before)
+        removed = {
+            one.name for one in batch.entry.commands if one.op == "remove"
+        }  # perhaps added again at once
+        held = {at: one for at, one in before.items() if at[0] not in removed}
         for one in results:
             if one.op == "-":
                 held.pop((one.name, one.id), None)

@@ -13,6 +13,7 @@ from skws.keywords.match import Matcher, occurrences
 from skws.keywords.query import Phrase, Slot
 from skws.keywords.table import ChunkMemory, hopeless
 from skws_mesh.columnar.columns import NOTHING, Ints
+from skws_mesh.columnar.hash_index import together
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_purging.lifespans import ALWAYS
@@ -366,10 +367,8 @@ def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
 
     They may have ended.
     """
-    _, hashes = live.wanted(edge, member)
-    position, slot = live.probe(hashes)
-    true = live.joined(edge[position], member[position], slot)
-    return position[true], slot[true]
+    _, values = live.leaving(edge, member)
+    return together(list(live.partners(edge, values)))
 
 
 def _by_group(group: Ints, values: Ints, groups: int) -> list[Ints]:

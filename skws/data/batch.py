@@ -242,6 +242,18 @@ class RecordBatch:
         """The records before a place, and the rest."""
         return self.taken(slice(place)), self.taken(slice(place, None))
 
+    @classmethod
+    def of_block(cls, block: Block, times: Ints) -> RecordBatch:
+        """Insertions of all rows of a block, in their order."""
+        places = np.arange(len(block), dtype=np.int64)
+        rows = Rows(np.zeros_like(places), places, (block,))
+        return cls(np.full_like(places, block.relation), times, rows)
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time; None without records."""
+        return int(self.time.max()) if len(self) else None
+
     def parts(self, size: int) -> Iterator[RecordBatch]:
         """The records in parts of about so many, of whole blocks if possible: a block is read as a whole."""
         block = self.rows.block

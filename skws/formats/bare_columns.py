@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.arrow import integers
-from skws.data.batch import BadRecord, Ints, RecordBatch, Rows
+from skws.data.batch import BadRecord, Ints, RecordBatch
 from skws.data.blocks import ColumnBlock, Nullable, Values
 from skws.data.texts import Texts
 from skws.data.values import EARLIEST, LATEST
@@ -76,9 +76,8 @@ class BareColumns:
         times = self._times(columns, taken, size)
         if times is None or not self._passes_over(columns):
             return None
-        number, searched = self._reader.index, self._reader.relation.search_columns
-        rows = Rows(np.zeros_like(times), np.arange(size), (ColumnBlock(number, taken, frozenset(searched)),))
-        return RecordBatch(np.full_like(times, number), times, rows)
+        searched = frozenset(self._reader.relation.search_columns)
+        return RecordBatch.of_block(ColumnBlock(self._reader.index, taken, searched), times)
 
     def notes(self, source: str) -> list[BadRecord]:
         """What was passed over since the last call."""

@@ -360,9 +360,7 @@ class BareChunkReader(ChunkReader):
             return None
         if times is None:
             return None
-        places = np.arange(len(rows), dtype=np.int64)
-        own = Rows(np.zeros_like(places), places, (block,))
-        return RecordBatch(np.full_like(places, self._number), times, own)
+        return RecordBatch.of_block(block, times)
 
     def _times(self, rows: list[Any], block: ColumnBlock) -> Ints | None:
         if self._reader.table:

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skws.data.arrow import STORED, integers
-from skws.data.batch import BadRecord, Chunk, Ints, Placed, Record, RecordBatch, Rows, merged
+from skws.data.batch import BadRecord, Chunk, Ints, Placed, Record, RecordBatch, merged
 from skws.data.blocks import ArrowBlock
 from skws.data.values import (
     EARLIEST,
@@ -370,10 +370,7 @@ def batches(
 def columns_batch(batch: pa.RecordBatch, number: int, relation: Relation) -> RecordBatch:
     """Plain rows of the relation at position ``number``, as columns. Raises ArrowInvalid."""
     columns = [_stored(batch.column(a.name), a.type) for a in relation.attributes]
-    time = _times(batch, relation)
-    place = np.arange(len(time), dtype=np.int64)
-    rows = Rows(np.zeros_like(place), place, (ArrowBlock(number, columns),))
-    return RecordBatch(np.full_like(place, number), time, rows)
+    return RecordBatch.of_block(ArrowBlock(number, columns), _times(batch, relation))
 
 
 def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | None:

@@ -71,6 +71,16 @@ class Entry:
     def insertions(self) -> int:
         return len(self.records) - int(self.records.deletes().sum())
 
+    @property
+    def size(self) -> int:
+        """The number of its records, and of recent ones."""
+        return len(self.records) + record_count(self.recent)
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time in it."""
+        return _latest([self.records.latest, *(one.batch.latest for one in self.recent)])
+
     def to_bytes(self) -> bytes:
         """The form that the journal keeps: its fields as JSON, and the records by columns behind them."""
         recent = [_whole_words(laid_out(one.batch)) for one in self.recent]
@@ -136,15 +146,11 @@ class Whole(NamedTuple):
     @property
     def latest(self) -> int | None:
         """The latest time in it."""
-        return _latest([self.lasting.latest, *(_latest_of(one.batch) for one in self.entry.recent)])
+        return _latest([self.lasting.latest, *(one.batch.latest for one in self.entry.recent)])
 
 
 def _latest(times: Iterable[int | None]) -> int | None:
     return max((time for time in times if time is not None), default=None)
-
-
-def _latest_of(records: RecordBatch) -> int | None:
-    return int(records.time.max()) if len(records) else None
 
 
 def _whole_words(data: bytes) -> bytes:
@@ -200,8 +206,7 @@ class Segment:
         return orjson.dumps(fields)
 
     def count(self, entry: Entry, size: int) -> None:
-        latest = _latest([_latest_of(entry.records), *(_latest_of(one.batch) for one in entry.recent)])
-        self.grow(size, len(entry.records) + record_count(entry.recent), entry.insertions, latest)
+        self.grow(size, entry.size, entry.insertions, entry.latest)
 
     def grow(self, size: int, records: int, insertions: int, latest: int | None) -> None:
         """An entry of some bytes and records was appended."""
@@ -503,10 +508,9 @@ class Recent:
         return chain.from_iterable(batch.recent or (batch,) for *_, batch in self._parts)
 
     def _add(self, entry: Entry, before: Before) -> None:
-        self.records += len(entry.records) + record_count(entry.recent)
+        self.records += entry.size
         if len(entry.records) or entry.recent:
-            latest = _latest([_latest_of(entry.records), *(_latest_of(one.batch) for one in entry.recent)])
-            part = LogPart(latest, before.position + entry.insertions)
+            part = LogPart(entry.latest, before.position + entry.insertions)
             batch = LoggedBatch(before.position, before.now, entry.records, recent=entry.recent)
             self._parts.append((entry.number, part, batch))
 

@@ -320,7 +320,7 @@ class Session:
             order.accepted(logged.batch)
         found.append(LoggedBatch(self.position, self.now, NO_RECORDS))
         retention = Retention({each.keeps for each in self._readers if each.keeps is not None})
-        parts = [LogPart(_latest(one.batch), after.position) for one, after in pairwise(found)]
+        parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(found)]
         over = takewhile(lambda part: retention.over(part, self.settled, self.position), parts)
         return tuple(found[sum(1 for _ in over) :])
 
@@ -485,10 +485,6 @@ _Of = TypeVar("_Of")
 
 def _is_within(window: Window | None, other: Window | None) -> bool:
     return window is not None and other is not None and is_shorter(window, other)
-
-
-def _latest(batch: RecordBatch) -> int | None:
-    return int(batch.time.max()) if len(batch) else None
 
 
 def _merged(found: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:

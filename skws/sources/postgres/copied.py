@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 from pyarrow import csv
 
-from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, Rows, together
+from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, together
 from skws.data.blocks import ColumnBlock
 from skws.data.texts import Texts
 from skws.data.values import EARLIEST, MalformedError, timestamp
@@ -91,11 +91,7 @@ class CopiedRows:
             times = known[reader.time_column]
         if not isinstance(times, np.ndarray):  # some have none
             return None
-        places = np.arange(size, dtype=np.int64)
-        rows = Rows(
-            np.zeros_like(places), places, (ColumnBlock(number, known, reader.relation.search_columns),)
-        )
-        return RecordBatch(np.full_like(places, number), times, rows)
+        return RecordBatch.of_block(ColumnBlock(number, known, reader.relation.search_columns), times)
 
     def _one_by_one(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
         reader = self._readers[number]

@@ -334,7 +334,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             blob = MicroBatch(head, tables, packed[0]).to_bytes()
             yield from ((group, head.number, blob) for group in layout.groups)
             return
-        head = replace(head, reached=int(records.time.max()) if len(records) else None)
+        head = replace(head, reached=records.latest)
         others = replace(head, letters=(), bad=0, reasons=(), notices=(), backlog=None)
         for group, own, part in zip(
             layout.groups, [head, *[others] * (layout.shards - 1)], packed, strict=True

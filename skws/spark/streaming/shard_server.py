@@ -362,7 +362,7 @@ class Shard:
                 "live": load.live,
                 "log_bytes": sum(chunk.size for chunk in self._log),
                 **self._counted(batch, [one.record for one in late]),
-                "latest": int(batch.time.max()) if len(batch) else None,
+                "latest": batch.latest,
                 "late": len(late),
                 "late_letters": Intake.letters(late_letters(late, schema, lateness)) if wanted else (),
                 "late_notice": late_notice(late[0], schema, lateness) if late else "",  # a line on the first

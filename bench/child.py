@@ -25,19 +25,18 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
-from skws.results.model import Result
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_windows.window import parse_window
 
-# How the plan is run: mesh, purging, demand. As in Section 5, only the full mesh purges lazily.
+# The paper's meshes. As in Section 5, only the full mesh purges lazily.
 MODES = {
-    "full": ("full", "lazy", True),
-    "full-eager": ("full", "eager", True),
-    "full-nodemand": ("full", "lazy", False),
-    "partial": ("partial", "eager", True),
-    "forest": ("forest", "eager", True),
+    "full": MeshChoice(MeshKind.FULL),
+    "full-eager": MeshChoice(MeshKind.FULL, PurgeKind.EAGER),
+    "full-nodemand": MeshChoice(MeshKind.FULL, demand=False),
+    "partial": MeshChoice(MeshKind.PARTIAL),
+    "forest": MeshChoice(MeshKind.FOREST),
 }
-DEFAULT = "default"
+DEFAULT = "default"  # the columnar mesh
 FLOOR = "floor"
 QUERIES = "queries:"  # and their number
 
@@ -66,13 +65,11 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
         operators = len(engine.used())
-    elif mode == DEFAULT:
-        engine = ColumnarEngine.of(plan)
+    else:
+        engine = ColumnarEngine.of(replace(plan, mesh=MODES.get(mode)))
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
-        operators = len(engine.used())
-    else:
-        found, ready, operators = _by_tuple(mode, plan, replay, log)
+        operators = len(engine.used()) if mode == DEFAULT else engine.operators
     return {
         "results": found,
         "cpu_seconds": process_time() - begun,
@@ -86,14 +83,6 @@ def _with_queries(plan: Plan, number: int) -> ColumnarEngine:
     for place, text in enumerate(query_texts(number)):
         engine.add(replace(plan, query=parse_query(text, plan.schema), name=str(place)))
     return engine
-
-
-def _by_tuple(mode: str, plan: Plan, replay: Replay, log: BadRecordLog) -> tuple[int, float, int]:
-    mesh, purge, demand = MODES[mode]
-    engine = Engine(replace(plan, mesh=mesh, purge=purge, demand=demand))
-    ready = process_time()
-    results: Iterator[Result] = engine.process(replay.stream(log))
-    return sum(1 for _ in results), ready, engine.mesh.operators
 
 
 def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:

@@ -16,13 +16,11 @@ from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Record, RecordBatch, rec
 from skws.formats import BadRecordLog, Replay
 from skws.formats.dead_letters import Late, late_notice, late_record
 from skws.formats.files import SPLIT_BYTES
-from skws.keywords.keyword_matching import ordered_by_first
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts, matches
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
 from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session, bounded_session
@@ -151,7 +149,7 @@ class Search:
     def jobs(self) -> int:
         """The processes that a search in process may take."""
         job = self.job
-        if job.mesh is not None or job.lateness is not None:
+        if job.lateness is not None:
             return 1
         if job.jobs is not None:
             return job.jobs
@@ -159,12 +157,10 @@ class Search:
         return min(_cores(), len(self.replay.splits)) if large else 1
 
     def _search(self) -> Plan | None:
-        plan, job = self._planned.search, self.job
+        plan = self._planned.search
         if plan is None:
             return None
-        return replace(
-            plan, lateness=self._stream.lateness, mesh=job.mesh, purge=job.purge, demand=job.demand
-        )
+        return replace(plan, lateness=self._stream.lateness)
 
     @contextmanager
     def _running(self, report: ReportProgress) -> Iterator[None]:
@@ -228,7 +224,7 @@ class Search:
             yield None if reason else run
 
     def _alone(self, report: ReportProgress) -> Iterator[Result]:
-        if self.plan is not None and (self.job.mesh is not None or self.job.lateness is not None):
+        if self.plan is not None and self.job.lateness is not None:
             yield from self._as_they_arrive(self.plan, report)
             return
         session, batches = self._session(report)
@@ -259,16 +255,10 @@ class Search:
         return self.replay.batches(self._log, self._step(report, "reading"))
 
     def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[Result]:
-        """By the paper's meshes, or with records judged late one by one as the files have them."""
+        """With records judged late one by one as the files have them."""
         expect_long_lived_objects()
-        reading = self._step(report, "reading")
-        if self.job.lateness is not None:
-            stream = records_of(self.replay.arrivals(self._log, reading))
-        else:
-            stream = self.replay.stream(self._log, reading)
-            if not any(relation.table for relation in plan.schema.relations):
-                plan, stream = ordered_by_first(plan, stream)
-        engine = (Engine if self.job.mesh else ColumnarEngine.of)(plan, self._on_late)
+        stream = records_of(self.replay.arrivals(self._log, self._step(report, "reading")))
+        engine = ColumnarEngine.of(plan, self._on_late)
         self.counts = engine.counts
         yield from engine.load_tables(self.replay.tables(self._log, self._step(report, "loading tables")))
         yield from engine.process(stream)

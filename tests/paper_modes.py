@@ -9,24 +9,22 @@ from dataclasses import replace
 from skws.data.batch import OnLate, unheard
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from tests.oracles.oracle import Shape, shape_of
 
 MODES = [
-    ("forest", "lazy", True),
-    ("forest", "eager", True),
-    ("full", "lazy", True),
-    ("full", "eager", True),
-    ("full", "lazy", False),
-    ("full", "eager", False),
-    ("partial", "lazy", True),
-    ("partial", "eager", True),
+    MeshChoice(MeshKind.FOREST, PurgeKind.LAZY),
+    MeshChoice(MeshKind.FOREST, PurgeKind.EAGER),
+    MeshChoice(MeshKind.FULL, PurgeKind.LAZY),
+    MeshChoice(MeshKind.FULL, PurgeKind.EAGER),
+    MeshChoice(MeshKind.FULL, PurgeKind.LAZY, demand=False),
+    MeshChoice(MeshKind.FULL, PurgeKind.EAGER, demand=False),
+    MeshChoice(MeshKind.PARTIAL, PurgeKind.LAZY),
+    MeshChoice(MeshKind.PARTIAL, PurgeKind.EAGER),
 ]
-"""Mesh, purge, demand."""
 SIZES = {1: 4, 2: 4, 3: 3}  # T_max by keywords: whole meshes of more would take seconds to build
-AnyEngine = Engine | ColumnarEngine
 
 
 def by(evaluator: EvaluatorName) -> Callable[[Plan], ColumnarEngine]:
@@ -37,12 +35,16 @@ def by(evaluator: EvaluatorName) -> Callable[[Plan], ColumnarEngine]:
 by_delta = by(EvaluatorName.DELTA)
 
 
-def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[AnyEngine]:
+def by_paper(plan: Plan) -> ColumnarEngine:
+    """The partial mesh of the paper, which takes a tuple at a time."""
+    return ColumnarEngine.of(replace(plan, mesh=MeshChoice(MeshKind.PARTIAL)))
+
+
+def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[ColumnarEngine]:
     """The default engine, delta joins, and all modes."""
     evaluators = (EvaluatorName.MESH, EvaluatorName.DELTA)
     made = [ColumnarEngine.of(replace(plan, evaluated_by=each), on_late()) for each in evaluators]
-    modes = [replace(plan, mesh=mesh, purge=purge, demand=demand) for mesh, purge, demand in MODES]
-    return [*made, *(Engine(mode, on_late()) for mode in modes)]
+    return [*made, *(ColumnarEngine.of(replace(plan, mesh=mode), on_late()) for mode in MODES)]
 
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:

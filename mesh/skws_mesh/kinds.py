@@ -5,6 +5,7 @@ Apart from the meshes: the command line offers the choice without loading them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -26,3 +27,24 @@ class PurgeKind(StrEnum):
     def usual(cls, mesh: MeshKind) -> PurgeKind:
         """The policy of the paper's experiments: lazy purging needs demand, which only the full mesh has."""
         return cls.LAZY if mesh is MeshKind.FULL else cls.EAGER
+
+
+@dataclass(frozen=True, slots=True)
+class MeshChoice:
+    """One of the paper's meshes; results do not depend on it.
+
+    ``purge``: None for the policy usual with the mesh. ``demand``: whether operators sleep while they cannot
+    contribute to a result, which matters to the full mesh only.
+    """
+
+    kind: MeshKind
+    purge: PurgeKind | None = None
+    demand: bool = True
+
+    @property
+    def policy(self) -> PurgeKind:
+        return self.purge or PurgeKind.usual(self.kind)
+
+    @property
+    def by_demand(self) -> bool:
+        return self.demand and self.kind is MeshKind.FULL

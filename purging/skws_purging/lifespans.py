@@ -47,7 +47,6 @@ _MOST_EMPTIED: Final = 4096  # queues
 class StreamTuple:
     """One tuple; compared by identity, since two equal rows are two tuples.
 
-    ``keywords`` is the bitmap of the query's keywords that it contains.
     ``occurrence`` counts equal tuples with the same start.
     ``time`` is the event time in microseconds, which for time windows is the
     start; ``ended_at`` the event time of its deletion or replacement, if known beforehand.
@@ -58,7 +57,6 @@ class StreamTuple:
     row: Row
     start: int
     end: int
-    keywords: int = 0
     occurrence: int = 0
     time: int = 0
     ended_at: int | None = None
@@ -67,28 +65,6 @@ class StreamTuple:
     @property
     def static(self) -> bool:
         return self.start == ALWAYS
-
-
-Members: TypeAlias = tuple[StreamTuple, ...]
-"""A composite tuple: its members, in the order of an operator's tree."""
-
-
-def end_of(members: Iterable[StreamTuple]) -> int:
-    """The tick at which the first of the members ends."""
-    return min(member.end for member in members)
-
-
-def compatible(members: Iterable[StreamTuple], new: StreamTuple) -> bool:
-    """True if ``new`` is none of the members and all are alive at one instant."""
-    start, end = new.start, new.end
-    for member in members:
-        if member is new:
-            return False
-        if member.start > start:
-            start = member.start
-        if member.end < end:
-            end = member.end
-    return start < end
 
 
 class Mark(NamedTuple):

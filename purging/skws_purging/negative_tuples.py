@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic
 
-from skws_purging.lifespans import StreamTuple
+from skws_purging.composites import MeshTuple
 from skws_purging.policy import Op, purge_upwards
 
 
@@ -19,14 +19,14 @@ class NegativeTuples(Generic[Op]):
 
     def __init__(self, dries_up: Callable[[Op], None]) -> None:
         self._dries_up = dries_up
-        self._ended: set[StreamTuple] = set()
+        self._ended: set[MeshTuple] = set()
 
-    def end(self, ended: StreamTuple, tick: int) -> None:
+    def end(self, ended: MeshTuple, tick: int) -> None:
         """End a live tuple early."""
         ended.end = tick
         self._ended.add(ended)
 
-    def leave(self, gone: StreamTuple, source: Op) -> None:
+    def leave(self, gone: MeshTuple, source: Op) -> None:
         """A tuple has left its source: if it ended early, composites that hold it are expunged."""
         if gone in self._ended:
             self._ended.discard(gone)
@@ -36,7 +36,7 @@ class NegativeTuples(Generic[Op]):
                 lambda operator: operator.consumers(),
             )
 
-    def expunge(self, ended: StreamTuple, operator: Op) -> bool:
+    def expunge(self, ended: MeshTuple, operator: Op) -> bool:
         """Take a tuple out of one output; True if it was there."""
         expunged = operator.out.expunge(ended)
         if expunged and not operator.out.entries:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, Self, TypeVar
 
-from skws_purging.lifespans import Members, StreamTuple
+from skws_purging.composites import Members, MeshTuple
 
 
 class OutputBuffer(Protocol):
@@ -27,7 +27,7 @@ class OutputBuffer(Protocol):
         """Remove what ended at or before ``horizon``; True if anything did."""
         ...
 
-    def expunge(self, ended: StreamTuple) -> bool:
+    def expunge(self, ended: MeshTuple) -> bool:
         """Remove all that contains a tuple; True if anything does."""
         ...
 

@@ -15,13 +15,14 @@ from skws.cli.terminal import write_text
 from skws.explain.branch import Branch, to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
 from skws.explain.explanation import explain as explained
-from skws.explain.observed import observe, observe_paper
+from skws.explain.observed import observe
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_mesh.kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import ExpressionWindow, parse_window
@@ -86,15 +87,13 @@ def explain(
         parsed,
         parse_window(window or described.window),
         max_size,
-        mesh=mesh.kind,
-        demand=not no_demand,
+        mesh=None if mesh.kind is None else MeshChoice(mesh.kind, demand=not no_demand),
         evaluated_by=evaluator,
     )
     costs = None if shards is None else _costs(text, plan, replay or [], match_names, shards, on_error)
     observed = None
     if replay:
-        run = observe_paper if mesh.kind else observe
-        observed = run(
+        observed = observe(
             plan, Replay.open(replay, described), BadRecordLog(on_error or OnError.FAIL, dead_letters)
         )
     write_text(_written(explained(plan, limit or DEFAULT_LIMIT, observed), costs, output_format))

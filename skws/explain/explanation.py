@@ -139,7 +139,7 @@ def shares(totals: Sequence[int], room: int) -> list[int]:
 
 
 def _evaluator(plan: Plan) -> Branch:
-    name, reason = _COLUMNAR if plan.mesh is None else _EVALUATORS[MeshKind(plan.mesh)]
+    name, reason = _COLUMNAR if plan.mesh is None else _EVALUATORS[plan.mesh.kind]
     because = Branch(f"because {reason}")
     if plan.mesh is not None:
         return Branch(f"evaluator: {name}", (because,))

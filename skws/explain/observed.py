@@ -1,4 +1,4 @@
-"""The state of a mesh after a replay, run in process: the columnar mesh or one of the paper's."""
+"""The state of a mesh after a replay: the columnar mesh or one of the paper's."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from skws.data.batch import RecordBatch
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
-from skws_mesh.networks import Prefix, node_text, prefix_of
-from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.meshes import DemandDrivenMesh
-from skws_mesh.paper.operator import JoinOperator, Producer, tree_gen
+from skws_mesh.backend import OperatorState, Sleep, states_of
+from skws_mesh.networks import Prefix, node_text
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, before_arrival
@@ -49,7 +46,12 @@ class Observed:
 
 
 def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
-    """Run the plan over the replay. Raises BadRecordsError, SourceError."""
+    """Run the plan over the replay.
+
+    Raises BadRecordsError, SourceError; UsageError for a mesh of the paper with a window of an expression.
+    """
+    if plan.mesh is not None and isinstance(plan.window, ExpressionWindow):
+        raise UsageError(f"--mesh {plan.mesh.kind} has no windows of expressions: they need --mesh columnar")
     engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else ColumnarEngine.of(plan)
     results: Counter[str] = Counter()
     clock = _Clock()
@@ -61,9 +63,16 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     counts = engine.counts
     engine.compact(_now(plan, counts.tuples, clock))
     live = engine.live_tuples
-    waiting = {prefix_of(use.tree): use.waiting for use in engine.used()}
+    states = states_of(engine.used())
     missing = tuple(word for slot, word in enumerate(plan.keywords) if not engine.carried >> slot & 1)
-    return Observed(counts.tuples + counts.static, live, waiting, results, missing)
+    return Observed(
+        counts.tuples + counts.static,
+        live,
+        waiting_at(states),
+        results,
+        () if plan.mesh else missing,
+        asleep=why_asleep(plan, states),
+    )
 
 
 def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
@@ -91,52 +100,20 @@ class _Clock:
             yield batch
 
 
-def observe_paper(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
-    """Run a plan with one of the paper's meshes over the replay.
-
-    Raises UsageError for a window of an expression, BadRecordsError, SourceError.
-    """
-    if isinstance(plan.window, ExpressionWindow):
-        raise UsageError(f"--mesh {plan.mesh} has no windows of expressions: they need --mesh columnar")
-    engine, results = Engine(plan), Counter[str]()
-    with bad:
-        for found in engine.load_tables(replay.tables(bad)):
-            results[found.network] += 1
-        for found in engine.process(replay.stream(bad)):
-            results[found.network] += found.op == "+"
-    mesh = engine.mesh
-    held, asleep = _operators(plan, mesh)
-    counts = engine.counts
-    return Observed(counts.tuples + counts.static, mesh.live_tuples, held, results, asleep=asleep)
+def waiting_at(states: Mapping[Prefix, OperatorState]) -> dict[Prefix, int]:
+    """The partials that wait at operators which have had output."""
+    return {at: state.waiting for at, state in states.items() if state.waiting or state.sleep is None}
 
 
-def _operators(plan: Plan, mesh: PaperMesh) -> tuple[dict[Prefix, int], dict[Prefix, str]]:
-    """Partials of incomplete operators, those of a forest together; why operators sleep."""
-    held: Counter[Prefix] = Counter()
-    asleep: dict[Prefix, str] = {}
-    by_demand = isinstance(mesh, DemandDrivenMesh)
-    for operator in _all(mesh):
-        tree = tree_gen(operator, mesh.generator)
-        prefix = prefix_of(tree)
-        if not operator.complete and operator.out.entries:
-            held[prefix] += len(operator.out.entries)
-        if by_demand and isinstance(operator, JoinOperator) and not operator.running:
-            asleep[prefix] = _reason(plan, operator)
-    return held, asleep
+def why_asleep(plan: Plan, states: Mapping[Prefix, OperatorState]) -> dict[Prefix, str]:
+    """Why single operators of a query sleep, by the flags of Figure 4.1 that are off."""
+    return {at: _reason(plan, state.sleep) for at, state in states.items() if state.sleep is not None}
 
 
-def _all(mesh: PaperMesh) -> list[Producer]:
-    roots = [source for source in mesh.sources.values() if source.parents or source.complete]
-    return [operator for root in roots for operator in (root, *root.above())]
-
-
-def _reason(plan: Plan, join: JoinOperator) -> str:
-    """The flags of Figure 4.1 that are off."""
-    wanted, fed = join.demand.state.value
+def _reason(plan: Plan, sleep: Sleep) -> str:
     reasons = []
-    if not fed:
-        right = node_text(plan.schema, join.right.relation, join.right.keywords, plan.keywords)
-        reasons.append(f"no {right} is alive")
-    if not wanted:
+    if sleep.starved_of is not None:
+        reasons.append(f"no {node_text(plan.schema, *sleep.starved_of, plan.keywords)} is alive")
+    if sleep.unwanted:
         reasons.append("all that would take its output sleeps")
     return ", and ".join(reasons)

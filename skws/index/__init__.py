@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -15,16 +15,18 @@ def with_sources(schema: Schema, records: Iterable[Record]) -> Iterator[Record]:
     """Rows of static tables, then those of the tables that have a source of their own. Raises SkwsError."""
     yield from records
     if sourced(schema):
-        yield from table_records(schema)
+        yield from table_records(schema, sourced(schema))
 
 
-def table_records(schema: Schema) -> Iterator[Record]:
-    """All rows of the tables that have a source of their own. Raises SkwsError."""
+def table_records(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
+    """All rows of some tables that have a source of their own. Raises SkwsError."""
     # Loaded only where there are such tables: an index needs Arrow.
     from skws.index.cache import open_tables  # noqa: PLC0415
     from skws.index.table import PART  # noqa: PLC0415
 
     for table in open_tables(schema):
+        if table.relation not in relations:
+            continue
         numbers = table.every()
         for some in np.split(numbers, range(PART, len(numbers), PART)):
             for row in table.rows(some).rows(np.arange(len(some))):

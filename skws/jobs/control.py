@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.results.model import LiveResult
     from skws.sinks.base import Run
     from skws.sources.replays import TimeBuckets
+    from skws_mesh.backend import OperatorState
     from skws_mesh.networks import Prefix
     from skws_schema.model import Schema
 
@@ -207,8 +208,8 @@ class Host(Protocol):
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         """The windows of a query over a window expression."""
 
-    def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
-        """Waiting partials, and probes so far, of each operator in the mesh of the keyword queries."""
+    def operators(self, name: str) -> Mapping[Prefix, OperatorState]:
+        """The state of each operator in the mesh of a keyword query, which other queries may share."""
 
     def bad_reason(self) -> str:
         """Why the latest reported bad record was bad; empty if unknown."""

@@ -33,7 +33,8 @@ from skws.sources.feed import Batch, Offset, Source
 from skws.sources.replays import ReplayFeed
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_mesh.networks import Prefix, prefix_of
+from skws_mesh.backend import OperatorState, states_of
+from skws_mesh.networks import Prefix
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SourceError, StateError, UsageError
@@ -479,9 +480,8 @@ class LocalWatch:
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self.worker.live.window_spans(name)
 
-    def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
-        used = {prefix_of(use.tree): use for use in self.worker.live.used()}
-        return {at: use.waiting for at, use in used.items()}, {at: use.probes for at, use in used.items()}
+    def operators(self, name: str) -> Mapping[Prefix, OperatorState]:
+        return states_of(self.worker.live.used(name))
 
     def bad_reason(self) -> str:
         bad = self.intake.bad

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
 from typing import Final
 
 import numpy as np
 
-from skws.data.batch import Record, RecordBatch, Rows
+from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.keywords.analysis import chunks, stems
 from skws.keywords.leaves import contains, pairs_of
@@ -276,12 +275,6 @@ def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> Key
 
 
 SAMPLE = 4_096  # records: enough to see that a keyword is many times as frequent as another
-
-
-def ordered_by_first(plan: Plan, stream: Iterator[Record]) -> tuple[Plan, Iterator[Record]]:
-    """The plan with the keyword frequencies of the first records of a stream, and the whole stream."""
-    first = list(islice(stream, SAMPLE))
-    return ordered_by_sample(plan, RecordBatch.of(first)), chain(first, stream)
 
 
 def ordered_by_sample(plan: Plan, sample: RecordBatch | None) -> Plan:

@@ -13,7 +13,7 @@ from skws.keywords.query import KeywordQuery
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.kinds import MeshChoice
 from skws_mesh.tree import NodeOrder
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
@@ -29,15 +29,13 @@ class Plan:
 
     ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in
     microseconds of event time. ``frequencies``, one a keyword, order the mesh
-    by the rarest. ``mesh``, ``purge`` and ``demand`` choose a mesh of the paper for
-    the tuple-at-a-time engine (``skws_mesh.paper``); without ``mesh`` the columnar
-    one is meant. Results depend on none of these four.
-    ``ranking``: how results are scored, None for not at all. ``evaluated_by``:
-    what the columnar engine runs candidate networks by; where records may
-    be late it is the mesh.
+    by the rarest. ``evaluated_by``: what runs candidate networks by default; where records may
+    be late it is the columnar mesh. ``mesh``: one of the paper's in its place (``skws_mesh.paper``).
+    Results depend on none of these three.
+    ``ranking``: how results are scored, None for not at all.
     ``updates``: how updates of results are told. ``name``: what results call the query, its text if it has
     no name; plans of different names may be equal.
-    Raises UsageError for a mesh or purge that is not there.
+    Raises UsageError for an evaluator that is not there.
     """
 
     schema: Schema
@@ -46,9 +44,7 @@ class Plan:
     max_size: int = DEFAULT_MAX_SIZE
     lateness: int = 0
     frequencies: tuple[float, ...] | None = None
-    mesh: str | None = None
-    purge: str | None = None
-    demand: bool = True
+    mesh: MeshChoice | None = None
     ranking: RankingChoice | None = None
     evaluated_by: str = EvaluatorName.AUTO
     updates: ToldUpdates = ToldUpdates.TELL
@@ -56,10 +52,6 @@ class Plan:
 
     def __post_init__(self) -> None:
         _check("evaluator", self.evaluated_by, _EVALUATORS)
-        if self.mesh is not None:
-            _check("mesh", self.mesh, [str(kind) for kind in MeshKind])
-        if self.purge is not None:
-            _check("purge", self.purge, [str(kind) for kind in PurgeKind])
 
     @property
     def called(self) -> str:

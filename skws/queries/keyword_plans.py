@@ -91,6 +91,7 @@ def keyword_plan(
         window,
         size,
         ranking=ranking,
+        mesh=stream.mesh,
         evaluated_by=evaluated_by,
         updates=stream.updates,
         name=query.name,

@@ -21,7 +21,7 @@ from skws.queries.order import Order, passed_over
 from skws.queries.partitioning import Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
-from skws_mesh.columnar.operators import OperatorUse
+from skws_mesh.backend import OperatorUse
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
@@ -266,8 +266,8 @@ class Operator(ABC):
         """The windows of an expression that ended last, and those that are open."""
         return []
 
-    def used(self) -> list[OperatorUse]:
-        """The operators of a mesh that ever had partial results."""
+    def used(self, name: str | None) -> list[OperatorUse]:  # noqa: ARG002
+        """The operators of a mesh that have been used, by one query or by all."""
         return []
 
 

@@ -182,7 +182,9 @@ class TopQueries(Operator):
 
     def _new(self) -> ColumnarEngine:
         stream = self._state.stream
-        return ColumnarEngine(stream.schema, self._window, updates=stream.updates)
+        return ColumnarEngine(
+            stream.schema, self._window, updates=stream.updates, on_demand=stream.mesh is None
+        )
 
     def _begin(self, past: Iterable[OrderedBatch]) -> None:
         """Bring an engine of all queries, with their filters, to the present: by the tables and a log."""

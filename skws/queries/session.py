@@ -30,7 +30,7 @@ from skws.queries.order import PASSED_OVER, Order, insertions, passed_over
 from skws.queries.partitioning import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
-from skws_mesh.columnar.operators import OperatorUse
+from skws_mesh.backend import OperatorUse
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
@@ -418,9 +418,11 @@ class Session:
         """What all operators hold together."""
         return Load.together([each.load() for each in self.operators.values()])
 
-    def used(self) -> list[OperatorUse]:
-        """The operators of the meshes of keyword queries that ever had partial results."""
-        return [use for each in self.operators.values() for use in each.used()]
+    def used(self, name: str | None = None) -> list[OperatorUse]:
+        """The operators of the meshes of keyword queries that have been used; of one query, or of all."""
+        key = None if name is None else self._placed.get(name)
+        operators = [each for its, each in self.operators.items() if name is None or its == key]
+        return [use for each in operators for use in each.used(name)]
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind reads the log when it is added now."""

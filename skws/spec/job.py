@@ -26,7 +26,7 @@ from skws.spec.query import (
     Query,
     Stream,
 )
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_duration, parse_window
@@ -119,6 +119,7 @@ class Job:
             self.max_size,
             self.match_names,
             self.evaluator,
+            None if self.mesh is None else MeshChoice(self.mesh, self.purge, self.demand),
             self.finite,
             overrides=self.finite and self.window is not None,
             updates=self.updates,
@@ -222,20 +223,8 @@ RULES: Final = (
         "--jobs {job.jobs} cannot be combined with --lateness: records are taken one by one as they arrive",
     ),
     Rule(
-        lambda job: _shared(job) and job.mesh is not None,
-        "--jobs {job.jobs} cannot be combined with --mesh {job.mesh}: processes share the columnar mesh",
-    ),
-    Rule(
-        lambda job: job.mesh is not None and _scored(job),
-        "--rank needs the columnar mesh: --mesh {job.mesh} gives results no score",
-    ),
-    Rule(
         lambda job: job.finite and not _local(job) and job.lateness is not None,
         "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late",
-    ),
-    Rule(
-        lambda job: not _local(job) and job.mesh is not None,
-        "--mesh {job.mesh} needs --engine local: on Spark the mesh is the columnar one",
     ),
     Rule(
         lambda job: job.purge is not None and job.mesh is None,

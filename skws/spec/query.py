@@ -9,6 +9,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
+from skws_mesh.kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Window
@@ -230,7 +231,8 @@ class Stream:
     """The schema, the window of queries, and the lateness of records (microseconds of event time).
 
     ``match_names``: a keyword may also be the name of a relation or attribute.
-    ``evaluator``: that of candidate networks; results do not depend on it.
+    ``evaluator``: that of candidate networks, unless ``mesh`` says one of the paper's; results do not depend
+    on them.
     ``finite``: the stream ends, as a replay does, so nothing is kept for ever.
     ``overrides``: the window also holds for patterns with a window of their own.
     ``updates``: how updates of results are told.
@@ -243,6 +245,7 @@ class Stream:
     max_size: int = DEFAULT_MAX_SIZE
     match_names: bool = False
     evaluator: EvaluatorName = EvaluatorName.AUTO
+    mesh: MeshChoice | None = None
     finite: bool = False
     overrides: bool = False
     updates: ToldUpdates = ToldUpdates.TELL

@@ -24,10 +24,10 @@ from bench.peers.task import Comparison
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.engine import Engine
 from skws_mesh.networks import CandidateNetwork
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import TimeWindow
+from tests.paper_modes import by_paper
 from tests.strategies import WORDS, examples, schemas, seeds, streams
 
 
@@ -130,7 +130,7 @@ def by_engine(plan: Plan, records: Iterable[Record]) -> Counter[Shown]:
             round((result.start or 0) * 1_000_000),
             tuple((t.relation, tuple(t.row.values())) for t in result.tuples),
         )
-        for result in Engine(plan).process(records)
+        for result in by_paper(plan).process(records)
     )
 
 

@@ -32,7 +32,6 @@ from tests.queries.counted import installed
         (2, ("search", "-s", SCHEMA, "-r", REPLAY), "expected keywords after SOURCE, or --pattern TEXT"),
         (2, (*SEARCH, "--format", "xml"), "xml"),
         (2, (*SEARCH, "--mesh", "wood"), "wood"),
-        (2, (*SEARCH, "--engine", "spark", "--mesh", "forest"), "--engine local"),
         (2, (*SEARCH, "--purge", "eager"), "--mesh full, partial or forest"),
         (2, (*SEARCH, "--mesh", "forest", "--no-demand"), "--mesh full"),
         (2, (*SEARCH, "--limit", "0"), "--limit"),

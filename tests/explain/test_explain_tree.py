@@ -13,14 +13,14 @@ from hypothesis import given
 
 from skws.explain.branch import Branch, Role, to_dot, to_svg, to_text
 from skws.explain.explanation import Explanation, explain, shares
-from skws.explain.observed import Observed, observe, observe_paper
+from skws.explain.observed import Observed, observe
 from skws.explain.sections import count_mesh, pruned_by_keys
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.engine import paper_mesh
 from skws.spec.enums import OnError
-from skws_mesh.kinds import MeshKind
+from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.paper import make_mesh
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_schema.yaml.load import load_schema
@@ -90,7 +90,7 @@ def test_counts_are_those_of_generator_and_mesh(schema: Schema) -> None:
     assert count.whole
     assert sum(count.sizes) == len(networks)
     assert count.joins_apart == sum(len(tree.relations) - 1 for tree in networks)
-    assert count.kept == paper_mesh(replace(plan, mesh=MeshKind.FULL)).operators
+    assert count.kept == make_mesh(plan.generator(), plan.lifespans, MeshChoice(MeshKind.FULL)).operators
     shown = networks_in(explain(plan, limit=10**6).branches)
     assert len(shown) == len(networks)
 
@@ -160,14 +160,14 @@ def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
     relations = tuple(Relation(name, kinds, search=("t",)) for name in "abc")
     joins = tuple(Join(one + two, one, two, (("x", "x"),)) for one, two in ("ab", "bc"))
     schema = Schema("chain", relations, joins)
-    plan = Plan(schema, parse_query("nolan caine", schema), Unbounded(), 3, mesh=MeshKind.FULL)
+    plan = Plan(schema, parse_query("nolan caine", schema), Unbounded(), 3, mesh=MeshChoice(MeshKind.FULL))
     stream = tmp_path / "stream.jsonl"
 
     def seen(chosen: Plan, relation: str = "", words: str = "") -> tuple[Observed, Explanation]:
         if relation:
             with stream.open("a") as file:
                 file.write(f'{{"relation": "{relation}", "time": 0, "row": {{"t": "{words}", "x": 1}}}}\n')
-        found = observe_paper(chosen, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
+        found = observe(chosen, Replay.open(stream, schema), BadRecordLog(OnError.FAIL, None))
         return found, explain(chosen, 100, found)
 
     first, shown = seen(plan, "a", "nolan")
@@ -186,8 +186,8 @@ def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
     assert "+ b{} to a{nolan} (ab): 1 waiting\n" in text
     assert "=> a{nolan} - b{} - c{caine}: 1 result\n" in text
     assert len(third.asleep) < len(second.asleep)
-    for other in (replace(plan, demand=False), replace(plan, mesh=MeshKind.PARTIAL)):
-        assert not seen(other)[0].asleep
+    for other in (MeshChoice(MeshKind.FULL, demand=False), MeshChoice(MeshKind.PARTIAL)):
+        assert not seen(replace(plan, mesh=other))[0].asleep
     windowed = parse_window("open when event = a close when event = b")
     with pytest.raises(UsageError, match="windows of expressions"):
         seen(replace(plan, window=windowed))

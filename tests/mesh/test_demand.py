@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.meshes import DemandDrivenMesh
 from skws_mesh.paper.operator import Demand, Event, JoinOperator, Producer, State
-from skws_purging.lifespans import ALWAYS, Members, StreamTuple
+from skws_purging.composites import Members, MeshTuple
+from skws_purging.lifespans import ALWAYS
 from skws_purging.policy import LazyPurging
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import FOREVER, TimeWindow
@@ -30,13 +31,13 @@ STAR = Schema(
 
 
 def star_mesh(size: int = 3) -> DemandDrivenMesh:
-    made = make_mesh(CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshKind.FULL, PurgeKind.LAZY, demand=True)
+    made = make_mesh(CNGen(STAR, 2, size), TimeWindow(LENGTH), MeshChoice(MeshKind.FULL, PurgeKind.LAZY))
     assert isinstance(made, DemandDrivenMesh)
     return made
 
 
-def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> StreamTuple:
-    return StreamTuple(relation, (value,), start, start + LENGTH, keywords)
+def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> MeshTuple:
+    return MeshTuple(relation, (value,), start, start + LENGTH, keywords)
 
 
 def joins(mesh: DemandDrivenMesh) -> list[JoinOperator]:
@@ -162,9 +163,9 @@ class Recording(DemandDrivenMesh):
         self.produced: dict[JoinOperator, list[tuple[Members, int]]] = {}
         super().__init__(generator, TimeWindow(LENGTH), policy)
 
-    def _produce(self, join: JoinOperator, members: Members, arrival: int, keep: bool) -> None:
+    def _produce(self, join: JoinOperator, members: Members, arrival: int) -> None:
         self.produced.setdefault(join, []).append((members, arrival))
-        super()._produce(join, members, arrival, keep)
+        super()._produce(join, members, arrival)
 
 
 def recording(size: int) -> Recording:
@@ -228,9 +229,9 @@ def test_the_buffer_of_a_sleeper_is_cleared_after_a_window() -> None:
 def test_static_tuples_do_not_keep_dead_ones(mesh: MeshKind, demand: bool) -> None:
     relations = (STAR.relations[0], replace(STAR.relations[1], table=True), *STAR.relations[2:])
     generator = CNGen(Schema("static", relations, STAR.joins), 2, 3)
-    running = make_mesh(generator, TimeWindow(LENGTH), mesh, PurgeKind.LAZY, demand)
-    running.insert(StreamTuple(1, (1,), ALWAYS, FOREVER, 1))
-    running.insert(StreamTuple(1, (2,), ALWAYS, FOREVER, 2))
+    running = make_mesh(generator, TimeWindow(LENGTH), MeshChoice(mesh, PurgeKind.LAZY, demand))
+    running.insert(MeshTuple(1, (1,), ALWAYS, FOREVER, 1))
+    running.insert(MeshTuple(1, (2,), ALWAYS, FOREVER, 2))
     running.insert(tuple_of(0, 0, start=1, value=1))
     running.insert(tuple_of(0, 0, start=1, value=2))
     assert running.partials > 0

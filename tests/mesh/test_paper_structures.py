@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.operator import Buffer, JoinOperator, Producer, tree_gen
 from skws_mesh.tree import NodeOrder, Tree
-from skws_purging.lifespans import StreamTuple, end_of
+from skws_purging.composites import MeshTuple, end_of
 from skws_schema.model import Schema
 from skws_windows.window import TimeWindow, Window
 from tests.mesh.test_networks import TERNARY, schema_of
@@ -35,11 +35,11 @@ def paper_mesh(
     demand: bool = True,
     window: Window = WINDOW,
 ) -> PaperMesh:
-    return make_mesh(generator, window, mesh, purge, demand)
+    return make_mesh(generator, window, MeshChoice(mesh, purge, demand))
 
 
-def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> StreamTuple:
-    return StreamTuple(relation, (value,), start, start + LENGTH, keywords)
+def tuple_of(relation: int, keywords: int, start: int, value: int = 1) -> MeshTuple:
+    return MeshTuple(relation, (value,), start, start + LENGTH, keywords)
 
 
 def joins(mesh: PaperMesh) -> list[JoinOperator]:
@@ -140,7 +140,7 @@ def test_eager_purging_leaves_no_dead_tuple(stream: list[tuple[int, int, int]], 
 
 @pytest.mark.parametrize("purge", list(PurgeKind))
 @pytest.mark.parametrize("mesh", [MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL])
-def test_a_negative_tuple_expunges_what_holds_it_and_retracts(mesh: MeshKind, purge: PurgeKind) -> None:
+def test_a_negative_tuple_expunges_what_holds_it(mesh: MeshKind, purge: PurgeKind) -> None:
     running = paper_mesh(CNGen(CHAIN, 2, 3), mesh, purge, demand=False)
     ended, middle = tuple_of(0, 1, start=1), tuple_of(1, 0, start=2)
     running.insert(ended)
@@ -148,10 +148,10 @@ def test_a_negative_tuple_expunges_what_holds_it_and_retracts(mesh: MeshKind, pu
     assert len(running.insert(tuple_of(2, 2, start=3))) == 1
     running.purge(4)
     assert running.partials
-    ((_, members),) = running.end(ended, 4)
-    assert ended in members
+    running.end(ended, 4)
     assert running.partials == 0
-    assert running.end(middle, 4) == []
+    running.end(middle, 4)
+    assert running.live_tuples == 1
 
 
 @given(schemas(max_relations=3), st.integers(1, 3), st.lists(st.floats(0, 1), min_size=3, max_size=3))
@@ -183,7 +183,7 @@ def test_what_comes_with_a_change_ranks_below_all_that_was_there() -> None:
 @pytest.mark.parametrize("kind", list(MeshKind))
 def test_no_result_holds_a_tuple_twice(kind: MeshKind) -> None:
     # Figure 3.7: a - t - x - t - b is a tree over the schema, but t is one tuple.
-    mesh = make_mesh(CNGen(schema_of(2, [(0, 1)]), 2, 5), WINDOW, kind)
+    mesh = make_mesh(CNGen(schema_of(2, [(0, 1)]), 2, 5), WINDOW, MeshChoice(kind))
     t = tuple_of(1, 0, start=1)
     for new in (tuple_of(0, 1, start=1), t, tuple_of(0, 0, start=1)):
         assert not mesh.insert(new)
@@ -195,13 +195,13 @@ def test_no_result_holds_a_tuple_twice(kind: MeshKind) -> None:
 MODES = list(product([MeshKind.FOREST, MeshKind.FULL, MeshKind.PARTIAL], PurgeKind, [True, False]))
 
 
-def partials(mesh: PaperMesh) -> list[tuple[StreamTuple, ...]]:
+def partials(mesh: PaperMesh) -> list[tuple[MeshTuple, ...]]:
     return [members for join in joins(mesh) for members in join.out.entries]
 
 
 def test_what_leaves_a_buffer_leaves_its_indexes() -> None:
     buffer = Buffer()
-    index = buffer.index(0, (0,))
+    index = buffer.index(0, 0)
     first, second = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=2),)
     buffer.add(first, 1, end_of(first))
     buffer.add(second, 2, end_of(second))
@@ -212,39 +212,14 @@ def test_what_leaves_a_buffer_leaves_its_indexes() -> None:
     assert index == {}
 
 
-def test_a_buffer_drops_what_ends_at_the_horizon_and_keeps_what_was_prolonged() -> None:
+def test_a_buffer_drops_what_ends_at_the_horizon() -> None:
     buffer = Buffer()
-    dead, prolonged = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=1),)
-    for members in (dead, prolonged):
+    dead, alive = (tuple_of(0, 1, start=1),), (tuple_of(0, 1, start=2),)
+    for members in (dead, alive):
         buffer.add(members, 1, end_of(members))
-    prolonged[0].end = 50
     assert not buffer.drop_dead(LENGTH)
     assert buffer.drop_dead(LENGTH + 1)
-    assert list(buffer.entries) == [prolonged]
-
-
-@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
-def test_partials_of_a_prolonged_tuple_live_on(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
-    mesh = paper_mesh(CNGen(CHAIN, 2, 3), kind, purge, demand)
-    short = StreamTuple(0, (1,), 1, 4, 1)
-    for new in (short, tuple_of(1, 0, start=2), tuple_of(2, 2, start=2, value=9)):
-        assert not mesh.insert(new)
-    mesh.purge(3)
-    assert not mesh.revive(short, 1 + LENGTH)
-    mesh.purge(6)
-    assert len(mesh.insert(tuple_of(2, 2, start=7))) == 1
-
-
-@pytest.mark.parametrize(("kind", "purge", "demand"), MODES)
-def test_a_result_that_was_over_is_not_retracted(kind: MeshKind, purge: PurgeKind, demand: bool) -> None:
-    mesh = paper_mesh(CNGen(CHAIN, 2, 3), kind, purge, demand)
-    last = tuple_of(2, 2, start=9)
-    assert not mesh.insert(tuple_of(0, 1, start=1))
-    assert not mesh.insert(tuple_of(1, 0, start=8))
-    assert len(mesh.insert(last)) == 1
-    # Late tuples may come, so all is still there.
-    mesh.purge(9)
-    assert mesh.end(last, 1 + LENGTH) == []
+    assert list(buffer.entries) == [alive]
 
 
 @pytest.mark.parametrize(("kind", "purge", "demand"), MODES)

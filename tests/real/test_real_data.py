@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.engine import Engine
 from skws.results.model import Result
 from skws.results.names import json_row
 from skws.spec.query import Query, Stream
@@ -25,6 +24,7 @@ from skws_schema.graph import Edge, edges, edges_from
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import FOREVER, parse_window
+from tests.paper_modes import by_paper
 from tests.places import DATA, ROOT
 from tests.strategies import some
 
@@ -62,7 +62,7 @@ def plan_of(name: str, query: str, size: int) -> Plan:
 def local(name: str, query: str, size: int) -> list[Result]:
     files = replay(name)[1]
     log = BadRecordLog()
-    engine = Engine(plan_of(name, query, size))
+    engine = by_paper(plan_of(name, query, size))
     return [*engine.load_tables(files.tables(log)), *engine.process(files.stream(log))]
 
 

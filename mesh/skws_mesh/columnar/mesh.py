@@ -13,11 +13,12 @@ from itertools import chain, pairwise
 
 import numpy as np
 
+from skws_mesh.backend import OperatorUse
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
-from skws_mesh.columnar.operators import NONE, NewPartials, OperatorTable, OperatorUse, Waiting
+from skws_mesh.columnar.operators import NONE, NewPartials, OperatorTable, Waiting
 from skws_mesh.columnar.semi_join import Entrances, SemiJoinFilter
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.sequence import FREE
@@ -237,6 +238,9 @@ class ColumnarMesh:
     def end(self, slots: Ints) -> None:
         """End the partials that contain tuples that were ended early."""
         self._waiting.end(slots, self._live.tuples.end)
+
+    def expire(self, horizon: int) -> None:
+        """Partials that are over leave by ``compact``: one sweep of columns costs less than many."""
 
     def mark(self, horizon: int, referred: Flags) -> None:
         """Flag the tuples, by slot, that partials alive after ``horizon`` or bridges need.

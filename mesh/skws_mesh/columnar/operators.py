@@ -9,11 +9,12 @@ an entry for every group that it waits in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from skws_mesh.backend import OperatorUse
 from skws_mesh.cngen import CNGen, Place
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, distinct, mixed
 from skws_mesh.columnar.hash_index import HashIndex
@@ -29,18 +30,6 @@ _AT_ONCE = 1024  # operators made between two checks of the memory budget
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-
-class OperatorUse(NamedTuple):
-    """An operator that ever had partial results, by its tree.
-
-    ``waiting``: those that wait there, once for each join they wait for. ``probes``: how often they have
-    looked for partners, by join and partial.
-    """
-
-    tree: Tree
-    waiting: int
-    probes: int
 
 
 class OperatorTable:

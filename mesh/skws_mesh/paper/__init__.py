@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper.execution import PaperMesh
 from skws_mesh.paper.meshes import DemandDrivenMesh, Forest, FullMesh, PartialMesh
 from skws_mesh.paper.operator import Producer
@@ -18,27 +18,17 @@ MOST_NETWORKS: Final = 1_000_000
 """Networks made before the first tuple: about a gigabyte."""
 
 
-def make_mesh(
-    generator: CNGen,
-    window: Window,
-    mesh: MeshKind,
-    purge: PurgeKind | None = None,
-    demand: bool = True,
-) -> PaperMesh:
-    """A mesh without tuples.
-
-    ``demand`` matters to the full mesh only. ``purge``: None for the policy
-    usual with the mesh. Raises UsageError if all networks are to be made, and
-    are too many.
-    """
-    by_demand = demand and mesh is MeshKind.FULL
-    policy = _policy(purge or PurgeKind.usual(mesh), by_demand)
-    if mesh is MeshKind.PARTIAL:
+def make_mesh(generator: CNGen, window: Window, choice: MeshChoice) -> PaperMesh:
+    """A mesh without tuples. Raises UsageError if all networks are to be made, and are too many."""
+    policy: PurgePolicy[Producer] = LazyPurging(choice.by_demand)
+    if choice.policy is PurgeKind.EAGER:
+        policy = EagerPurging()
+    if choice.kind is MeshKind.PARTIAL:
         return PartialMesh(generator, window, policy)
-    _check_number(generator, mesh)
-    if mesh is MeshKind.FOREST:
+    _check_number(generator, choice.kind)
+    if choice.kind is MeshKind.FOREST:
         return Forest(generator, window, policy)
-    return (DemandDrivenMesh if by_demand else FullMesh)(generator, window, policy)
+    return (DemandDrivenMesh if choice.by_demand else FullMesh)(generator, window, policy)
 
 
 def _check_number(generator: CNGen, mesh: MeshKind) -> None:
@@ -51,7 +41,3 @@ def _check_number(generator: CNGen, mesh: MeshKind) -> None:
                 f"networks: expected at most {MOST_NETWORKS:,}, by fewer keywords, a smaller --max-size or "
                 "another mesh"
             )
-
-
-def _policy(purge: PurgeKind, by_demand: bool) -> PurgePolicy[Producer]:
-    return EagerPurging() if purge is PurgeKind.EAGER else LazyPurging(by_demand)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from skws_mesh.cngen import CNGen
+from skws_mesh.columnar.live import KeySets
 from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, compatibility, tree_gen
 from skws_mesh.tree import Tree
-from skws_purging.lifespans import ALWAYS, ExpiryQueue, Members, StreamTuple, end_of
+from skws_purging.composites import Members, MeshTuple, end_of
+from skws_purging.lifespans import ALWAYS, ExpiryQueue
 from skws_purging.negative_tuples import NegativeTuples
 from skws_purging.policy import PurgePolicy
 from skws_schema.graph import edges
@@ -26,7 +28,8 @@ class PaperMesh:
     """Live tuples in, results out, each with its candidate network.
 
     Ticks are those of ``window``, which says when all output of a sleeping
-    operator is dead. Tuples need not come in order of their start.
+    operator is dead. Tuples need not come in order of their start. Their values are those of
+    ``skws_mesh.columnar.live.KeySets``.
     """
 
     def __init__(self, generator: CNGen, window: Window, policy: PurgePolicy[Producer]) -> None:
@@ -34,8 +37,8 @@ class PaperMesh:
         self._window = window
         self._policy = policy
         policy.dries_up = self._output_dries_up
-        self._expiry: ExpiryQueue[StreamTuple] = ExpiryQueue()
-        self._present: set[StreamTuple] = set()
+        self._expiry: ExpiryQueue[MeshTuple] = ExpiryQueue()
+        self._present: set[MeshTuple] = set()
         self._negative = NegativeTuples(self._output_dries_up)
         self._networks: dict[Tree, Tree] = {}
         self._found: list[Found] = []
@@ -44,6 +47,7 @@ class PaperMesh:
         self.generator = generator
         self._compatible = compatibility(generator.sequence)
         self._edges = edges(generator.schema)
+        self._key_sets = KeySets(generator.schema)
         self._roots = frozenset(generator.roots)
         policy.use(tables=any(relation.table for relation in generator.schema.relations))
         self._grow()
@@ -63,7 +67,7 @@ class PaperMesh:
         roots = [source for source in self.sources.values() if source.parents or source.complete]
         return sum(1 + sum(1 for _ in root.above()) for root in roots)
 
-    def insert(self, new: StreamTuple) -> list[Found]:
+    def insert(self, new: MeshTuple) -> list[Found]:
         """Add a live tuple; give the results that it completes."""
         self._found = []
         self._arrivals += 1
@@ -75,38 +79,19 @@ class PaperMesh:
             # Before the tuple is in: an operator that wakes catches up first, then takes it as an arrival.
             self._source_fills(source)
         source.out.add((new,), self._arrivals, FOREVER)
-        self._route(source, (new,), keep=True)
+        self._route(source, (new,))
         return self._found
 
-    def end(self, ended: StreamTuple, tick: int) -> list[Found]:
-        """End a live tuple at ``tick``; give the results that this retracts.
+    def end(self, ended: MeshTuple, tick: int) -> None:
+        """End a live tuple at ``tick``, by a negative tuple.
 
-        A negative tuple takes the route of its insertion. Composites that hold
-        the tuple stay while late tuples may still join them, that is until
-        ``tick`` lies on the horizon.
+        Composites that hold it stay while late tuples may still join them, that is until ``tick`` lies on the
+        horizon. Results are retracted by who has told them.
         """
-        self._found = []
-        source = self._source(ended.relation, ended.keywords)
-        self._route(source, (ended,), keep=False)
-        retracted = [result for result in self._found if end_of(result[1]) > tick]
         self._negative.end(ended, tick)
         self._expiry.push(tick, ended)
         if tick <= self._horizon:
             self.purge(self._horizon)
-        return retracted
-
-    def revive(self, known: StreamTuple, end: int) -> list[Found]:
-        """Prolong a tuple whose deletion proved to be another's; give the results that this adds.
-
-        Happens only when an insertion arrives after the deletion meant for it.
-        """
-        former = known.end
-        self._forget(known)
-        known.end = end
-        lasting = self.insert(known)
-        if former <= known.start:
-            return lasting
-        return [result for result in lasting if end_of(result[1]) > former]
 
     def purge(self, horizon: int) -> None:
         """Remove what ended at or before ``horizon``: tuples at once, composites by their policy."""
@@ -114,7 +99,7 @@ class PaperMesh:
         self._now = max(self._now, horizon)
         touched: dict[Source, None] = {}
         for end, expired in self._expiry.expired(horizon):
-            # Ended early, it was removed then; prolonged, it is queued again.
+            # Ended early, it is queued again.
             if expired.end == end and expired in self._present:
                 touched[self._remove(expired)] = None
         self._policy.sources_expired(touched, horizon)
@@ -152,35 +137,34 @@ class PaperMesh:
 
     # The way of a tuple
 
-    def _route(self, source: Source, members: Members, keep: bool) -> None:
-        """Pass a source tuple to all running joins that read it; ``keep`` their output."""
+    def _route(self, source: Source, members: Members) -> None:
+        """Pass a source tuple to all running joins that read it."""
         for join in tuple(source.probing):
             if join.left.out.entries:
                 self._policy.probed(join.left, self._horizon)
             for left in join.matches_of_right(members) if join.running else ():
                 if self._compatible(left, members[0]):
-                    self._produce(join, left + members, self._arrivals, keep)
+                    self._produce(join, left + members, self._arrivals)
         if source.complete:
             self._found.append((self._network(source), members))
-        self._pass_up(source, members, self._arrivals, keep)
+        self._pass_up(source, members, self._arrivals)
 
-    def _produce(self, join: JoinOperator, members: Members, arrival: int, keep: bool) -> None:
+    def _produce(self, join: JoinOperator, members: Members, arrival: int) -> None:
         """Put out a result, or a composite tuple for the joins above."""
         if join.complete:
             self._found.append((self._network(join), members))
             return
-        if keep:
-            if not join.out.entries:
-                self._output_begins(join)
-                self._policy.produces(join, self._due())
-            join.out.add(members, arrival, end_of(members))
-        self._pass_up(join, members, arrival, keep)
+        if not join.out.entries:
+            self._output_begins(join)
+            self._policy.produces(join, self._due())
+        join.out.add(members, arrival, end_of(members))
+        self._pass_up(join, members, arrival)
 
-    def _pass_up(self, operator: Producer, members: Members, arrival: int, keep: bool) -> None:
+    def _pass_up(self, operator: Producer, members: Members, arrival: int) -> None:
         for join in tuple(operator.awake.values()):
             for right, arrived in join.matches_of_left(members).items():
                 if self._compatible(members, right[0]):
-                    self._produce(join, members + right, max(arrival, arrived), keep)
+                    self._produce(join, members + right, max(arrival, arrived))
 
     def _catch_up(self, join: JoinOperator) -> None:
         """Join what arrived since the operator stopped, in order of arrival, each pair once."""
@@ -201,27 +185,17 @@ class PaperMesh:
             if came <= stopped and self._compatible(left, right[0])
         ]
         for arrival, members in sorted(pairs, key=lambda pair: pair[0]):
-            self._produce(join, members, arrival, keep=True)
+            self._produce(join, members, arrival)
 
     # The end of a tuple
 
-    def _remove(self, known: StreamTuple) -> Source:
+    def _remove(self, known: MeshTuple) -> Source:
         """Take a tuple out of its source, and if it ended early, out of all above it."""
         source = self._source(known.relation, known.keywords)
         source.out.discard((known,))
         self._present.discard(known)
         self._negative.leave(known, source)
         return source
-
-    def _forget(self, known: StreamTuple) -> None:
-        """Take a tuple out of every output, also where purging has left gaps below."""
-        was_present = known in self._present
-        source = self._remove(known)
-        for join in source.consumers():
-            for operator in (join, *join.above()):
-                self._negative.expunge(known, operator)
-        if was_present and not source.out.entries:
-            self._source_empties(source)
 
     # Operators
 
@@ -235,7 +209,9 @@ class PaperMesh:
     def _join(self, left: Producer, slot: Slot, complete: bool) -> JoinOperator:
         """Make a join above ``left``, and let it start."""
         edge = self._edges[slot.edge]
-        join = JoinOperator(left, self._source(edge.target, slot.keywords), slot, edge, complete)
+        join = JoinOperator(
+            left, self._source(edge.target, slot.keywords), slot, edge, self._key_sets, complete
+        )
         join.link()
         self._activate(join)
         return join

@@ -5,7 +5,8 @@ input that of a source. Operators with equal prefixes share all below them,
 except in a forest.
 
 The paper probes by nested loops, since its buffers hold few tuples. Here each
-buffer is indexed on the values by which the operators above join it.
+buffer is indexed on the join values of the operators above it. Join values are
+integers that may be equal for different values: whoever shows results compares the rows.
 
 Execution by demand (Section 4.1, Figure 4.1) gives an operator two flags: d, some operator above is
 running; r, the right input is not empty. An operator runs while both are set. The output operator, which is
@@ -18,36 +19,37 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count, takewhile
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from skws_mesh.cngen import CNGen
+from skws_mesh.columnar.columns import NULL
+from skws_mesh.columnar.live import KeySets
 from skws_mesh.sequence import FREE, KeywordSequence
 from skws_mesh.tree import DEPTH, Tree
-from skws_purging.lifespans import Members, StreamTuple, compatible, end_of
+from skws_purging.composites import Members, MeshTuple, compatible
 from skws_schema.graph import Edge
-from skws_schema.model import Key, Row, key_getter
 from skws_windows.window import FOREVER
 
-GetKey: TypeAlias = Callable[[Row], Key]
-Index: TypeAlias = dict[Key, dict[Members, int]]
-Columns: TypeAlias = tuple[int, ...]
+Index: TypeAlias = dict[int, dict[Members, int]]
+_NULL: Final = int(NULL)
 
-Compatible: TypeAlias = Callable[[Members, StreamTuple], bool]
+Compatible: TypeAlias = Callable[[Members, MeshTuple], bool]
 """Whether a tuple can join others."""
 
+_NONE: Final[dict[Members, int]] = {}  # no index has an entry for NULL
 _order = count()  # composite tuples with equal ends need no order of their own
 
 
 def compatibility(sequence: KeywordSequence) -> Compatible:
     """The test of lifespans and, if there is one, of the order of keywords."""
 
-    def agree(one: StreamTuple, other: StreamTuple) -> bool:
+    def agree(one: MeshTuple, other: MeshTuple) -> bool:
         first, second = sequence.rank(one.keywords), sequence.rank(other.keywords)
         if FREE in (first, second) or first == second:
             return True
         return (first < second) == ((one.start, one.place) < (other.start, other.place))
 
-    def in_order(members: Members, new: StreamTuple) -> bool:
+    def in_order(members: Members, new: MeshTuple) -> bool:
         return compatible(members, new) and all(agree(member, new) for member in members)
 
     return in_order if sequence else compatible
@@ -60,49 +62,47 @@ class Buffer:
 
     def __init__(self) -> None:
         self.entries: dict[Members, int] = {}
-        self._indexes: dict[tuple[int, Columns], tuple[GetKey, Index]] = {}
+        self._indexes: dict[tuple[int, int], Index] = {}
         self._ends: list[tuple[int, int, Members]] = []
 
-    def index(self, node: int, columns: Columns) -> Index:
-        """Entries by the values of member ``node`` in ``columns``, without NULLs."""
-        if (node, columns) not in self._indexes:
-            key_of, index = key_getter(columns), Index()
-            self._indexes[node, columns] = key_of, index
+    def index(self, node: int, key_set: int) -> Index:
+        """Entries by the join value that member ``node`` has for a key set of its relation; without NULLs."""
+        if (node, key_set) not in self._indexes:
+            index = self._indexes[node, key_set] = Index()
             for members, arrival in self.entries.items():
-                _enter(index, key_of(members[node].row), members, arrival)
-        return self._indexes[node, columns][1]
+                _enter(index, members[node].values[key_set], members, arrival)
+        return self._indexes[node, key_set]
 
     def add(self, members: Members, arrival: int, end: int) -> None:
         """``end``: when the entry is dead; FOREVER if its owner removes it."""
         self.entries[members] = arrival
         if end < FOREVER:
             heappush(self._ends, (end, next(_order), members))
-        for (node, _), (key_of, index) in self._indexes.items():
-            _enter(index, key_of(members[node].row), members, arrival)
+        for (node, key_set), index in self._indexes.items():
+            _enter(index, members[node].values[key_set], members, arrival)
 
     def discard(self, members: Members) -> None:
         if self.entries.pop(members, None) is None:
             return
-        for (node, _), (key_of, index) in self._indexes.items():
-            key = key_of(members[node].row)
-            if key is not None:
+        for (node, key_set), index in self._indexes.items():
+            value = members[node].values[key_set]
+            if value != _NULL:
                 # The bucket stays the same object: a probe may be reading it.
-                del index[key][members]
-                if not index[key]:
-                    del index[key]
+                del index[value][members]
+                if not index[value]:
+                    del index[value]
 
     def drop_dead(self, horizon: int) -> bool:
         """Remove what ended at or before ``horizon``; True if anything did."""
         dropped = False
         while self._ends and self._ends[0][0] <= horizon:
             members = heappop(self._ends)[2]
-            # Expunged before, or prolonged and entered again.
-            if members in self.entries and end_of(members) <= horizon:
+            if members in self.entries:  # else it was expunged before
                 self.discard(members)
                 dropped = True
         return dropped
 
-    def expunge(self, ended: StreamTuple) -> bool:
+    def expunge(self, ended: MeshTuple) -> bool:
         """Remove all that contains a tuple; True if anything does."""
         gone = [members for members in self.entries if ended in members]
         for members in gone:
@@ -120,13 +120,13 @@ class Buffer:
     def clear(self) -> None:
         self.entries.clear()
         self._ends.clear()
-        for _, index in self._indexes.values():
+        for index in self._indexes.values():
             index.clear()
 
 
-def _enter(index: Index, key: Key, members: Members, arrival: int) -> None:
-    if key is not None:
-        index.setdefault(key, {})[members] = arrival
+def _enter(index: Index, value: int, members: Members, arrival: int) -> None:
+    if value != _NULL:
+        index.setdefault(value, {})[members] = arrival
 
 
 class Slot(NamedTuple):
@@ -195,9 +195,11 @@ class Source(Producer):
 class JoinOperator(Producer):
     """Joins the output of ``left`` with tuples of ``right``. ``stopped``: the last arrival before sleep."""
 
-    __slots__ = ("_left_key", "_right_key", "_sides", "demand", "edge", "left", "right", "slot", "stopped")
+    __slots__ = ("_key_sets", "_sides", "demand", "edge", "left", "right", "slot", "stopped")
 
-    def __init__(self, left: Producer, right: Source, slot: Slot, edge: Edge, complete: bool) -> None:
+    def __init__(
+        self, left: Producer, right: Source, slot: Slot, edge: Edge, key_sets: KeySets, complete: bool
+    ) -> None:
         super().__init__(complete)
         self.left = left
         self.right = right
@@ -205,23 +207,17 @@ class JoinOperator(Producer):
         self.edge = edge
         self.demand = Demand(wanted=complete)
         self.stopped = 0
-        self._left_key = key_getter(edge.source_columns)
-        self._right_key = key_getter(edge.target_columns)
-        self._sides = (
-            left.out.index(slot.node, edge.source_columns),
-            right.out.index(0, edge.target_columns),
-        )
+        near, far = int(key_sets.source[edge.id]), int(key_sets.target[edge.id])
+        self._key_sets = near, far
+        self._sides = left.out.index(slot.node, near), right.out.index(0, far)
 
     def matches_of_left(self, members: Members) -> dict[Members, int]:
         """The right tuples that a composite tuple of the left input joins, with their arrivals."""
-        return self._bucket(1, self._left_key(members[self.slot.node].row))
+        return self._sides[1].get(members[self.slot.node].values[self._key_sets[0]], _NONE)
 
     def matches_of_right(self, members: Members) -> dict[Members, int]:
         """The composite tuples of the left input that a right tuple joins, with their arrivals."""
-        return self._bucket(0, self._right_key(members[0].row))
-
-    def _bucket(self, side: int, key: Key) -> dict[Members, int]:
-        return self._sides[side].get(key, {}) if key is not None else {}
+        return self._sides[0].get(members[0].values[self._key_sets[1]], _NONE)
 
     def link(self) -> None:
         """Enter this join at the operators below."""
@@ -259,11 +255,15 @@ def tree_gen(operator: Producer, generator: CNGen) -> Tree:
     if isinstance(operator, Source):
         return Tree.single(operator.relation, operator.keywords)
     assert isinstance(operator, JoinOperator)  # noqa: S101 - there are no other operators
-    old = tree_gen(operator.left, generator)
-    edge, keywords = operator.edge, operator.slot.keywords
-    depth = old.path.index(operator.slot.node)
+    return grown(tree_gen(operator.left, generator), operator, generator)
+
+
+def grown(tree: Tree, join: JoinOperator, generator: CNGen) -> Tree:
+    """The tree of a join, from that of the operator on its left."""
+    edge, keywords = join.edge, join.slot.keywords
+    depth = tree.path.index(join.slot.node)
     element = (depth + 1) * DEPTH + generator.order.label(edge.id, keywords)
-    return old.grow(depth, edge.id, edge.target, keywords, element)
+    return tree.grow(depth, edge.id, edge.target, keywords, element)
 
 
 class State(Enum):

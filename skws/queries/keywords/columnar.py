@@ -19,6 +19,7 @@ import numpy as np
 from msgspec.structs import replace as struct_replace
 
 from skws.data.batch import BATCH, OnLate, Record, RecordBatch, batched, unheard, whole_instants
+from skws.index import table_records
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
@@ -41,7 +42,7 @@ from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
-from skws_schema.model import Row, Schema
+from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Window, with_deletions
 
 RESULTS: Final = 1 << 18
@@ -57,8 +58,9 @@ class ColumnarEngine(MeshEngine):
 
     ``lateness``, in microseconds: records may come that much after later ones;
     ``on_late`` is called for those that come later still. ``accepts_root``:
-    False for the rows of root tuples whose results are left out. ``sizes``:
-    from which on it works in another way.
+    False for the rows of root tuples whose results are left out. ``on_demand``: rows of tables with a source
+    of their own are looked up as joins reach them, which the paper's meshes cannot wait for; else all are
+    taken in. ``sizes``: from which on it works in another way.
     """
 
     def __init__(
@@ -70,9 +72,12 @@ class ColumnarEngine(MeshEngine):
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
         updates: ToldUpdates = ToldUpdates.TELL,
+        on_demand: bool = True,
         sizes: Sizes = USUAL_SIZES,
     ) -> None:
         self.schema = schema
+        self._on_demand = on_demand
+        self._taken_in: set[int] = set()  # tables with a source of which all rows were taken in
         self.window = window
         self._lifespans = with_deletions(window)
         self.lateness = lateness
@@ -93,7 +98,14 @@ class ColumnarEngine(MeshEngine):
 
     @classmethod
     def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
-        engine = cls(plan.schema, plan.window, on_late, lateness=plan.lateness, updates=plan.updates)
+        engine = cls(
+            plan.schema,
+            plan.window,
+            on_late,
+            lateness=plan.lateness,
+            updates=plan.updates,
+            on_demand=plan.mesh is None,
+        )
         engine.add(plan)
         return engine
 
@@ -242,11 +254,18 @@ class ColumnarEngine(MeshEngine):
     def load_table_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """As ``load_tables``."""
         before = self._operator.table_rows
-        found = self._operator.open_tables()
-        static = table_tuples(self.schema, batches)
+        found = self._operator.open_tables() if self._on_demand else []
+        static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
         self.counts.static += len(static.relation) + self._operator.table_rows - before
         found += self._operator.insert(static)
         yield from chain.from_iterable(self._counted(self._report(found, snapshot=True)))
+
+    def _rows_of_sources(self) -> Iterator[Record]:
+        """All rows of tables with a source that were not given yet; none if they come on demand."""
+        new = () if self._on_demand else set(sourced(self.schema)) - self._taken_in
+        if new:
+            self._taken_in |= new
+            yield from table_records(self.schema, new)
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records as columns."""
@@ -302,6 +321,9 @@ class ColumnarEngine(MeshEngine):
         self._operator.add_all({number: plan for number, plan in queries if number not in shared})
         found = self._operator.open_tables() if before.has_tables else []
         found += self._operator.insert(live)
+        self._taken_in -= change.removed_relations
+        if rows := list(batched(self._rows_of_sources())):
+            found += self._operator.insert(table_tuples(self.schema, rows))
         self._operator.excluded = before.excluded
         before.close()
         new = self._results.new_by(change, found, self._order.now)
@@ -379,8 +401,13 @@ class ColumnarEngine(MeshEngine):
     def idle(self) -> bool:
         """True if no tuple or result of the stream is remembered."""
         self._operator.compact(self._order.horizon)
+        held = any(len(part) for mesh in self._operator.meshes for part in mesh.held())
         return not (
-            self._operator.entries or len(self._results) or len(self._settling) or self._store.directory.slots
+            held
+            or self._operator.entries
+            or len(self._results)
+            or len(self._settling)
+            or self._store.directory.slots
         )
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:

@@ -260,7 +260,7 @@ class IndexedRows:
     def end(self, query: int) -> None:
         """A query was removed: insert the rows held back for it that partial results need."""
         former = self._keyword_rows.remove(query)
-        asked = [self._live.joining(*each) for mesh in self._meshes for each in mesh.asking()]
+        asked = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
         self._inserted(self.reserve.taken(*(self.reserve.missed(former, *each) for each in asked)))
 
     def come_before(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
@@ -304,12 +304,12 @@ class IndexedRows:
 
         Rows ``held``, by slot, stay. Partial results with evicted rows end.
         """
-        for mesh in self._meshes:
+        for mesh in self._meshes.columnar:
             mesh.mark_carriers(held, leaving=self._keyword_rows.lazy)
         unreached = self.reserve.unreached(self._around(horizon))
         unreached = unreached[~held[unreached]]
         self._live.end(unreached, np.full(len(unreached), ALWAYS))
-        for mesh in self._meshes:
+        for mesh in self._meshes.columnar:
             mesh.end(unreached)
             mesh.mark(horizon, held)
         others = self.reserve.others()
@@ -321,7 +321,7 @@ class IndexedRows:
     def _around(self, horizon: int, bitmaps: KeywordBitmaps | None = None) -> Tuples:
         """The tuples of streams alive after ``horizon``; ``bitmaps``: labels that no mesh has yet."""
         tuples, carrying = self._live.tuples, np.zeros(len(self._live), dtype=bool)
-        for mesh in self._meshes:
+        for mesh in self._meshes.columnar:
             mesh.mark_carriers(carrying)
         if bitmaps is not None:
             carrying[bitmaps.tuple] = True

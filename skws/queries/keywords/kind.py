@@ -17,7 +17,7 @@ from skws.queries.order import Order
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws.store.live_store import LastingRecords
-from skws_mesh.columnar.operators import OperatorUse
+from skws_mesh.backend import OperatorUse
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
@@ -147,8 +147,8 @@ class KeywordQueries(LiveOperator):
     def counts(self) -> list[Counts]:
         return [] if self._engine is None else [self._engine.counts]
 
-    def used(self) -> list[OperatorUse]:
-        return [] if self._engine is None else self._engine.used()
+    def used(self, name: str | None) -> list[OperatorUse]:
+        return [] if self._engine is None else self._engine.used(name)
 
     def _begun(self) -> ColumnarEngine:
         """An engine that has processed the log."""
@@ -170,6 +170,7 @@ class KeywordQueries(LiveOperator):
             lateness=stream.lateness,
             accepts_root=state.share.accepts_root(),
             updates=stream.updates,
+            on_demand=stream.mesh is None,
         )
         if state.order.final is not None:
             engine.settle(ALWAYS)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
+from skws_mesh.backend import Mesh
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
@@ -28,6 +30,7 @@ from skws_mesh.columnar.mesh import ColumnarMesh
 from skws_mesh.columnar.operators import OperatorTable
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.joins import DeltaJoins, WordQuery
+from skws_mesh.paper.slots import SlotMesh
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import Window
@@ -146,7 +149,7 @@ class AnsweredQueries:
         return changed
 
 
-def coded_by(mesh: ColumnarMesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+def coded_by(mesh: Mesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
     """Labels of the queries of one mesh in its codes."""
     label = np.where(bitmaps.bitmap == EXCLUDED, mesh.excluded, bitmaps.bitmap)
     return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
@@ -154,7 +157,7 @@ def coded_by(mesh: ColumnarMesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
 
 @dataclass
 class MeshedQuery:
-    mesh: ColumnarMesh
+    mesh: Mesh
     plan: Plan
 
     @property
@@ -169,6 +172,7 @@ class MeshedQuery:
 class Meshes:
     """All meshes over the same live tuples. ``queries``: by number.
 
+    Queries of one shape share a columnar mesh; each that asks for one of the paper's meshes has its own.
     ``accepts_root``: by slot, whether results may have a root tuple.
     """
 
@@ -179,11 +183,19 @@ class Meshes:
         self._live = live
         self._window = window
         self._accepts_root = accepts_root
-        self._meshes: dict[object, ColumnarMesh] = {}  # by shape
+        self._columnar: dict[object, ColumnarMesh] = {}  # by shape
+        self._paper: dict[int, SlotMesh] = {}  # by query
         self._passing: dict[object, OperatorTable] = {}  # by shape, the latest last
 
-    def __iter__(self) -> Iterator[ColumnarMesh]:
-        return iter(self._meshes.values())
+    def __iter__(self) -> Iterator[Mesh]:
+        return chain(self._columnar.values(), self._paper.values())
+
+    def __len__(self) -> int:
+        return len(self._columnar) + len(self._paper)
+
+    @property
+    def columnar(self) -> Collection[ColumnarMesh]:
+        return self._columnar.values()
 
     @property
     def by_root(self) -> bool:
@@ -193,7 +205,13 @@ class Meshes:
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
         """Give a query a mesh."""
         generator = generator or plan.generator()
-        standing = self.queries[query] = MeshedQuery(self._mesh_of(generator), plan)
+        mesh: Mesh
+        if plan.mesh is None:
+            mesh = self._mesh_of(generator)
+        else:
+            mesh = SlotMesh(self._live, generator, self._window, plan.mesh, self._accepts_root)
+            self._paper[query] = mesh
+        standing = self.queries[query] = MeshedQuery(mesh, plan)
         return standing
 
     def passing(self, plan: Plan) -> MeshedQuery:
@@ -215,8 +233,9 @@ class Meshes:
         """Remove a query; its mesh goes with the last query of its shape."""
         mesh = self.queries.pop(query).mesh
         mesh.remove(query)
+        self._paper.pop(query, None)
         if not any(standing.mesh is mesh for standing in self.queries.values()):
-            self._meshes = {shape: other for shape, other in self._meshes.items() if other is not mesh}
+            self._columnar = {shape: other for shape, other in self._columnar.items() if other is not mesh}
 
     def coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         excluded = bitmaps.bitmap == EXCLUDED
@@ -226,8 +245,8 @@ class Meshes:
         label[excluded] = [self.queries[query].mesh.excluded for query in bitmaps.query[excluded].tolist()]
         return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
 
-    def labels(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[ColumnarMesh, KeywordBitmaps]]:
-        if len(self._meshes) == 1:
+    def labels(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Mesh, KeywordBitmaps]]:
+        if len(self) == 1:
             yield next(iter(self)), bitmaps
             return
         numbers = {id(mesh): number for number, mesh in enumerate(self)}
@@ -241,10 +260,10 @@ class Meshes:
     def _mesh_of(self, generator: CNGen) -> ColumnarMesh:
         """The mesh of a query's shape."""
         shape = generator.shape
-        if shape not in self._meshes:
+        if shape not in self._columnar:
             operators = OperatorTable(generator)
-            self._meshes[shape] = ColumnarMesh(self._live, operators, self._accepts_root)
-        return self._meshes[shape]
+            self._columnar[shape] = ColumnarMesh(self._live, operators, self._accepts_root)
+        return self._columnar[shape]
 
 
 MANY: Final = 250
@@ -258,7 +277,7 @@ def why_not_shared(plan: Plan) -> str:
         "its keywords come in an order": bool(query.sequence),
         "its keywords may be names in the schema": query.match_names,
         "its results have scores": plan.ranking is not None,
-        "the mesh was asked for": plan.evaluated_by == EvaluatorName.MESH,
+        "the mesh was asked for": plan.evaluated_by == EvaluatorName.MESH or plan.mesh is not None,
         "many tuples satisfy a condition that stands for a keyword": any(
             isinstance(each, Condition) for slot in query.slots for each in slot.alternatives
         ),

@@ -34,10 +34,9 @@ from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
 from skws.store.tuple_batch import TupleBatch, of_table_rows
+from skws_mesh.backend import Mesh, OperatorUse
 from skws_mesh.columnar.bitmaps import QUERY_BITS, KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, kinds_of
-from skws_mesh.columnar.mesh import ColumnarMesh
-from skws_mesh.columnar.operators import OperatorUse
 from skws_mesh.columnar.store import Partials
 from skws_mesh.networks import CandidateNetwork
 from skws_purging.lifespans import ALWAYS, StreamTuple
@@ -345,7 +344,9 @@ class KeywordOperator:
             mesh.end(slots)
 
     def purge(self, horizon: int) -> None:
-        """Drop what ended at or before ``horizon``, as soon as about half of all is dead."""
+        """Let time pass up to ``horizon``; what has ended goes as soon as about half of all is dead."""
+        for mesh in self._meshes:
+            mesh.expire(horizon)
         entries = self.entries
         crowded = self._behind is not None and self._behind.reserve.crowded
         if crowded or (entries and self._sweep.due(horizon, entries)):
@@ -374,9 +375,13 @@ class KeywordOperator:
         return self._behind.leaving(horizon, held)
 
     @property
-    def meshes(self) -> list[ColumnarMesh]:
-        """One for each shape of query, but for the one that answers very many."""
+    def meshes(self) -> list[Mesh]:
+        """All but the one that answers very many queries."""
         return list(self._meshes)
+
+    def meshes_of(self, query: int) -> list[Mesh]:
+        """The mesh of a query; none for those that one mesh answers for all."""
+        return [self.queries[query].mesh] if query in self.queries else []
 
     def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
         """What the queries hold, and which holds most. ``plans`` by number; ``emitted``: live results."""
@@ -451,6 +456,11 @@ class MeshEngine(ABC):
         return self._operator.entries
 
     @property
+    def operators(self) -> int:
+        """The operators of all meshes."""
+        return sum(mesh.operators for mesh in self._operator.meshes)
+
+    @property
     def shared(self) -> int:
         """The number of queries that one mesh answers for all."""
         return self._operator.shared
@@ -465,9 +475,10 @@ class MeshEngine(ABC):
         """Purge all that has ended at ``tick``."""
         self._operator.compact(tick)
 
-    def used(self) -> list[OperatorUse]:
-        """Operators of meshes that ever had partial results."""
-        return [use for mesh in self._operator.meshes for use in mesh.used()]
+    def used(self, name: str | None = None) -> list[OperatorUse]:
+        """Operators of meshes that have been used; of the mesh of one query, or of all."""
+        meshes = self._operator.meshes if name is None else self._operator.meshes_of(self._queries.of(name))
+        return [use for mesh in meshes for use in mesh.used()]
 
     def load(self) -> Load:
         """For metrics."""

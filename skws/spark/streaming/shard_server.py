@@ -24,7 +24,6 @@ import socket
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -74,6 +73,7 @@ from skws.spark.streaming.messages import (
 )
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_mesh.backend import OperatorState, Sleep, together
 from skws_mesh.networks import Prefix, prefix_of
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
@@ -94,14 +94,12 @@ FEW_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """``waiting``: partials at the operators of keyword queries, all shards together.
+    """``operators``: those of keyword queries, all shards together.
 
-    ``probes``: how often partials there have looked for partners.
     ``stretches``: the windows of queries over an expression, by name.
     """
 
-    waiting: Mapping[Prefix, int] = field(default_factory=dict)
-    probes: Mapping[Prefix, int] = field(default_factory=dict)
+    operators: Mapping[Prefix, OperatorState] = field(default_factory=dict)
     stretches: Mapping[str, Sequence[WindowSpan]] = field(default_factory=dict)
 
     @classmethod
@@ -110,15 +108,9 @@ class ShardStats:
         seen = [one for one in stats if "partials" in one]
         if not seen:
             return None
-        waiting: Counter[Prefix] = Counter()
-        probes: Counter[Prefix] = Counter()
-        for one in seen:
-            for *prefix, partials, probed in one["partials"]:
-                relations, keywords, parents, edges = map(tuple, prefix)
-                waiting[relations, keywords, parents, edges] += partials
-                probes[relations, keywords, parents, edges] += probed
+        operators = together(_state_of(row) for one in seen for row in one["partials"])
         stretches = {name: _read(rows) for one in seen for name, rows in one["stretches"].items()}
-        return cls(waiting, probes, stretches)
+        return cls(operators, stretches)
 
 
 def stats_of(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
@@ -127,11 +119,20 @@ def stats_of(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
     # A query without windows has none, and one that is another shard's has none here.
     stretches = {one.name: found for one in standing if (found := live.window_spans(one.name))}
     return {
-        "partials": [[*prefix_of(tree), *numbers] for tree, *numbers in operators],
+        "partials": [[*prefix_of(tree), *state] for tree, *state in operators],
         "stretches": {
             name: [[one.key, one.start, one.end] for one in found] for name, found in stretches.items()
         },
     }
+
+
+def _state_of(row: Sequence[Any]) -> tuple[Prefix, OperatorState]:
+    *prefix, waiting, probes, sleep = row
+    relations, keywords, parents, edges = map(tuple, prefix)
+    if sleep is not None:
+        starved_of, unwanted = sleep
+        sleep = Sleep(starved_of and (starved_of[0], starved_of[1]), unwanted)
+    return (relations, keywords, parents, edges), OperatorState(waiting, probes, sleep)
 
 
 def _read(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:

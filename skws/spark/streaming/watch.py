@@ -36,6 +36,7 @@ from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDirectory
 from skws.spec.job import Job
 from skws.spec.query import Query
+from skws_mesh.backend import OperatorState
 from skws_mesh.networks import Prefix
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.model import Schema
@@ -125,8 +126,8 @@ class SparkWatch:
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self._merger.insight.stretches.get(name, ())
 
-    def partials(self) -> tuple[Mapping[Prefix, int], Mapping[Prefix, int]]:
-        return self._merger.insight.waiting, self._merger.insight.probes
+    def operators(self, name: str) -> Mapping[Prefix, OperatorState]:  # noqa: ARG002 - shards tell all
+        return self._merger.insight.operators
 
     def bad_reason(self) -> str:
         return ""

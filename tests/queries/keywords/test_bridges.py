@@ -13,12 +13,12 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
 from skws.queries.keywords.operator import Sizes
 from skws.results.model import Result
 from skws_mesh.columnar.columns import index_hashes
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
+from tests.paper_modes import by_paper
 from tests.strategies import WORDS
 
 A, B, C = WORDS
@@ -68,7 +68,7 @@ def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window:
     asked = plan(text, size, window)
     records, engine = stream(size, 240), ColumnarEngine.of(asked)
     columnar = [result for chunk in _chunks(records, batch) for result in engine.process(chunk)]
-    assert columnar == list(Engine(asked).process(records))
+    assert columnar == list(by_paper(asked).process(records))
     assert len({r.network for r in columnar if len(r.tuples) == size}) > 2
 
 
@@ -79,7 +79,7 @@ def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
     end, start = Record(2, 1, (B, 3, None)), [Record(1, 2, ("pad", 1, 7)), Record(3, 2, (A, 7, None))]
     (found,) = engine.process([*near, end, *start])
     assert [each.relation for each in found.tuples] == ["r3", "r1", "r0", "r2"]
-    tried = {tree.relations: times for tree, _, times in engine.used() if len(tree.relations) == 3}
+    tried = {tree.relations: times for tree, _, times, _ in engine.used() if len(tree.relations) == 3}
     assert tried == {(3, 1, 0): 2}  # once by each of the two joins of r0
     later = engine.process([Record(2, 3, (B, number, None)) for number in range(4)])
     assert len(list(later)) == 4
@@ -90,7 +90,7 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
     woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
     assert not list(engine.process(woken))
     assert engine.entries - engine.live_tuples == 1
-    assert [(tree.relations, waiting) for tree, waiting, _ in engine.used()] == [((0,), 2)]  # for r1 and r2
+    assert [(tree.relations, waiting) for tree, waiting, *_ in engine.used()] == [((0,), 2)]  # for r1 and r2
     engine.expire(11)
     engine.compact(11)
     assert engine.entries == engine.live_tuples
@@ -129,7 +129,7 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
     records = [*(Record(1, 1, ("pad", *row)) for row in between), *ends, Record(2, 2, (B, None, y))]
     asked = Plan(CHAIN, parse_query(f"{A} {B}", CHAIN), TimeWindow(9), 3)
     found = list(ColumnarEngine.of(asked).process(records))
-    assert found == list(Engine(asked).process(records))
+    assert found == list(by_paper(asked).process(records))
     assert len(found) == 1
 
 

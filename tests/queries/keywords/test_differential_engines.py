@@ -10,22 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
-from skws.keywords.keyword_matching import ordered_by_first, ordered_by_sample
+from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
 from skws.queries.kinds import plans_over
 from skws.queries.session import bounded_session
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import Query, Stream
-from skws_mesh.kinds import MeshKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
-from tests.paper_modes import AnyEngine, by
+from tests.paper_modes import by, by_paper
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 from tests.strategies import COLUMNS, WORDS, Case, cases, combinations, examples, runs
 
@@ -49,7 +47,7 @@ def parts(stream: list[Record], least: int) -> list[list[Record]]:
 
 
 def outputs_of(
-    running: list[AnyEngine], static: list[Record], stream: list[Record], least: int = 1000
+    running: list[ColumnarEngine], static: list[Record], stream: list[Record], least: int = 1000
 ) -> list[list[Result]]:
     """What each engine gives."""
     return [
@@ -58,10 +56,10 @@ def outputs_of(
     ]
 
 
-def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[AnyEngine]:
+def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[ColumnarEngine]:
     """One whose mesh is in another order as well, if some share of the tuples has each keyword."""
     ordered = [ColumnarEngine.of(replace(plan, frequencies=shares))] if shares else []
-    return [Engine(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
+    return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
 
 
 @given(
@@ -129,12 +127,11 @@ TEXTS = ("alpha", "alpha beta", "alpha no", "pad", "beta", "alpha")
 FEW = [Record(number % 2, 1 + number, (text, 1, 1)) for number, text in enumerate(TEXTS)]
 
 
-def test_the_first_records_tell_the_order_of_the_mesh_and_none_is_lost() -> None:
+def test_the_first_records_tell_the_order_of_the_mesh() -> None:
     plan = Plan(PAIR, parse_query("alpha beta -no", PAIR), TimeWindow(100))
-    ordered, stream = ordered_by_first(plan, iter(FEW))
+    ordered = ordered_by_sample(plan, RecordBatch.of(FEW))
     assert ordered.frequencies == (3 / 6, 2 / 6)  # who is excluded counts for no keyword
     assert ordered.generator().order.root_keyword == 1
-    assert list(stream) == FEW
     assert ordered_by_sample(plan, RecordBatch.of(())) == ordered_by_sample(plan, None) == plan
 
 
@@ -152,7 +149,7 @@ def test_compaction_keeps_what_lives() -> None:
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
     words = ("alpha pad", "beta pad", "pad", "pad")
     stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(12_000)]
-    columnar, one_by_one = ColumnarEngine.of(plan), Engine(plan)
+    columnar, one_by_one = ColumnarEngine.of(plan), by_paper(plan)
     sizes = []
     for first in range(0, len(stream), 500):
         chunk = stream[first : first + 500]
@@ -162,14 +159,7 @@ def test_compaction_keeps_what_lives() -> None:
     assert max(sizes) < 5000
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"mesh": "parital"}, r"mesh 'parital': expected one of full.*did you mean 'partial'"),
-        ({"purge": "never"}, "purge 'never': expected one of lazy, eager"),
-    ],
-)
-def test_unknown_meshes_and_purges_are_refused(wrong: dict[str, str], message: str) -> None:
-    plan = Plan(DENSE, parse_query("alpha", DENSE), TimeWindow(100), mesh=MeshKind.FULL)
-    with pytest.raises(UsageError, match=message):
-        replace(plan, **wrong)  # type: ignore[arg-type]
+def test_an_unknown_evaluator_is_refused() -> None:
+    plan = Plan(DENSE, parse_query("alpha", DENSE), TimeWindow(100))
+    with pytest.raises(UsageError, match=r"evaluator 'mehs': expected one of auto.*did you mean 'mesh'"):
+        replace(plan, evaluated_by="mehs")

@@ -17,7 +17,6 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import with_left_out
 from skws.queries.keywords.columnar import ColumnarEngine
-from skws.queries.keywords.engine import Engine
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.sources.kafka.reader import final_rows
@@ -30,7 +29,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.bitmaps import bitmap
 from tests.oracles.oracle import Oracle, shape_of, steps
-from tests.paper_modes import SIZES, engines, net, ops
+from tests.paper_modes import SIZES, by_paper, engines, net, ops
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 from tests.strategies import (
     WORDS,
@@ -192,7 +191,7 @@ def test_updates_told_as_retractions_and_results(
     schema, text, static, stream = case
     assume(not (lateness and isinstance(window, CountWindow)))
     plan = planned(schema, text, window, lateness, 3)
-    for kind in (ColumnarEngine.of, Engine):
+    for kind in (ColumnarEngine.of, by_paper):
         whole, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
         told = [*whole.load_tables(static), *whole.process(stream)]
         replaced = [*replacing.load_tables(static), *replacing.process(stream)]

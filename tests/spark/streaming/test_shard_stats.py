@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-from collections import Counter
 from dataclasses import replace
 from uuid import uuid4
 
@@ -22,7 +21,7 @@ from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardStats
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_mesh.networks import prefix_of
+from skws_mesh.backend import states_of
 from skws_windows.window import ExpressionWindow, TimeWindow, parse_window
 from tests.spark.streaming.shard_runs import all_shards, micro_batch_of
 from tests.spark.streaming.test_oracle_shards import SCHEMA, cut, random_records
@@ -49,11 +48,10 @@ def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int)
         micro_batch = micro_batch_of(batch, commands)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
         told = _shown([kept.work(micro_batch).stats for kept in several], told)
-        waiting = {prefix_of(tree, len(tree.relations)): count for tree, count, _ in one.live.used()}
-        assert {at: n for at, n in told.waiting.items() if n} == {at: n for at, n in waiting.items() if n}
-        probes = {prefix_of(tree, len(tree.relations)): count for tree, _, count in one.live.used()}
-        assert +Counter(told.probes) == +Counter(probes)
-        most = max(most, len(waiting))
+        expected = states_of(one.live.used())
+        used = {at: state for at, state in told.operators.items() if state.waiting or state.probes}
+        assert used == {at: state for at, state in expected.items() if state.waiting or state.probes}
+        most = max(most, len(expected))
     assert most > 3
 
 

@@ -336,7 +336,7 @@ class LiveJob:
             self.report_metrics()
 
     def _observe(self, name: str, host: Host) -> None:
-        from skws.explain.observed import Observed  # noqa: PLC0415 - loads behind the first picture
+        from skws.explain.observed import Observed, waiting_at, why_asleep  # noqa: PLC0415 - loads behind the first picture
         from skws_tui.services.analyzer import Analyzer  # noqa: PLC0415 - as above
 
         if self._analyzer is None or self._analyzer.schema is not host.schema:
@@ -351,14 +351,15 @@ class LiveJob:
         metrics, rows = host.metrics(), self._live_rows
         # Queries of other kinds have operators of their own, which cannot be observed.
         of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
-        waiting, probes = host.partials() if of_keywords else (None, {})
+        states = host.operators(name) if of_keywords else {}
         observed = Observed(
             metrics.tuples + self.static_rows,
             metrics.live_tuples if rows.cut else len(rows),
-            waiting,
+            waiting_at(states) if of_keywords else None,
             results,
             self._missing(plan),
-            probes,
+            {at: state.probes for at, state in states.items()},
+            why_asleep(plan, states),
         )
         self.events.put(observed={name: observed})
 

@@ -1,0 +1,209 @@
+"""A mesh of the paper over the live tuples that all queries share: tuples are slots, results are columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from skws_mesh.backend import OperatorUse, Sleep
+from skws_mesh.cngen import CNGen
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import Flags, Ints
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.store import NO_MEMBER, Partials
+from skws_mesh.kinds import MeshChoice
+from skws_mesh.paper import make_mesh
+from skws_mesh.paper.execution import Found
+from skws_mesh.paper.meshes import DemandDrivenMesh
+from skws_mesh.paper.operator import JoinOperator, Producer, grown
+from skws_mesh.tree import Tree
+from skws_purging.composites import MeshTuple
+from skws_purging.lifespans import ALWAYS
+from skws_schema.budgets import check
+from skws_windows.window import Window
+
+_AT_ONCE: Final = 1 << 14
+"""Results that are kept as tuples before they become columns."""
+
+
+class SlotMesh:
+    """One query's mesh of the paper (``skws_mesh.backend.Mesh``).
+
+    Tuples are taken one by one, in order of their start, and time passes with each: within a batch, too,
+    operators fall asleep, are destroyed and purged. ``accepts_root``: which root tuples, by slot, results may
+    have.
+    """
+
+    def __init__(
+        self,
+        live: LiveTuples,
+        generator: CNGen,
+        window: Window,
+        choice: MeshChoice,
+        accepts_root: Callable[[Ints], Flags] | None = None,
+    ) -> None:
+        self._live = live
+        self._mesh = make_mesh(generator, window, choice)
+        self._all = generator.all
+        self._width = generator.max_size
+        self._accepts_root = accepts_root
+        self._query = -1
+        self._tuples: list[MeshTuple | None] = []  # by slot; None for those that take no part
+        self._trees: list[Tree] = []
+        self._numbers: dict[Tree, int] = {}
+        self._found: list[Partials] = []
+        self.excluded = 1 << generator.slots
+
+    @property
+    def operators(self) -> int:
+        return self._mesh.operators
+
+    @property
+    def partials(self) -> int:
+        """None: they are purged as the policy says, and no sweep reads them."""
+        return 0
+
+    @property
+    def found(self) -> list[Partials]:
+        return self._found
+
+    def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
+        """Add the query, which is the only one."""
+        (self._query,) = queries
+        slots = np.argsort(self._live.tuples.start, kind="stable")
+        labels = np.zeros(len(slots), dtype=np.int64)
+        labels[bitmaps.tuple] = bitmaps.bitmap
+        self._tuples = [None] * len(slots)
+        return self._insert(slots, labels.take(slots), ALWAYS)
+
+    def remove(self, query: int) -> None:
+        """The mesh goes with its query."""
+
+    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
+        slots = np.arange(arrived.first, len(self._live))
+        labels = np.zeros(len(slots), dtype=np.int64)
+        labels[bitmaps.tuple - arrived.first] = bitmaps.bitmap
+        self._tuples += [None] * len(slots)
+        return self._insert(slots, labels, horizon)
+
+    def _insert(self, slots: Ints, labels: Ints, horizon: int) -> Partials:
+        """Insert some slots in order of start, with their keyword bitmaps."""
+        tuples, mesh = self._live.tuples, self._mesh
+        columns = (tuples.relation, tuples.start, tuples.end, tuples.place)
+        rows = zip(
+            *(column.take(slots).tolist() for column in columns),
+            labels.tolist(),
+            slots.tolist(),
+            map(tuple, tuples.keys.take(slots, axis=0).tolist()),
+            strict=True,
+        )
+        self._found, found, now = [Partials.none(self._width)], list[Found](), ALWAYS
+        for relation, start, end, place, keywords, slot, values in rows:
+            if keywords == self.excluded or start >= end:
+                continue
+            check()
+            if start > now:
+                now = start
+                mesh.purge(min(now, horizon))
+            new = MeshTuple(relation, values, start, end, keywords, place, slot)
+            self._tuples[slot] = new
+            found += mesh.insert(new)
+            if len(found) >= _AT_ONCE:
+                self._found.append(self._columns(found))
+                found = []
+        if found:
+            self._found.append(self._columns(found))
+        results, self._found = self._found, []
+        return Partials.together(results)
+
+    def _columns(self, found: list[Found]) -> Partials:
+        members = np.full((len(found), self._width), NO_MEMBER, dtype=np.int64)
+        for row, (_, its) in enumerate(found):
+            members[row, : len(its)] = [member.slot for member in its]
+        results = Partials(
+            np.full(len(found), self._query, dtype=np.int64),
+            np.array([self._number(network) for network, _ in found], dtype=np.int64),
+            members,
+            np.array([max(member.start for member in its) for _, its in found], dtype=np.int64),
+            np.array([min(member.end for member in its) for _, its in found], dtype=np.int64),
+        )
+        return results if self._accepts_root is None else results.taken(self._accepts_root(members[:, 0]))
+
+    def _number(self, tree: Tree) -> int:
+        number = self._numbers.setdefault(tree, len(self._trees))
+        if number == len(self._trees):
+            self._trees.append(tree)
+        return number
+
+    def end(self, slots: Ints) -> None:
+        ends = self._live.tuples.end.take(slots)
+        for slot, end in zip(slots.tolist(), ends.tolist(), strict=True):
+            if (ended := self._tuples[slot]) is not None:
+                self._mesh.end(ended, end)
+
+    def expire(self, horizon: int) -> None:
+        self._mesh.purge(horizon)
+
+    def compact(self, horizon: int, slots: Ints) -> None:
+        self._mesh.purge(horizon)
+        tuples: list[MeshTuple | None] = [None] * (int(slots.max(initial=-1)) + 1)
+        for known, slot in zip(self._tuples, slots.tolist(), strict=True):
+            if known is not None:
+                known.slot = slot
+                if slot >= 0:
+                    tuples[slot] = known
+        self._tuples = tuples
+
+    def carried(self, query: int) -> int:  # noqa: ARG002 - there is one
+        carried = 0
+        for (_, keywords), source in self._mesh.sources.items():
+            if source.out.entries:
+                carried |= keywords
+        return carried & self._all
+
+    def network(self, operator: int) -> Tree:
+        return self._trees[operator]
+
+    def used(self) -> list[OperatorUse]:
+        """All operators that have output or sleep; those of a forest that have one tree are told together."""
+        waiting: Counter[Tree] = Counter()
+        sleep: dict[Tree, Sleep] = {}
+        by_demand = isinstance(self._mesh, DemandDrivenMesh)
+        for operator, tree in self._operators():
+            entries = 0 if operator.complete else len(operator.out.entries)
+            asleep = by_demand and isinstance(operator, JoinOperator) and not operator.running
+            if entries or asleep:
+                waiting[tree] += entries
+            if asleep and isinstance(operator, JoinOperator):
+                sleep[tree] = _sleep(operator)
+        return [OperatorUse(tree, count, sleep=sleep.get(tree)) for tree, count in waiting.items()]
+
+    def held(self) -> Iterator[Partials]:
+        for operator, tree in self._operators():
+            entries = 0 if operator.complete else len(operator.out.entries)
+            if entries:
+                yield Partials(
+                    np.full(entries, self._query, dtype=np.int64),
+                    np.full(entries, self._number(tree), dtype=np.int64),
+                    *np.zeros((3, entries), dtype=np.int64),
+                )
+
+    def _operators(self) -> Iterator[tuple[Producer, Tree]]:
+        """All operators with their trees, lower ones first."""
+        for source in self._mesh.sources.values():
+            if source.parents or source.complete:
+                yield from self._from(source, Tree.single(source.relation, source.keywords))
+
+    def _from(self, operator: Producer, tree: Tree) -> Iterator[tuple[Producer, Tree]]:
+        yield operator, tree
+        for join in operator.parents.values():
+            yield from self._from(join, grown(tree, join, self._mesh.generator))
+
+
+def _sleep(join: JoinOperator) -> Sleep:
+    """The flags of Figure 4.1 that are off."""
+    wanted, fed = join.demand.state.value
+    return Sleep(None if fed else (join.right.relation, join.right.keywords), not wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 import pytest
@@ -27,6 +27,7 @@ from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
 from tests.jobs.watching import SCHEMA
+from tests.paper_modes import MODES
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
 
 OVER = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
@@ -163,11 +164,11 @@ WINDOWS: list[Window] = [TimeWindow(12), CountWindow(20)]
 SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES)]
 
 
-def told(evaluator: EvaluatorName, window: Window, share: Part) -> list[list[Result]]:
+def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
     """What each step gives: queries come and go in mid-stream, and one stands twice under two names."""
     random = Random(0)
     static, stream = dense_tables(random), dense_rows(random, 160, [0, 0, 1, 2])
-    live = Session(Stream(DENSE, window, max_size=3, evaluator=evaluator), share)
+    live = Session(Stream(DENSE, window, max_size=3, **options), share)
     live.load_tables(static)
     steps = [live.add(Query("alpha beta").named("a", 3))]
     for number in range(0, len(stream), 16):
@@ -184,9 +185,10 @@ def told(evaluator: EvaluatorName, window: Window, share: Part) -> list[list[Res
 @pytest.mark.parametrize("share", SHARES, ids=["whole", "roots", "queries"])
 @pytest.mark.parametrize("window", WINDOWS, ids=["time", "count"])
 def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
-    by_mesh = told(EvaluatorName.MESH, window, share)
-    for evaluator in EvaluatorName:
-        found = told(evaluator, window, share)
+    by_mesh = told(window, share, evaluator=EvaluatorName.MESH)
+    others: list[dict[str, Any]] = [{"evaluator": each} for each in EvaluatorName]
+    for options in (*others, *({"mesh": mode} for mode in MODES)):
+        found = told(window, share, **options)
         assert [sorted(map(repr, step)) for step in found] == [sorted(map(repr, step)) for step in by_mesh]
     assert sum(map(len, by_mesh)) > 20
 

@@ -183,8 +183,7 @@ class SlotMesh:
 
     def held(self) -> Iterator[Partials]:
         for operator, tree in self._operators():
-            entries = 0 if operator.complete else len(operator.out.entries)
-            if entries:
+            if isinstance(operator, JoinOperator) and (entries := len(operator.out.entries)):
                 yield Partials(
                     np.full(entries, self._query, dtype=np.int64),
                     np.full(entries, self._number(tree), dtype=np.int64),

@@ -20,7 +20,7 @@ from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Difference, Live, Network, Oracle, Shape, steps
-from tests.paper_modes import SIZES, by_delta, net, ops
+from tests.paper_modes import SIZES, by_delta, by_paper, net, ops
 from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
@@ -190,9 +190,9 @@ def placed(engine: ColumnarEngine, schema: Schema, records: list[Record]) -> lis
 
 
 def both(schema: Schema, words: int, window: Window, lateness: int = 0) -> dict[str, ColumnarEngine]:
-    """The engines that outlive a change: the default one, and delta joins."""
+    """The columnar mesh, delta joins, and a mesh of the paper."""
     plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
-    return {"columnar": ColumnarEngine.of(plan), "delta": by_delta(plan)}
+    return {"columnar": ColumnarEngine.of(plan), "delta": by_delta(plan), "paper": by_paper(plan)}
 
 
 def matcher(schema: Schema, words: int) -> Matcher:
@@ -204,7 +204,7 @@ A, B, C = (Relation(name, TEXT, search=("t",)) for name in "abc")
 AB, BC = Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("x", "x"),))
 
 
-@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta])
+@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta, by_paper])
 def test_relations_keep_their_positions(make: Make) -> None:
     three, two = Schema("s", (A, B, C), (AB, BC)), Schema("s", (C, B), (BC,))
     engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
@@ -214,7 +214,7 @@ def test_relations_keep_their_positions(make: Make) -> None:
     assert [t.relation for t in result.tuples] == ["b", "c"]
 
 
-@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta])
+@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta, by_paper])
 def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
     two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
     engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from skws.queries.keywords.columnar import ColumnarEngine
 from skws.results.assemble import ShownQueries
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
+from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -66,11 +68,20 @@ def shown(results: Iterable[Result]) -> list[tuple[str, str, float | None]]:
     return sorted((r.op, r.id, r.end) for r in results)
 
 
-@pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
+@pytest.mark.parametrize(
+    "asked_by",
+    [
+        {"evaluated_by": EvaluatorName.MESH},
+        {"evaluated_by": EvaluatorName.DELTA},
+        {"mesh": MeshChoice(MeshKind.FULL)},
+        {"mesh": MeshChoice(MeshKind.PARTIAL)},
+    ],
+    ids=["mesh", "delta", "full", "partial"],
+)
 @given(cases(), st.sampled_from(WINDOWS))
 @examples(200)
 def test_as_if_alone(
-    evaluator: EvaluatorName,
+    asked_by: dict[str, Any],
     case: tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]],
     window: Window,
 ) -> None:
@@ -84,7 +95,7 @@ def test_as_if_alone(
     for now in range(len(stream) + 1):
         for number, (since, _, _, until) in enumerate(asked):
             if since == now:
-                snapshot = shared.add(replace(plans[number], evaluated_by=evaluator, name=str(number)))
+                snapshot = shared.add(replace(plans[number], name=str(number), **asked_by))
                 assert all((r.snapshot, r.op, r.name) == (True, "+", str(number)) for r in snapshot)
                 again = alone[number].add(
                     replace(plans[number], name="again")

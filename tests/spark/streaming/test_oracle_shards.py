@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 import pytest
@@ -41,6 +41,7 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
+from skws_mesh.kinds import MeshKind
 from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
@@ -449,8 +450,12 @@ ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) fo
     ],
     [(window, SCHEMA, BY_QUERY, 0, values) for window in (CountWindow(20), Unbounded()) for values in (5, 2)],
 )
+@pytest.mark.parametrize(
+    "by", [{"evaluator": EvaluatorName.DELTA}, {"mesh": MeshKind.FULL}], ids=["delta", "full"]
+)
 @seeds(1, 3)
-def test_shards_by_delta_joins(
+def test_shards_by_other_evaluators(
+    by: dict[str, Any],
     window: Window,
     schema: Schema,
     layouts: tuple[Wanted, ...],
@@ -458,14 +463,14 @@ def test_shards_by_delta_joins(
     values: int,
     seed: int,
 ) -> None:
-    """Shards that divide roots have meshes. Where join values are few, a tuple has many neighbours."""
+    """Shards of roots never join by delta. Where join values are few, a tuple has many neighbours."""
     rng = random.Random(seed)
     few = values == 2 or isinstance(window, Unbounded)
     records = random_records(rng, 120 if few else 300, values)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     job = asked(window, schema, lateness)
-    theirs = replace(job, evaluator=EvaluatorName.DELTA)
+    theirs = replace(job, **by)
     seen = compare(job, records, seed, layouts=layouts, draw=random_query, theirs=theirs)
     assert seen.results > 100
     assert seen.retractions > 0

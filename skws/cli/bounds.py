@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,7 +21,7 @@ from skws.replay_search import Search
 from skws.results.model import dumped
 from skws.sinks.base import destination
 from skws.sinks.text import escaped
-from skws.spec.enums import EngineChoice, EngineName, OnError
+from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import SQL, Query
 from skws_bounds.normal_form import Union
@@ -73,48 +74,51 @@ def check(
     return 0 if verdict.bounded else 1
 
 
+@dataclass(frozen=True)
+class BoundsRunOptions(options.BadRecordOptions, options.DurableOptions, options.EngineOptions):
+    """The options of ``skws bounds run`` besides the schema."""
+
+    replay: options.Replays = None
+    source: options.Source = None
+    output_format: Annotated[
+        AddedFormat | None,
+        options.result_option("--format", "-f", help="Format of the results.", show_default="jsonl"),
+    ] = None
+    output: options.Output = None
+    force: options.ForceSynopses = False
+    memory: options.Memory = None
+    quiet: options.Quiet = False
+
+
 @app.command(
     "run", cls=options.Command, short_help="Run a query in constant memory, over a replay or a source."
 )
-def run(
-    query: Annotated[Path, _FILE],
-    schema: options.SchemaFile,
-    replay: options.Replays = None,
-    source: options.Source = None,
-    engine: options.Engine = EngineChoice.AUTO,
-    master: options.Master = None,
-    checkpoint: options.Checkpoint = None,
-    sink: options.Sinks = None,
-    output_format: Annotated[
-        AddedFormat | None,
-        typer.Option("--format", "-f", help="Format of the results.", show_default="jsonl"),
-    ] = None,
-    output: options.Output = None,
-    on_error: options.BadRecords = None,
-    dead_letters: options.DeadLetters = None,
-    force: options.ForceSynopses = False,
-    memory: options.Memory = None,
-    quiet: options.Quiet = False,
-) -> None:
+@options.expanded
+def run(query: Annotated[Path, _FILE], schema: options.SchemaFile, given: BoundsRunOptions) -> None:
     """Run a query in constant memory; one line per result that a time step adds, with its count.
 
     skws bounds run query.sql --schema schema.yaml --replay replay.jsonl
     """
-    given = dict(locals())
-    described = read_schema(given.pop("schema"))
+    source, sink, output, quiet = given.source, given.sink or (), given.output, given.quiet
+    replay = tuple(given.replay or ())
+    described = read_schema(schema)
     union = _union(query, described)
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
-    chosen_format(output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
-    if source is None and (checkpoint or sink):
+    chosen_format(given.output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
+    if source is None and (given.checkpoint or sink):
         raise UsageError("--checkpoint and --sink need --source: a replay has an end")
-    given["engine"] = engine_of(engine, master, replay=replay or (), quiet=quiet)
-    given |= {"replay": replay or (), "source": source or "", "on_error": on_error or OnError.FAIL}
     job = Job(
-        {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if force else {})},
+        {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if given.force else {})},
         described,
-        sinks=(*(sink or ()), *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
-        **job_fields(given),
+        sinks=(*sink, *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
+        **job_fields(
+            given,
+            replay=replay,
+            source=source or "",
+            engine=engine_of(given, replay=replay, quiet=quiet),
+            on_error=given.policy,
+        ),
     )
     if source is None:
         _run_replay(job, output, quiet=quiet)

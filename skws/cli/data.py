@@ -6,12 +6,13 @@ import os
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from skws.cli import options
 from skws.cli.given import read_lateness, read_schema
+from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
 from skws.cli.terminal import tell
 from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
 from skws.sources.drafts import draft_of
@@ -63,10 +64,9 @@ class Data(NamedTuple):
         return bool(self.address) and not self.database and not self.address.startswith((_REPLAY, KAFKA, "-"))
 
 
-def live_data(
-    words: Sequence[str], source: str | None, replay: Sequence[Path] | None, *, needed: bool = True
-) -> Data:
+def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True) -> Data:
     """The data of a command that follows it; none, unless it is ``needed``. Raises UsageError."""
+    source, replay = inputs.source, inputs.replay
     if not (needed or source is not None or replay or (words and _is_data(words[0]))):
         return Data("", (), tuple(words))
     address, rest = _given(words, source, replay)
@@ -77,8 +77,9 @@ def live_data(
     return Data("".join(f"{_REPLAY}{path}" for path in replay or ()), (), rest)
 
 
-def finite_data(words: Sequence[str], source: str | None, replay: Sequence[Path] | None) -> Data:
+def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
     """The data of a command that ends with it: files, or a database as it is now. Raises UsageError."""
+    source, replay = inputs.source, inputs.replay
     address, rest = _given(words, source, replay)
     if address is None and any(str(path).startswith(("postgresql:", "postgres:")) for path in replay or ()):
         # Paths change addresses, and errors about them would show passwords.
@@ -108,14 +109,14 @@ def _given(
     if source is not None or replay:
         return source, tuple(words)
     if not words:
-        raise UsageError(f"no data: expected SOURCE: {options.SOURCES}")
+        raise UsageError(f"no data: expected SOURCE: {SOURCES}")
     first, *rest = words
     if _is_data(first):
         return first, tuple(rest)
     hint = " (everything after -- is the query; put options before it)" if _misplaced(words) else ""
     raise UsageError(
         f"{first}: no such file or folder{nearest_file(Path(first))}; expected SOURCE before the query:"
-        f" {options.SOURCES}{hint}"
+        f" {SOURCES}{hint}"
     )
 
 
@@ -127,48 +128,74 @@ def _misplaced(words: Sequence[str]) -> bool:
     return any(word.startswith("--") for word in words)
 
 
-def with_schema(
+@dataclass(frozen=True, slots=True)
+class DescribedData:
+    """Data with its schema, and the options that follow from both; named as the fields of a job.
+
+    ``schema_path``: the file of the schema, inferred if ``drafted``. ``lasting``: rows live until they are
+    deleted. ``lateness`` and ``ahead`` as on the command line; None for a replay, which is sorted by time.
+    """
+
+    source: str
+    replay: tuple[Path, ...]
+    schema: Schema
+    schema_path: Path
+    drafted: bool
+    lasting: bool
+    on_error: OnError
+    lateness: str | None
+    ahead: str | None
+
+
+def describe(
     data: Data,
-    given: dict[str, Any],
+    given: StreamOptions,
     *,
     quiet: bool,
     default: OnError = OnError.FAIL,
     followed: bool = True,
-) -> bool:
-    """Read or infer the schema in ``given``, and set the options that follow from it.
+    ordered: bool = False,
+) -> DescribedData:
+    """Read the schema, or infer it.
 
-    ``followed``: False for a database as it is now. Returns whether rows live until they are deleted.
-    Raises SkwsError.
+    ``default``: for bad records under a given schema. ``followed``: False for a database as it is now.
+    ``ordered``: results depend on the order of records, as those of patterns do. Raises SkwsError.
     """
-    path: Path | None = given["schema"]
-    drafted = path is None
+    path, drafted = given.schema, given.schema is None
     if path is None:
         draft = draft_of(data.sources, followed=followed)
         for note in () if quiet else draft.notes:
             tell(note)
         path = draft.path
     schema = read_schema(path)
-    given["schema"] = all_tables(schema) if is_sqlite(data.address) else schema
-    given["schema_path"] = path
-    given["on_error"] = given["on_error"] or (OnError.SKIP if drafted else default)
-    unbounded = isinstance(parse_window(given.get("window") or schema.window), Unbounded)
+    unbounded = isinstance(parse_window(given.window or schema.window), Unbounded)
     # Rows of a database live until they are deleted, and a draft says so of all others.
     lasting = unbounded and (drafted or data.database)
-    if data.address and given["lateness"] is None:
-        # Where nothing expires, keywords do not depend on the order of records; patterns do.
-        late = lasting and data.followed and not given.get("pattern")
-        given["lateness"] = _NEVER_LATE if late else "0 s"
-    if data.address and "ahead" in given:
+    lateness, ahead = given.lateness, given.ahead if isinstance(given, LiveOptions) else None
+    if data.address and lateness is None:
+        # Where nothing expires, keywords do not depend on the order of records.
+        lateness = _NEVER_LATE if lasting and data.followed and not ordered else "0 s"
+    if data.address and lateness is not None:
         # A record that is no further ahead than the lateness makes none late.
-        given["ahead"] = given["ahead"] or max(AHEAD, given["lateness"], key=read_lateness)
-    return lasting
+        ahead = ahead or max(AHEAD, lateness, key=read_lateness)
+    return DescribedData(
+        data.address,
+        data.replay,
+        all_tables(schema) if is_sqlite(data.address) else schema,
+        path,
+        drafted,
+        lasting,
+        given.on_error or (OnError.SKIP if drafted else default),
+        lateness,
+        ahead,
+    )
 
 
-def command_of(data: Data, schema: Path, *, drafted: bool) -> Command:
-    """How a search of ``data`` is asked again. ``drafted``: its schema need not be named."""
+def command_of(data: Data, described: DescribedData) -> Command:
+    """How a search of ``data`` is asked again; a drafted schema need not be named."""
     from skws.queries.diagnosis import Command  # noqa: PLC0415 - loads what explains empty results
 
-    file = shlex.quote(from_here(schema))
+    file, drafted = shlex.quote(from_here(described.schema_path)), described.drafted
     words = [redacted(data.address)] if data.address else []
     if len(data.replay) == 1 and drafted:
         words = [str(data.replay[0])]
@@ -184,7 +211,7 @@ def schema_file(given: str, *, quiet: bool = False) -> Path:
     if not _is_data(given):
         raise UsageError(
             f"{given}: no such file or folder{nearest_file(Path(given))}; expected the YAML of a schema, or"
-            f" {options.SOURCES}"
+            f" {SOURCES}"
         )
     return _drafted([given], quiet=quiet)
 
@@ -209,25 +236,20 @@ def planned(
     if replay:
         return read_schema(_drafted([str(path) for path in replay])), tuple(words)
     if not words:
-        raise UsageError(f"no schema: expected SOURCE: {options.SOURCES}; or --schema FILE")
+        raise UsageError(f"no schema: expected SOURCE: {SOURCES}; or --schema FILE")
     source, *rest = words
     described = read_schema(schema_file(source))
     return all_tables(described) if is_sqlite(source) else described, tuple(rest)
 
 
 def engine_of(
-    choice: EngineChoice,
-    master: str | None,
-    packages: str = "",
-    *,
-    replay: Sequence[Path] = (),
-    quiet: bool = False,
+    given: EngineOptions, packages: str = "", *, replay: Sequence[Path] = (), quiet: bool = False
 ) -> EngineName:
-    """The engine that a choice stands for; says so in one line if it is Spark. Raises UsageError."""
-    if choice is not EngineChoice.AUTO:
-        return EngineName(choice.value)
+    """The chosen engine, or the one that fits; notes in one line that it is Spark. Raises UsageError."""
+    if given.engine is not EngineChoice.AUTO:
+        return EngineName(given.engine.value)
     reasons = {
-        "--master is given": master is not None,
+        "--master is given": given.master is not None,
         "--packages is given": bool(packages),
         "spark-submit runs it": os.environ.get(SUBMITTED) == "1",
         f"the data has more than {VERY_LARGE >> 30} GiB": _very_large(replay),

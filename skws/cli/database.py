@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from skws.cli.run import of_all
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
@@ -18,7 +16,7 @@ from skws.queries.referred_rows import SHOWN
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
 from skws.sinks.formats import open_writer
-from skws.sources.addresses import all_tables, database_at
+from skws.sources.addresses import database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import TOP, Query, RankingChoice
@@ -28,7 +26,7 @@ from skws_schema.errors import counted
 def search_database(
     url: str,
     query: Query,
-    fields: Mapping[str, Any],
+    job: Job,
     index: Path | None,
     output_format: OutputFormat,
     output: Path | None,
@@ -39,12 +37,10 @@ def search_database(
 ) -> None:
     """Search, write the results, best first, and print a summary. Raises SkwsError.
 
-    ``fields``: those of a job. ``index``: the file of the index. ``page``: nobody asked for the limit, so
-    the summary says whether there are more.
+    ``job``: that of the query, over a schema of static tables. ``index``: the file of the index.
+    ``page``: the limit is the default one, so the summary says whether there are more results.
     """
     database = database_at(url)
-    schema = all_tables(fields["schema"])
-    job = Job({query.text: query}, **{**fields, "schema": schema, "replay": ()})
     ranking = ranking_of(query.options) or RankingChoice()
     plan = keyword_plan(query, job.stream, job.plan_window, ranking)
     for note in () if quiet else plan.query.notes:
@@ -58,7 +54,7 @@ def search_database(
         bar.report(Progress("indexing", done, None, "rows"))
 
     with ProgressBar(wanted=not quiet) as bar:
-        tables = database_tables(database, schema, index, reading)
+        tables = database_tables(database, job.schema, index, reading)
     bad = BadRecordLog()
     bad.take(passed_over(tables))
     ready = perf_counter()

@@ -40,7 +40,7 @@ def demo(
     Off a terminal, or with --plain, print the results of one query.
     """
     text = query_text(query) if query else ""
-    chosen = engine_of(engine, None)
+    chosen = engine_of(options.EngineOptions(engine))
     if plain or not on_terminal():
         _print(text or PAPER_QUERY, chosen, quiet=quiet)
     else:

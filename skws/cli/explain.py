@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from skws.cli import options
 from skws.cli.data import planned
@@ -19,7 +17,7 @@ from skws.explain.observed import observe
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, OnError
+from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.kinds import MeshChoice
@@ -36,87 +34,87 @@ class ExplainFormat(StrEnum):
     SVG = "svg"
 
 
-def explain(
-    query: options.SourceAndWords = None,
-    schema: options.MaybeSchema = None,
-    pattern: options.Pattern = None,
-    replay: options.Replays = None,
-    window: options.Window = None,
-    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    match_names: options.MatchNames = False,
-    without: options.Without = None,
-    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
-    evaluator: options.Evaluator = EvaluatorName.AUTO,
-    mesh: options.Mesh = options.MeshName.COLUMNAR,
-    no_demand: options.NoDemand = False,
-    on_error: options.BadRecords = None,
-    dead_letters: options.DeadLetters = None,
-    output_format: Annotated[
-        ExplainFormat, typer.Option("--format", "-f", help="An indented tree, or the mesh as a graph.")
-    ] = ExplainFormat.TEXT,
-    limit: options.Limit = DEFAULT_LIMIT,
+@dataclass(frozen=True)
+class ExplainOptions(options.BadRecordOptions, options.ScopeOptions):
+    """The options of ``skws explain``."""
+
+    replay: options.Replays = None
+    schema: options.MaybeSchema = None
+    pattern: options.Pattern = None
+    without: options.Without = None
+    evaluator: options.Evaluator = EvaluatorName.AUTO
+    mesh: options.Mesh = options.MeshName.COLUMNAR
+    no_demand: options.NoDemand = False
     shards: Annotated[
         int | None,
-        typer.Option(
+        options.engine_option(
             "--shards",
             metavar="N",
             help="Measure over the replay what N shards of a live search on Spark would take.",
             show_default=False,
         ),
-    ] = None,
-) -> None:
+    ] = None
+    memory: options.Memory = None
+    output_format: Annotated[
+        ExplainFormat,
+        options.result_option("--format", "-f", help="An indented tree, or the mesh as a graph."),
+    ] = ExplainFormat.TEXT
+    limit: options.Limit = DEFAULT_LIMIT
+
+
+@options.expanded
+def explain(given: ExplainOptions, query: options.SourceAndWords = None) -> None:
     """The plan of a query: keywords, window, candidate networks, and the mesh of operators.
 
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
-    described, words = planned(query or [], schema, replay)
-    if pattern is not None:
-        query_text(words, without)
-        _explain_pattern(pattern, described, window, output_format)
+    mesh, evaluator, replay = given.mesh, given.evaluator, given.replay
+    described, words = planned(query or [], given.schema, replay)
+    if given.pattern is not None:
+        query_text(words, given.without)
+        _explain_pattern(given.pattern, described, given.window, given.output_format)
         return
     if not words:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
-    if no_demand and mesh is not options.MeshName.FULL:
+    if given.no_demand and mesh is not options.MeshName.FULL:
         raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
     if mesh.kind and evaluator is not EvaluatorName.AUTO:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
-    text = query_text(words, without)
-    parsed = parse_query(text, described, match_names=match_names)
+    text = query_text(words, given.without)
+    parsed = parse_query(text, described, match_names=given.match_names)
     plan = Plan(
         described,
         parsed,
-        parse_window(window or described.window),
-        max_size,
-        mesh=None if mesh.kind is None else MeshChoice(mesh.kind, demand=not no_demand),
+        parse_window(given.window or described.window),
+        given.max_size,
+        mesh=None if mesh.kind is None else MeshChoice(mesh.kind, demand=not given.no_demand),
         evaluated_by=evaluator,
     )
-    costs = None if shards is None else _costs(text, plan, replay or [], match_names, shards, on_error)
+    costs = None if given.shards is None else _costs(text, plan, given, given.shards)
     observed = None
     if replay:
         observed = observe(
-            plan, Replay.open(replay, described), BadRecordLog(on_error or OnError.FAIL, dead_letters)
+            plan, Replay.open(replay, described), BadRecordLog(given.policy, given.dead_letters)
         )
-    write_text(_written(explained(plan, limit or DEFAULT_LIMIT, observed), costs, output_format))
+    write_text(_written(explained(plan, given.limit or DEFAULT_LIMIT, observed), costs, given.output_format))
 
 
-def _costs(
-    text: str, plan: Plan, replay: list[Path], match_names: bool, shards: int, on_error: OnError | None
-) -> Branch:
+def _costs(text: str, plan: Plan, given: ExplainOptions, shards: int) -> Branch:
     from skws.explain.sharding import shard_costs  # noqa: PLC0415 - for who measures
 
-    if not replay:
+    if not given.replay:
         raise UsageError("--shards needs --replay, over which they are measured")
     if isinstance(plan.window, ExpressionWindow) or plan.mesh is not None:
         raise UsageError("--shards: only the columnar mesh is divided, under a window of time or tuples")
     job = Job.search(
         Query(text, plan.max_size),
         plan.schema,
-        *replay,
+        *given.replay,
         window=plan.window,
         max_size=plan.max_size,
-        match_names=match_names,
+        match_names=given.match_names,
     )
-    return shard_costs(job, BadRecordLog(on_error or OnError.FAIL), shards).branch()
+    return shard_costs(job, BadRecordLog(given.policy), shards).branch()
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:

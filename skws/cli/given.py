@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from skws.cli.options import ScoringOptions
 from skws.cli.terminal import tell
 from skws.keywords.scope import with_left_out
 from skws.ranking.rankings import known_ranking
@@ -19,6 +20,9 @@ from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Format = TypeVar("Format", bound=StrEnum)
 PEOPLE: Final = frozenset({OutputFormat.TABLE, OutputFormat.TREE})
@@ -91,23 +95,25 @@ def limit_of(text: str | None) -> int | None:
     return int(text)
 
 
-def ranking_choice(
-    rank: str | None, half_life: str | None, *, explain: bool, top: TopChoice | None
-) -> RankingChoice | None:
-    """The ranking of the options, None without one. Raises UsageError."""
-    if rank is None and half_life is None and not explain and top is None:
+def ranking_choice(scoring: ScoringOptions, *, always: bool = False) -> RankingChoice | None:
+    """The ranking; None if no option asks for scores, unless results ``always`` have them.
+
+    Raises UsageError.
+    """
+    asked = (scoring.rank, scoring.half_life, scoring.explain_score, scoring.top)
+    if not always and asked == (None, None, False, None):
         return None
-    length = None if half_life is None else parse_duration(half_life, what="half-life")
-    return RankingChoice(known_ranking(rank or DEFAULT), length, explain)
+    half_life = None if scoring.half_life is None else parse_duration(scoring.half_life, what="half-life")
+    return RankingChoice(known_ranking(scoring.rank or DEFAULT), half_life, scoring.explain_score)
 
 
-def top_choice(size: int | None, *, group: bool, append_only: bool) -> TopChoice | None:
-    """The choice of the best results, None for all. Raises UsageError."""
-    if size is None:
-        if group or append_only:
-            raise UsageError(f"{'--group' if group else '--append-only'} needs --top K")
+def top_choice(scoring: ScoringOptions) -> TopChoice | None:
+    """The choice of the best results; None for all. Raises UsageError."""
+    if scoring.top is None:
+        if scoring.group or scoring.append_only:
+            raise UsageError(f"{'--group' if scoring.group else '--append-only'} needs --top K")
         return None
-    return TopChoice(size, group, append_only)
+    return TopChoice(scoring.top, scoring.group, scoring.append_only)
 
 
 def named_queries(
@@ -143,13 +149,14 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "packages": lambda names: tuple(name for name in names.split(",") if name),
 }
 """How an option becomes a field of a job, unless it is taken as it is."""
-_OPTIONS: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memory"}
+_JOB: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memory"}
 
 
-def job_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a job among the parameters of a command. Raises SchemaError, UsageError."""
+def job_fields(*groups: DataclassInstance, **others: Any) -> dict[str, Any]:
+    """The fields of a job among the options of groups, and ``others``. Raises UsageError."""
+    values = {field.name: getattr(group, field.name) for group in groups for field in fields(group)} | others
     return {
         name: _READ[name](value) if name in _READ and value is not None else value
-        for name, value in given.items()
-        if name in _OPTIONS
+        for name, value in values.items()
+        if name in _JOB
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated
 
 import orjson
-import typer
 
 from skws.cli import options
 from skws.cli.data import planned
@@ -19,7 +19,6 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
 from skws.sinks.base import destination
 from skws.sinks.text import escaped, visible
-from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws_mesh.networks import CandidateNetwork
 from skws_mesh.tree import Tree
 from skws_schema.budgets import memory_checked
@@ -34,35 +33,37 @@ class NetworksFormat(StrEnum):
     COUNT = "count"
 
 
-def networks(
-    query: options.SourceAndWords = None,
-    schema: options.MaybeSchema = None,
+@dataclass(frozen=True)
+class NetworksOptions(options.ScopeOptions):
+    """The options of ``skws networks``."""
+
+    schema: options.MaybeSchema = None
     output_format: Annotated[
-        NetworksFormat, typer.Option("--format", "-f", help="Format of the networks.")
-    ] = NetworksFormat.TEXT,
-    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    match_names: options.MatchNames = False,
-    without: options.Without = None,
-    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
-    window: options.Window = None,
-    limit: options.Limit = None,
-) -> None:
+        NetworksFormat, options.result_option("--format", "-f", help="Format of the networks.")
+    ] = NetworksFormat.TEXT
+    without: options.Without = None
+    memory: options.Memory = None
+    limit: options.Limit = None
+
+
+@options.expanded
+def networks(given: NetworksOptions, query: options.SourceAndWords = None) -> None:
     """The candidate networks of a query: the shapes of its results.
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
-    described, words = planned(query or [], schema)
+    described, words = planned(query or [], given.schema)
     if not words:
         raise UsageError("no QUERY: expected keywords")
-    parsed = parse_query(query_text(words, without), described, match_names=match_names)
+    parsed = parse_query(query_text(words, given.without), described, match_names=given.match_names)
     for note in parsed.notes:
         tell(note)
     # Networks do not depend on windows: a given one is only checked.
-    plan = Plan(described, parsed, _checked(described, window), max_size)
-    if output_format is NetworksFormat.TEXT and limit is None:
+    plan = Plan(described, parsed, _checked(described, given.window), given.max_size)
+    if given.output_format is NetworksFormat.TEXT and given.limit is None:
         _check_listed(plan)
     with destination(None, stdout_bytes()) as shown:
-        for line in _FORMATS[output_format](plan, limit):
+        for line in _FORMATS[given.output_format](plan, given.limit):
             shown.write(line)
 
 

@@ -1,58 +1,43 @@
-"""The options of all commands, each defined once: one name, one meaning, one help text."""
+"""The options of all commands, each defined once: one name, one type, one default, one help text.
+
+Groups are frozen dataclasses. The options of a command are a dataclass, too, derived from its groups, the
+first of which is listed last in the help; ``expanded`` has typer read them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from skws.jobs.log import LogFormat
 from skws.memory import ask
-from skws.spec.enums import EngineChoice, EvaluatorName, OnError, OutputFormat, Sort, ToldUpdates
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws.spec.enums import (
+    DEFAULT_MAX_SIZE,
+    EngineChoice,
+    EvaluatorName,
+    OnError,
+    OutputFormat,
+    ToldUpdates,
+)
+from skws_mesh.kinds import MeshKind
 
-GROUPS: Final = {
-    "Data": (
-        "source",
-        "replay",
-        "database",
-        "schema",
-        "index",
-        "speed",
-        "lateness",
-        "ahead",
-        "on_error",
-        "dead_letters",
-    ),
-    "Query": (
-        *("pattern", "queries", "window", "max_size", "match_names", "without"),
-        *("pair", "formula", "lookback", "selection", "per", "aggregate"),
-        *("allow_unbounded_windows", "force_synopses", "check"),
-    ),
-    "Results": (
-        *("output_format", "output", "sink", "sort", "limit", "rank", "explain_score", "half_life"),
-        *("top", "group", "append_only", "updates", "quiet"),
-    ),
-    "Engine": (
-        *(
-            "engine",
-            "master",
-            "packages",
-            "jobs",
-            "memory",
-            "evaluator",
-            "mesh",
-            "purge",
-            "no_demand",
-            "shards",
-        ),
-    ),
-}
-"""Headings of long help screens and the parameters below each; the others stand under "Other options"."""
+Returned = TypeVar("Returned")
+_GIVEN: Final = "given"
+
+HEADINGS: Final = ("Data", "Query", "Results", "Engine")
+"""Headings of long help screens. An option without one is listed under "Other options"."""
+data_option, query_option, result_option, engine_option = (
+    partial(typer.Option, rich_help_panel=heading) for heading in HEADINGS
+)
 _FEW: Final = 12
 """Options that need no headings."""
 _TYPE: Final = re.compile(r" <(list\[)?(str|path)\]?>$")
@@ -68,16 +53,15 @@ class Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then options under headings."""
-        named = {name: heading for heading, names in GROUPS.items() for name in names}
         params = self.get_params(ctx)
         grouped = sum(param.param_type_name == "option" for param in params) > _FEW
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
-        sections |= {heading: [] for heading in GROUPS} if grouped else {}
+        sections |= {heading: [] for heading in HEADINGS} if grouped else {}
         for param in params:
             record = param.get_help_record(ctx)
             if record is None:
                 continue
-            heading = named.get(param.name or "", "Other options") if grouped else "Options"
+            heading = (getattr(param, "rich_help_panel", None) or "Other options") if grouped else "Options"
             if param.param_type_name == "argument":
                 heading, record = "Arguments", (_TYPE.sub("", record[0]), record[1])
             sections.setdefault(heading, []).append((record[0], _plain(record[1])))
@@ -92,6 +76,28 @@ def _plain(text: str) -> str:
     for pattern, replacement in _PLAIN:
         text = pattern.sub(replacement, text)
     return text
+
+
+def expanded(command: Callable[..., Returned]) -> Callable[..., Returned]:
+    """The function as typer reads it: in place of ``given``, a dataclass, it has its fields as parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    group = hints[_GIVEN]
+    types = get_type_hints(group, include_extras=True)
+    own = signature(command).parameters.values()
+    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != _GIVEN]
+    parameters += [
+        Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
+        for each in fields(group)
+    ]
+
+    def run(**values: Any) -> Returned:
+        given = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        return command(given=given, **values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    vars(run)["__signature__"] = Signature(parameters)
+    return run
 
 
 class MeshName(StrEnum):
@@ -129,13 +135,11 @@ SourceAndWords = Annotated[
 ]
 Source = Annotated[
     str | None,
-    typer.Option(
-        "--source", "-S", metavar="SOURCE", help="The data, in place of SOURCE.", show_default=False
-    ),
+    data_option("--source", "-S", metavar="SOURCE", help="The data, in place of SOURCE.", show_default=False),
 ]
 Replays = Annotated[
     list[Path] | None,
-    typer.Option(
+    data_option(
         "--replay",
         "-r",
         metavar="PATH",
@@ -145,66 +149,14 @@ Replays = Annotated[
     ),
 ]
 _SCHEMA: Final[dict[str, Any]] = {"metavar": "FILE", "help": "YAML of the schema.", "readable": False}
-SchemaFile = Annotated[Path, typer.Option("--schema", "-s", show_default=False, **_SCHEMA)]
+SchemaFile = Annotated[Path, data_option("--schema", "-s", show_default=False, **_SCHEMA)]
 MaybeSchema = Annotated[
-    Path | None, typer.Option("--schema", "-s", show_default="inferred from the data, and kept", **_SCHEMA)
-]
-BadRecords = Annotated[
-    OnError | None,
-    typer.Option(
-        "--on-error",
-        help="Bad records: end with code 5, or continue without them.",
-        show_default="fail; skip without --schema, and in skws tui",
-    ),
-]
-DeadLetters = Annotated[
-    Path | None,
-    typer.Option(
-        "--dead-letters",
-        metavar="FILE",
-        help="File for bad records with --on-error dead-letter, and for late ones, as JSON lines.",
-        readable=False,
-    ),
-]
-Updates = Annotated[
-    ToldUpdates,
-    typer.Option(
-        "--updates",
-        help="How a result is told whose rows are updated: as an update (~), or replaced by a retraction (-) "
-        "and a result (+) with the same id, for programs that know no updates.",
-    ),
-]
-Lateness = Annotated[
-    str | None,
-    typer.Option(
-        "--lateness",
-        metavar="D",
-        help="Take records in order of arrival; drop those later than this ('30 s', '0 s').",
-        show_default="0 s; a replay is sorted by time",
-    ),
-]
-Ahead = Annotated[
-    str | None,
-    typer.Option(
-        "--ahead",
-        metavar="D",
-        help="Refuse records of a live source further ahead of the clock than this ('1 hour'; 'none').",
-        show_default="1 day, or the lateness if that is longer",
-    ),
-]
-Speed = Annotated[
-    float | None,
-    typer.Option(
-        "--speed",
-        metavar="N",
-        help="Speed of a replay: N seconds of it per second.",
-        show_default="1, or as SOURCE says",
-    ),
+    Path | None, data_option("--schema", "-s", show_default="inferred from the data, and kept", **_SCHEMA)
 ]
 
 # Queries.
 
-_PATTERN: Final = typer.Option(
+_PATTERN: Final = query_option(
     "--pattern",
     metavar="TEXT",
     help="A pattern such as 'login l ; refund r where l.user = r.user', or a query such as "
@@ -213,26 +165,12 @@ _PATTERN: Final = typer.Option(
 )
 Pattern = Annotated[str | None, _PATTERN]
 Patterns = Annotated[list[str] | None, _PATTERN]
-Window = Annotated[
-    str | None,
-    typer.Option(
-        "--window",
-        "-w",
-        metavar="W",
-        help="How long tuples live: '20 minutes', '1000 tuples', 'none', or an expression: "
-        "'open when ... close when ...', 'after ... until ... per user'.",
-        show_default="the schema's",
-    ),
-]
 _MAX_SIZE: Final[dict[str, Any]] = {"metavar": "N", "min": 1, "help": "Most tuples in a result (T_max)."}
-MaxSize = Annotated[int, typer.Option("--max-size", **_MAX_SIZE)]
-MaxSizeOfJob = Annotated[int | None, typer.Option("--max-size", show_default="the job's", **_MAX_SIZE)]
-MatchNames = Annotated[
-    bool, typer.Option("--match-names", help="A keyword may also be the name of a relation or attribute.")
-]
+MaxSize = Annotated[int, query_option("--max-size", **_MAX_SIZE)]
+MaxSizeOfJob = Annotated[int | None, query_option("--max-size", show_default="the job's", **_MAX_SIZE)]
 Without = Annotated[
     list[str] | None,
-    typer.Option(
+    query_option(
         "--without",
         metavar="NAME",
         help="Leave a relation or a join out of results; may be repeated. In a query: -name:",
@@ -241,65 +179,39 @@ Without = Annotated[
 ]
 ForceUnboundedWindows = Annotated[
     bool,
-    typer.Option(
+    query_option(
         "--force-unbounded-windows",
         help="Run even if windows of an expression can pile up without bound.",
     ),
 ]
 ForceSynopses = Annotated[
     bool,
-    typer.Option("--force-synopses", help="Run a query that is refused only for the form of its synopses."),
+    query_option("--force-synopses", help="Run a query that is refused only for the form of its synopses."),
 ]
 
 # Where and how it runs.
 
 Engine = Annotated[
     EngineChoice,
-    typer.Option(
+    engine_option(
         "--engine",
         help="Where it runs. auto: in process, unless --master is given or the data is very large.",
     ),
 ]
-Master = Annotated[
-    str | None,
-    typer.Option("--master", metavar="URL", help="Address of the Spark master.", show_default="local[*]"),
-]
-Packages = Annotated[
-    str, typer.Option("--packages", metavar="LIST", help="Connectors for Spark, separated by commas.")
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        "-j",
-        metavar="N",
-        min=1,
-        help="Number of processes for a search in process.",
-        show_default="all cores for large files, else 1",
-    ),
-]
 Mesh = Annotated[
     MeshName,
-    typer.Option("--mesh", help="Layout of the operator mesh; all but columnar run in process."),
-]
-Purge = Annotated[
-    PurgeKind | None,
-    typer.Option(
-        "--purge",
-        help="When the paper's meshes drop expired partial results.",
-        show_default="lazy with --mesh full, else eager",
-    ),
+    engine_option("--mesh", help="Layout of the operator mesh; all but columnar run in process."),
 ]
 Evaluator = Annotated[
     EvaluatorName,
-    typer.Option(
+    engine_option(
         "--evaluator",
         help="How candidate networks are evaluated: mesh keeps partial results, delta keeps none;"
         " auto: delta for very many queries.",
     ),
 ]
 NoDemand = Annotated[
-    bool, typer.Option("--no-demand", help="With --mesh full: run all operators, not only those in demand.")
+    bool, engine_option("--no-demand", help="With --mesh full: run all operators, not only those in demand.")
 ]
 
 
@@ -311,7 +223,7 @@ def _keep_to(size: str | None) -> str | None:
 
 Memory = Annotated[
     str | None,
-    typer.Option(
+    engine_option(
         "--memory",
         metavar="SIZE",
         help="Memory limit of the run: 2GiB, 500MB, 60%. A run that reaches it stops and says why.",
@@ -325,28 +237,25 @@ Memory = Annotated[
 BY_NAME: Final = "by the ending of --output, else table"
 ResultFormat = Annotated[
     OutputFormat | None,
-    typer.Option("--format", "-f", help="Format of the results.", show_default=BY_NAME),
+    result_option("--format", "-f", help="Format of the results.", show_default=BY_NAME),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
+    result_option(
         "--output", "-o", metavar="FILE", help="File for the results.", show_default="stdout", readable=False
     ),
 ]
-Sinks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sink",
-        metavar="SINK",
-        help="Destination of results: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
-        "https://... or command:PROGRAM; may be repeated. With one, results go to standard output "
-        "only by stdout:FORMAT.",
-        show_default=False,
+Updates = Annotated[
+    ToldUpdates,
+    result_option(
+        "--updates",
+        help="How a result is told whose rows are updated: as an update (~), or replaced by a retraction (-) "
+        "and a result (+) with the same id, for programs that know no updates.",
     ),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(
+    result_option(
         "--limit",
         metavar="N",
         min=1,
@@ -354,76 +263,12 @@ Limit = Annotated[
         show_default="no limit",
     ),
 ]
-SearchLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--limit",
-        metavar="N|all",
-        help="Give at most N results: without a window the best ones, else the first ones.",
-        show_default="without a window 20 in tables and trees, else all",
-    ),
-]
-Sorting = Annotated[
-    Sort | None,
-    typer.Option(
-        "--sort",
-        help="Order of the results. score: the best of the whole replay first, at its end.",
-        show_default="score where no window ends the life of rows and results are for people or limited, "
-        "else time",
-    ),
-]
-Rank = Annotated[
-    str | None,
-    typer.Option(
-        "--rank",
-        metavar="NAME",
-        help="Score results: relevance, keywords, compact or recency.",
-        show_default="relevance with --top or --sort score, else none",
-    ),
-]
-ExplainScore = Annotated[bool, typer.Option("--explain-score", help="Show the parts of each score.")]
-HalfLife = Annotated[
-    str | None,
-    typer.Option(
-        "--half-life",
-        metavar="D",
-        help="Time in which the freshness of a result halves.",
-        show_default="half of a window of time",
-    ),
-]
-TopSize = Annotated[
-    int | None,
-    typer.Option(
-        "--top",
-        metavar="K",
-        min=1,
-        help="Follow the best K at every instant: only results that enter or leave them. "
-        "For the best of a whole replay: --sort score --limit K.",
-        show_default="all",
-    ),
-]
-Group = Annotated[bool, typer.Option("--group", help="With --top: near-duplicates count as one.")]
-AppendOnly = Annotated[
-    bool,
-    typer.Option(
-        "--append-only", help="With --top: nothing is deleted; keep only results that can still enter."
-    ),
-]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress, notes or summary; bad records are still counted.")
+    bool, result_option("--quiet", "-q", help="No progress, notes or summary; bad records are still counted.")
 ]
 
 # Running jobs.
 
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="DIR",
-        help="Folder for the state: the same command resumes from it after a stop or a crash.",
-        readable=False,
-    ),
-]
 _CONTROL: Final[dict[str, Any]] = {
     "metavar": "DIR",
     "help": "Folder for commands to the job.",
@@ -434,8 +279,187 @@ MaybeControl = Annotated[
     Path | None, typer.Option("--control", "-c", show_default="CHECKPOINT/control", **_CONTROL)
 ]
 LoggedAs = Annotated[LogFormat, typer.Option("--log-format", help="Format of the log on stderr.")]
-Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")]
-Port = Annotated[
-    int,
-    typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free one."),
-]
+
+# Options that commands share, in the order of the help.
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """Where the data is, its schema, and how late its records may be."""
+
+    source: Source = None
+    replay: Replays = None
+    schema: MaybeSchema = None
+    lateness: Annotated[
+        str | None,
+        data_option(
+            "--lateness",
+            metavar="D",
+            help="Take records in order of arrival; drop those later than this ('30 s', '0 s').",
+            show_default="0 s; a replay is sorted by time",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class BadRecordOptions:
+    """What is done about bad records."""
+
+    on_error: Annotated[
+        OnError | None,
+        data_option(
+            "--on-error",
+            help="Bad records: end with code 5, or continue without them.",
+            show_default="fail; skip without --schema, and in skws tui",
+        ),
+    ] = None
+    dead_letters: Annotated[
+        Path | None,
+        data_option(
+            "--dead-letters",
+            metavar="FILE",
+            help="File for bad records with --on-error dead-letter, and for late ones, as JSON lines.",
+            readable=False,
+        ),
+    ] = None
+
+    @property
+    def policy(self) -> OnError:
+        """The choice, by default to fail."""
+        return self.on_error or OnError.FAIL
+
+
+@dataclass(frozen=True)
+class ScopeOptions:
+    """What may be in one result."""
+
+    window: Annotated[
+        str | None,
+        query_option(
+            "--window",
+            "-w",
+            metavar="W",
+            help="How long tuples live: '20 minutes', '1000 tuples', 'none', or an expression: "
+            "'open when ... close when ...', 'after ... until ... per user'.",
+            show_default="the schema's",
+        ),
+    ] = None
+    max_size: MaxSize = DEFAULT_MAX_SIZE
+    match_names: Annotated[
+        bool, query_option("--match-names", help="A keyword may also be the name of a relation or attribute.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """Scores of results, and the best ones at every instant."""
+
+    rank: Annotated[
+        str | None,
+        result_option(
+            "--rank",
+            metavar="NAME",
+            help="Score results: relevance, keywords, compact or recency.",
+            show_default="relevance with --top or --sort score, else none",
+        ),
+    ] = None
+    explain_score: Annotated[bool, result_option("--explain-score", help="Show the parts of each score.")] = (
+        False
+    )
+    half_life: Annotated[
+        str | None,
+        result_option(
+            "--half-life",
+            metavar="D",
+            help="Time in which the freshness of a result halves.",
+            show_default="half of a window of time",
+        ),
+    ] = None
+    top: Annotated[
+        int | None,
+        result_option(
+            "--top",
+            metavar="K",
+            min=1,
+            help="Follow the best K at every instant: only results that enter or leave them. "
+            "For the best of a whole replay: --sort score --limit K.",
+            show_default="all",
+        ),
+    ] = None
+    group: Annotated[bool, result_option("--group", help="With --top: near-duplicates count as one.")] = False
+    append_only: Annotated[
+        bool,
+        result_option(
+            "--append-only", help="With --top: nothing is deleted; keep only results that can still enter."
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where it runs."""
+
+    engine: Engine = EngineChoice.AUTO
+    master: Annotated[
+        str | None,
+        engine_option(
+            "--master", metavar="URL", help="Address of the Spark master.", show_default="local[*]"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class DurableOptions:
+    """Where the results and the state of a run are written."""
+
+    sink: Annotated[
+        list[str] | None,
+        result_option(
+            "--sink",
+            metavar="SINK",
+            help="Destination of results: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
+            "https://... or command:PROGRAM; may be repeated. With one, results go to standard output "
+            "only by stdout:FORMAT.",
+            show_default=False,
+        ),
+    ] = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Folder for the state: the same command resumes from it after a stop or a crash.",
+            readable=False,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class StreamOptions(BadRecordOptions, ScopeOptions, InputOptions):
+    """The options of everything that searches data."""
+
+    allow_unbounded_windows: ForceUnboundedWindows = False
+
+
+@dataclass(frozen=True)
+class LiveOptions(StreamOptions):
+    """The options of everything that searches a source as it goes on."""
+
+    ahead: Annotated[
+        str | None,
+        data_option(
+            "--ahead",
+            metavar="D",
+            help="Refuse records of a live source further ahead of the clock than this ('1 hour'; 'none').",
+            show_default="1 day, or the lateness if that is longer",
+        ),
+    ] = None
+    speed: Annotated[
+        float | None,
+        data_option(
+            "--speed",
+            metavar="N",
+            help="Speed of a replay: N seconds of it per second.",
+            show_default="1, or as SOURCE says",
+        ),
+    ] = None

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.data import Data, command_of, engine_of, finite_data, python_ahead, with_schema
-from skws.sources.addresses import SQLITE, is_postgres, is_sqlite
-from skws.spec.enums import (
-    DEFAULT_MAX_SIZE,
-    SUFFIXES,
-    EngineChoice,
-    EngineName,
-    EvaluatorName,
-    OutputFormat,
-    Sort,
-    ToldUpdates,
-)
+from skws.cli.data import Data, command_of, describe, engine_of, finite_data, python_ahead
+from skws.sources.addresses import SQLITE, all_tables, is_postgres, is_sqlite
+from skws.spec.enums import SUFFIXES, EngineName, EvaluatorName, OutputFormat, Sort, ToldUpdates
 from skws.spec.job import Job
-from skws.spec.query import DEFAULT, KEYWORDS, Query
+from skws.spec.query import KEYWORDS, Query
+from skws_mesh.kinds import PurgeKind
 from skws_schema.errors import UsageError
-from skws_schema.model import sourced
+from skws_schema.model import Schema, sourced
 from skws_windows.window import Unbounded, parse_window
 
 _OF_STREAMS: Final = (
@@ -63,112 +56,125 @@ class SearchFormat(StrEnum):
 _SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
 
 
-def search(
-    context: typer.Context,
-    query: options.SourceAndWords = None,
-    source: options.Source = None,
-    replay: options.Replays = None,
+@dataclass(frozen=True)
+class SearchOptions(options.ScoringOptions, options.EngineOptions, options.StreamOptions):
+    """The options of ``skws search``."""
+
     database: Annotated[
         str | None,
-        typer.Option(
+        options.data_option(
             "--database",
             metavar="URL",
             help="In place of SOURCE: a SQLite file or postgresql://... as it is now, best results first.",
             show_default=False,
         ),
-    ] = None,
-    schema: options.MaybeSchema = None,
+    ] = None
     index: Annotated[
         Path | None,
-        typer.Option("--index", metavar="FILE", help="File for the index of a database.", readable=False),
-    ] = None,
-    pattern: options.Pattern = None,
-    engine: options.Engine = EngineChoice.AUTO,
-    master: options.Master = None,
-    jobs: options.Jobs = None,
-    window: options.Window = None,
-    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    mesh: options.Mesh = options.MeshName.COLUMNAR,
-    purge: options.Purge = None,
-    no_demand: options.NoDemand = False,
-    evaluator: options.Evaluator = EvaluatorName.AUTO,
-    match_names: options.MatchNames = False,
-    without: options.Without = None,
-    lateness: options.Lateness = None,
-    updates: options.Updates = ToldUpdates.TELL,
+        options.data_option(
+            "--index", metavar="FILE", help="File for the index of a database.", readable=False
+        ),
+    ] = None
+    pattern: options.Pattern = None
+    jobs: Annotated[
+        int | None,
+        options.engine_option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            help="Number of processes for a search in process.",
+            show_default="all cores for large files, else 1",
+        ),
+    ] = None
+    mesh: options.Mesh = options.MeshName.COLUMNAR
+    purge: Annotated[
+        PurgeKind | None,
+        options.engine_option(
+            "--purge",
+            help="When the paper's meshes drop expired partial results.",
+            show_default="lazy with --mesh full, else eager",
+        ),
+    ] = None
+    no_demand: options.NoDemand = False
+    evaluator: options.Evaluator = EvaluatorName.AUTO
+    memory: options.Memory = None
+    without: options.Without = None
+    updates: options.Updates = ToldUpdates.TELL
     output_format: Annotated[
         SearchFormat | None,
-        typer.Option(
+        options.result_option(
             "--format",
             "-f",
             help="Format of the results; count: only their number, with --pattern.",
             show_default=options.BY_NAME,
         ),
-    ] = None,
-    output: options.Output = None,
-    on_error: options.BadRecords = None,
-    dead_letters: options.DeadLetters = None,
-    allow_unbounded_windows: options.ForceUnboundedWindows = False,
-    rank: options.Rank = None,
-    explain_score: options.ExplainScore = False,
-    half_life: options.HalfLife = None,
-    sort: options.Sorting = None,
-    top: options.TopSize = None,
-    group: options.Group = False,
-    append_only: options.AppendOnly = False,
-    limit: options.SearchLimit = None,
-    memory: options.Memory = None,
-    quiet: options.Quiet = False,
-) -> None:
+    ] = None
+    output: options.Output = None
+    sort: Annotated[
+        Sort | None,
+        options.result_option(
+            "--sort",
+            help="Order of the results. score: the best of the whole replay first, at its end.",
+            show_default="score where no window ends the life of rows and results are for people or limited, "
+            "else time",
+        ),
+    ] = None
+    limit: Annotated[
+        str | None,
+        options.result_option(
+            "--limit",
+            metavar="N|all",
+            help="Give at most N results: without a window the best ones, else the first ones.",
+            show_default="without a window 20 in tables and trees, else all",
+        ),
+    ] = None
+    quiet: options.Quiet = False
+
+
+@options.expanded
+def search(context: typer.Context, given: SearchOptions, query: options.SourceAndWords = None) -> None:
     """Results of a query over files or a database: the best of what is there, or all in a window.
 
     skws search examples/movies/replay.jsonl tarantino travolta
     """
-    given = dict(locals())
-    data = _data(query or [], source, replay, database)
+    data, output, quiet = _data(query or [], given), given.output, given.quiet
     if data.database:
         _refuse(
             context, _OF_STREAMS, "{} is not for a database, which is searched as it is now, in this process"
         )
-    given["replay"] = data.replay
-    given["limit"] = most = read.limit_of(limit)
-    written = read.chosen_format(output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
-    if pattern is not None:
+    most = read.limit_of(given.limit)
+    written = read.chosen_format(given.output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
+    by_score = given.sort is Sort.SCORE
+    if given.pattern is not None:
         _check_pattern(context, data)
-        asked = read.pattern_query(pattern)
+        asked = read.pattern_query(given.pattern)
     else:
-        best = read.top_choice(top, group=group, append_only=append_only)
-        if sort is Sort.SCORE:
+        best = read.top_choice(given)
+        if by_score:
             _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
-            rank = rank or DEFAULT
-        ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
-        asked = Query.of_keywords(_keywords(data, without, written), ranking, best)
+        ranking = read.ranking_choice(given, always=by_score)
+        asked = Query.of_keywords(_keywords(data, given.without, written), ranking, best)
     if data.database:
-        page = limit is None and top is None and written in _FOR_PEOPLE
-        given["limit"] = PAGE if page else most
-        kept = (index, OutputFormat(written.value), output)
-        _search_database(data, asked, given, *kept, page=page, quiet=quiet)
+        _search_database(data, asked, given, OutputFormat(written.value))
         return
-    if index is not None:
+    if given.index is not None:
         raise UsageError("--index needs a database: a replay has no index")
-    with_schema(data, given, quiet=quiet)
-    command = command_of(data, given["schema_path"], drafted=schema is None)
-    given["engine"] = engine_of(engine, master, replay=data.replay, quiet=quiet)
-    if asked.kind == KEYWORDS and _asks_what_is_there(context, given, written, limit is not None):
+    described = describe(data, given, quiet=quiet)
+    command = command_of(data, described)
+    engine = engine_of(given, replay=data.replay, quiet=quiet)
+    fields = read.job_fields(given, described, engine=engine, demand=not given.no_demand)
+    if asked.kind == KEYWORDS and _asks_what_is_there(context, given, described.schema, engine, written):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
 
-        given["limit"] = None
-        text = _keywords(data, without, written)
-        ranking = read.ranking_choice(rank or DEFAULT, half_life, explain=explain_score, top=None)
-        asked = Query.of_keywords(text, ranking)
-        job = Job({asked.text: asked}, **read.job_fields(given))
-        best_of = most or (PAGE if limit is None else ALL)
+        text = _keywords(data, given.without, written)
+        asked = Query.of_keywords(text, read.ranking_choice(given, always=True))
+        job = Job({asked.text: asked}, **fields | {"limit": None})
+        best_of = most or (PAGE if given.limit is None else ALL)
         run_best(job, OutputFormat(written.value), output, best_of, command=command, quiet=quiet)
         return
-    by_score = sort is Sort.SCORE
-    if by_score:
-        given["limit"] = None  # which are the best is known at the end
-    job = Job({asked.text: asked}, demand=not no_demand, **read.job_fields(given))
+    # By score, the best are known at the end.
+    job = Job({asked.text: asked}, **fields | {"limit": None if by_score else most})
     with python_ahead(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
@@ -176,55 +182,50 @@ def search(
 
 
 def _asks_what_is_there(
-    context: typer.Context, given: dict[str, Any], written: SearchFormat, limited: bool
+    context: typer.Context, given: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
 ) -> bool:
     """Whether a search is for the best of what files leave, and not for all results as they come.
 
     Rows live until they are deleted where no window says otherwise. Programs get all results in order of time
     unless they say how many.
     """
-    window = parse_window(given["window"] or given["schema"].window)
-    if (
-        not isinstance(window, Unbounded)
-        or given["engine"] is not EngineName.LOCAL
-        or sourced(given["schema"])
-    ):
+    window = parse_window(given.window or schema.window)
+    if not isinstance(window, Unbounded) or engine is not EngineName.LOCAL or sourced(schema):
         return False
-    if given["sort"] is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
+    if given.sort is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
         return False
-    return limited or given["sort"] is Sort.SCORE or written in _FOR_PEOPLE
+    return given.limit is not None or given.sort is Sort.SCORE or written in _FOR_PEOPLE
 
 
-def _data(words: list[str], source: str | None, replay: list[Path] | None, database: str | None) -> Data:
+def _data(words: list[str], given: SearchOptions) -> Data:
     """Raises UsageError unless the data is given once."""
-    if database is None:
-        return finite_data(words, source, replay)
-    if source is not None or replay:
+    url = given.database
+    if url is None:
+        return finite_data(words, given)
+    if given.source is not None or given.replay:
         raise UsageError("--database and --source or --replay both give the data: expected one of them")
-    known = is_postgres(database) or is_sqlite(database)
-    return Data(database if known else f"{SQLITE}{database}", (), tuple(words))
+    known = is_postgres(url) or is_sqlite(url)
+    return Data(url if known else f"{SQLITE}{url}", (), tuple(words))
 
 
-def _search_database(
-    data: Data,
-    asked: Query,
-    given: dict[str, Any],
-    index: Path | None,
-    written: OutputFormat,
-    output: Path | None,
-    *,
-    page: bool,
-    quiet: bool,
-) -> None:
+def _search_database(data: Data, query: Query, given: SearchOptions, written: OutputFormat) -> None:
     from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
-    drafted = given["schema"] is None
-    with_schema(Data(data.address, (), ()), given, quiet=quiet, followed=False)
-    del given["engine"]
-    command = command_of(data, given["schema_path"], drafted=drafted)
-    fields = read.job_fields(given)
+    described = describe(data, given, quiet=given.quiet, followed=False)
+    page = given.limit is None and given.top is None and written in _FOR_PEOPLE
+    limit = PAGE if page else read.limit_of(given.limit)
+    schema = all_tables(described.schema)
+    fields = read.job_fields(given, described, schema=schema, engine=EngineName.LOCAL, limit=limit)
     search_database(
-        data.address, asked, fields, index, written, output, command=command, page=page, quiet=quiet
+        data.address,
+        query,
+        Job({query.text: query}, **fields),
+        given.index,
+        written,
+        given.output,
+        command=command_of(data, described),
+        page=page,
+        quiet=given.quiet,
     )
 
 

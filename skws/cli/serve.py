@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.data import live_data, with_schema
+from skws.cli.data import describe, live_data
 from skws.cli.watch import with_json_errors
 from skws.durable import PRIVATE, replaced
 from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
-from skws.spec.enums import DEFAULT_MAX_SIZE, EngineChoice, EngineName, ToldUpdates
+from skws.spec.enums import EngineChoice, EngineName, ToldUpdates
 from skws.spec.job import Job
 from skws_schema.budgets import shown
 from skws_schema.errors import ConfigurationError, UsageError
@@ -27,16 +28,15 @@ _LEAST_TOKEN: Final = 16
 _MEGABYTE: Final = 1 << 20
 
 
-def serve(
-    of: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE", help=f"The data: {options.SOURCES}, kafka://..., replay:PATH."),
-    ] = None,
-    source: options.Source = None,
-    replay: options.Replays = None,
-    schema: options.MaybeSchema = None,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8080,
+@dataclass(frozen=True)
+class ServeOptions(options.DurableOptions, options.LiveOptions):
+    """The options of ``skws serve``."""
+
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[
+        int,
+        typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free one."),
+    ] = 8080
     name: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,7 +45,7 @@ def serve(
             help="A name under which the server is reached, besides localhost; may be repeated.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -54,73 +54,67 @@ def serve(
             help=f"File with the token that requests must carry; created if it is missing. Or {TOKEN}.",
             readable=False,
         ),
-    ] = None,
-    engine: options.Engine = EngineChoice.AUTO,
-    window: options.Window = None,
-    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    match_names: options.MatchNames = False,
-    allow_unbounded_windows: options.ForceUnboundedWindows = False,
-    lateness: options.Lateness = None,
-    ahead: options.Ahead = None,
-    updates: options.Updates = ToldUpdates.TELL,
-    sink: options.Sinks = None,
-    checkpoint: options.Checkpoint = None,
+    ] = None
+    engine: options.Engine = EngineChoice.AUTO
+    memory: options.Memory = None
+    updates: options.Updates = ToldUpdates.TELL
     keep: Annotated[
         int, typer.Option("--keep", metavar="MB", min=1, help="Megabytes of events to keep for subscribers.")
-    ] = 64,
+    ] = 64
     most_queries: Annotated[
         int, typer.Option("--most-queries", metavar="N", min=1, help="The most saved searches.")
-    ] = 100_000,
+    ] = 100_000
     most_streams: Annotated[
         int, typer.Option("--most-streams", metavar="N", min=1, help="The most event streams at once.")
-    ] = 5_000,
-    on_error: options.BadRecords = None,
-    dead_letters: options.DeadLetters = None,
-    speed: options.Speed = None,
-    log_format: options.LoggedAs = LogFormat.TEXT,
-    memory: options.Memory = None,
-    quiet: options.Quiet = False,
+    ] = 5_000
+    log_format: options.LoggedAs = LogFormat.TEXT
+    quiet: options.Quiet = False
+
+
+@options.expanded
+def serve(
+    given: ServeOptions,
+    of: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE", help=f"The data: {options.SOURCES}, kafka://..., replay:PATH."),
+    ] = None,
 ) -> None:
     """Search a live source over HTTP, save searches, and follow their results, until interrupted.
 
     skws serve postgresql://localhost/shop
     """
-    given = dict(locals())
-    data = live_data(of or [], source, replay)
+    data = live_data(of or [], given)
     if data.words:
         raise UsageError(f"expected one SOURCE to serve, found another: {data.words[0]!r}")
     if data.address == "-":
         raise UsageError(
             "the source - is standard input: expected one that others write to while it is served"
         )
-    if engine is EngineChoice.SPARK:
+    if given.engine is EngineChoice.SPARK:
         raise UsageError("--engine spark: searches over HTTP are answered in process; expected auto or local")
-    given |= {"source": data.address, "replay": data.replay, "engine": EngineName.LOCAL}
-    with_schema(data, given, quiet=quiet)
-    job = Job({}, sinks=tuple(sink or ()), **read.job_fields(given))
-    notes = Log(log_format, quiet)
+    described = describe(data, given, quiet=given.quiet)
+    fields = read.job_fields(given, described, engine=EngineName.LOCAL)
+    job = Job({}, sinks=tuple(given.sink or ()), **fields)
+    notes = Log(given.log_format, given.quiet)
     with with_json_errors(notes):
         _serve(job, notes, given)
 
 
-def _serve(job: Job, notes: Log, given: dict[str, Any]) -> None:
+def _serve(job: Job, notes: Log, given: ServeOptions) -> None:
     # FastAPI and uvicorn are an extra, and take a while to load.
     from skws.serve.guard import Access  # noqa: PLC0415
     from skws.serve.server import listening, served  # noqa: PLC0415
     from skws.serve.streams import StreamLimits  # noqa: PLC0415
 
-    host: str = given["host"]
     access = Access(
-        _token(host, given["token_file"], job.checkpoint, notes),
-        _names(host, given["name"] or []),
-        addresses=not is_loopback(host),
+        _token(given.host, given.token_file, job.checkpoint, notes),
+        _names(given.host, given.name or []),
+        addresses=not is_loopback(given.host),
     )
-    at = listening(host, given["port"])
-    limits = StreamLimits(most=given["most_streams"])
-    keep = given["keep"] * _MEGABYTE
-    with served(
-        job, access, at, notes, keep=keep, most_saved=given["most_queries"], limits=limits
-    ) as running:
+    at = listening(given.host, given.port)
+    limits = StreamLimits(most=given.most_streams)
+    keep = given.keep * _MEGABYTE
+    with served(job, access, at, notes, keep=keep, most_saved=given.most_queries, limits=limits) as running:
         address, port = at.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}/"
         notes.info("serving", f"serving at {url} (events: the latest {shown(keep)})", url=url)

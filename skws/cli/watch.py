@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ import typer
 
 from skws.cli import given as read
 from skws.cli import options
-from skws.cli.data import engine_of, live_data, with_schema
+from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import color_on_stdout, tell
 from skws.data.batch import Record, RecordBatch
 from skws.jobs.alerts import Alert, Reloading, read_alerts
@@ -29,9 +29,7 @@ from skws.queries.kinds import plan_of, plans_of
 from skws.sinks.addresses import open_sinks
 from skws.sinks.base import OutputClosedError, Sink
 from skws.spec.enums import (
-    DEFAULT_MAX_SIZE,
     SUFFIXES,
-    EngineChoice,
     EngineName,
     EvaluatorName,
     OutputFormat,
@@ -128,41 +126,37 @@ def ranked_queries(
     }
 
 
-def watch(
-    query: options.SourceAndWords = None,
-    source: options.Source = None,
-    replay: options.Replays = None,
-    schema: options.MaybeSchema = None,
-    pattern: options.Patterns = None,
+@dataclass(frozen=True)
+class WatchOptions(
+    options.DurableOptions, options.ScoringOptions, options.EngineOptions, options.LiveOptions
+):
+    """The options of ``skws watch``."""
+
+    pattern: options.Patterns = None
     queries: Annotated[
         Path | None,
-        typer.Option(
+        options.query_option(
             "--queries",
             metavar="FILE",
             help="YAML file of more queries; it may change while the job runs.",
             readable=False,
         ),
-    ] = None,
-    engine: options.Engine = EngineChoice.AUTO,
-    master: options.Master = None,
-    packages: options.Packages = "",
-    window: options.Window = None,
-    max_size: options.MaxSize = DEFAULT_MAX_SIZE,
-    allow_unbounded_windows: options.ForceUnboundedWindows = False,
-    match_names: options.MatchNames = False,
-    without: options.Without = None,
-    evaluator: options.Evaluator = EvaluatorName.AUTO,
-    lateness: options.Lateness = None,
-    ahead: options.Ahead = None,
-    updates: options.Updates = ToldUpdates.TELL,
-    output_format: options.ResultFormat = None,
-    output: options.Output = None,
-    sink: options.Sinks = None,
-    checkpoint: options.Checkpoint = None,
-    control: options.MaybeControl = None,
-    on_error: options.BadRecords = None,
-    dead_letters: options.DeadLetters = None,
-    speed: options.Speed = None,
+    ] = None
+    without: options.Without = None
+    packages: Annotated[
+        str,
+        options.engine_option(
+            "--packages", metavar="LIST", help="Connectors for Spark, separated by commas."
+        ),
+    ] = ""
+    evaluator: options.Evaluator = EvaluatorName.AUTO
+    memory: options.Memory = None
+    updates: options.Updates = ToldUpdates.TELL
+    output_format: options.ResultFormat = None
+    output: options.Output = None
+    limit: options.Limit = None
+    quiet: options.Quiet = False
+    control: options.MaybeControl = None
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -172,56 +166,48 @@ def watch(
             max=65535,
             help="Prometheus metrics on 127.0.0.1 (0: any).",
         ),
-    ] = None,
+    ] = None
     metrics_file: Annotated[
         Path | None,
         typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.", readable=False),
-    ] = None,
-    log_format: options.LoggedAs = LogFormat.TEXT,
+    ] = None
+    log_format: options.LoggedAs = LogFormat.TEXT
     drop_slot: Annotated[
         bool,
         typer.Option("--drop-slot", help="Drop the slot that an earlier run left in the database, and end."),
-    ] = False,
-    rank: options.Rank = None,
-    explain_score: options.ExplainScore = False,
-    half_life: options.HalfLife = None,
-    top: options.TopSize = None,
-    group: options.Group = False,
-    append_only: options.AppendOnly = False,
-    limit: options.Limit = None,
-    memory: options.Memory = None,
-    quiet: options.Quiet = False,
-) -> None:
+    ] = False
+
+
+@options.expanded
+def watch(given: WatchOptions, query: options.SourceAndWords = None) -> None:
     """Results of standing queries as they arrive, until interrupted or the source ends.
 
     skws watch incoming/ tarantino travolta
     """
-    given = dict(locals())
-    data = live_data(query or [], source, replay)
-    given |= {"source": data.address, "replay": data.replay}
-    if drop_slot:
+    data = live_data(query or [], given)
+    checkpoint, control = given.checkpoint, given.control
+    if given.drop_slot:
         tell(drop_slot_of(data.address, None if checkpoint is None else checkpoint / "source"))
         return
-    best = read.top_choice(top, group=group, append_only=append_only)
-    ranking = read.ranking_choice(rank, half_life, explain=explain_score, top=best)
-    alerts = {} if queries is None else read_alerts(queries)
-
-    asked = partial(ranked_queries, ranking=ranking, top=best)
+    top = read.top_choice(given)
+    asked = partial(ranked_queries, ranking=read.ranking_choice(given), top=top)
+    alerts = {} if given.queries is None else read_alerts(given.queries)
     of_file = {name: alert.query for name, alert in alerts.items()}
     if control is None and checkpoint is not None:
-        given["control"] = checkpoint / "control"
-    written = read.chosen_format(output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
-    with_schema(data, given, quiet=quiet)
-    given["engine"] = engine_of(engine, master, packages, quiet=quiet)
+        control = checkpoint / "control"
+    quiet, output = given.quiet, given.output
+    written = read.chosen_format(given.output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
+    described = describe(data, given, quiet=quiet, ordered=bool(given.pattern))
+    engine = engine_of(given, given.packages, quiet=quiet)
     request = Job(
-        asked(read.named_queries(data.words, pattern or [], of_file, without)),
-        sinks=_sinks(written, output, sink or []),
-        **read.job_fields(given),
+        asked(read.named_queries(data.words, given.pattern or [], of_file, given.without)),
+        sinks=_sinks(written, output, given.sink or []),
+        **read.job_fields(given, described, control=control, engine=engine),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
-    file = None if queries is None else FollowedFile(queries, alerts, asked)
-    run_watch(request, Log(log_format, quiet), file)
+    file = None if given.queries is None else FollowedFile(given.queries, alerts, asked)
+    run_watch(request, Log(given.log_format, quiet), file)
 
 
 def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +15,7 @@ from skws.cli.given import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
 from skws.sinks.base import destination
-from skws.spec.enums import EngineName, OnError
+from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_schema.errors import UsageError, counted
@@ -65,8 +66,88 @@ class Command(options.Command):
         return super().parse_args(ctx, taken)
 
 
+@dataclass(frozen=True)
+class WindowsOptions(options.BadRecordOptions):
+    """The options of ``skws windows`` besides the schema."""
+
+    replay: options.Replays = None
+    pair: Annotated[
+        list[str] | None,
+        options.query_option(
+            _PAIR,
+            metavar="R R2",
+            help="What comes before a window, and the window, as two regular expressions over "
+            "[conditions]; may be repeated.",
+        ),
+    ] = None
+    formula: Annotated[
+        str,
+        options.query_option(
+            "--formula",
+            metavar="TEXT",
+            help="An S-MSO formula of a window's first record b and last record e, such as "
+            "'[x > 3](b) and forall y: b < y -> [x > 5](y)'.",
+            show_default=False,
+        ),
+    ] = ""
+    lookback: Annotated[
+        int,
+        options.query_option(
+            "--lookback",
+            metavar="K",
+            min=0,
+            max=MAX_LOOKBACK,
+            help="With --pair or --formula: no window begins among the first K records.",
+        ),
+    ] = 0
+    selection: Annotated[
+        Selection | None,
+        options.query_option(
+            "--selection",
+            help="With --pair or --formula: which of its windows to report.",
+            show_default="every",
+        ),
+    ] = None
+    per: Annotated[
+        list[str] | None,
+        options.query_option(
+            "--per",
+            metavar="FIELD",
+            help="With --pair or --formula: separate windows for each value of the field.",
+        ),
+    ] = None
+    aggregate: Annotated[
+        list[str] | None,
+        options.query_option(
+            "--aggregate", "-a", metavar="A", help="count, mean(temp), ... of each window; may be repeated."
+        ),
+    ] = None
+    check: Annotated[
+        bool,
+        options.query_option(
+            "--check", help="Only check whether windows can pile up without bound; prints JSON."
+        ),
+    ] = False
+    allow_unbounded_windows: options.ForceUnboundedWindows = False
+    output_format: Annotated[
+        WindowsFormat | None,
+        options.result_option(
+            "--format",
+            "-f",
+            help="Format of the windows, or of their automata.",
+            show_default=options.BY_NAME,
+        ),
+    ] = None
+    output: options.Output = None
+    limit: options.Limit = None
+    memory: options.Memory = None
+    quiet: options.Quiet = False
+
+
+@options.expanded
 def windows(
     schema: options.SchemaFile,
+    given: WindowsOptions,
     expression: Annotated[
         list[str] | None,
         typer.Argument(
@@ -76,78 +157,6 @@ def windows(
             show_default=False,
         ),
     ] = None,
-    replay: options.Replays = None,
-    pair: Annotated[
-        list[str] | None,
-        typer.Option(
-            _PAIR,
-            metavar="R R2",
-            help="What comes before a window, and the window, as two regular expressions over "
-            "[conditions]; may be repeated.",
-        ),
-    ] = None,
-    formula: Annotated[
-        str,
-        typer.Option(
-            "--formula",
-            metavar="TEXT",
-            help="An S-MSO formula of a window's first record b and last record e, such as "
-            "'[x > 3](b) and forall y: b < y -> [x > 5](y)'.",
-            show_default=False,
-        ),
-    ] = "",
-    lookback: Annotated[
-        int,
-        typer.Option(
-            "--lookback",
-            metavar="K",
-            min=0,
-            max=MAX_LOOKBACK,
-            help="With --pair or --formula: no window begins among the first K records.",
-        ),
-    ] = 0,
-    selection: Annotated[
-        Selection | None,
-        typer.Option(
-            "--selection",
-            help="With --pair or --formula: which of its windows to report.",
-            show_default="every",
-        ),
-    ] = None,
-    per: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--per",
-            metavar="FIELD",
-            help="With --pair or --formula: separate windows for each value of the field.",
-        ),
-    ] = None,
-    aggregate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--aggregate", "-a", metavar="A", help="count, mean(temp), ... of each window; may be repeated."
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Only check whether windows can pile up without bound; prints JSON."),
-    ] = False,
-    allow_unbounded: options.ForceUnboundedWindows = False,
-    output_format: Annotated[
-        WindowsFormat | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Format of the windows, or of their automata.",
-            show_default=options.BY_NAME,
-        ),
-    ] = None,
-    output: options.Output = None,
-    on_error: options.BadRecords = None,
-    dead_letters: options.DeadLetters = None,
-    limit: options.Limit = None,
-    memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
-    quiet: options.Quiet = False,
 ) -> None:
     """The windows of a window expression over a replay, each written when it ends.
 
@@ -157,37 +166,37 @@ def windows(
     """  # noqa: D301 - the character keeps lines as they are
     from skws.queries.windowed.plan import WindowPlan, query_notes  # noqa: PLC0415 - loads NumPy and more
 
-    values = pair or []
+    pairs, output, quiet = given.pair or [], given.output, given.quiet
     job = Job.search(
         Query.of_windows(
             query_text(expression or []),
-            pairs=tuple(zip(values[::2], values[1::2], strict=True)),
-            formula=formula,
-            lookback=lookback,
-            select=selection,
-            per=per or (),
-            aggregates=aggregate or (),
+            pairs=tuple(zip(pairs[::2], pairs[1::2], strict=True)),
+            formula=given.formula,
+            lookback=given.lookback,
+            select=given.selection,
+            per=given.per or (),
+            aggregates=given.aggregate or (),
         ),
         read_schema(schema),
-        *(replay or ()),
+        *(given.replay or ()),
         engine=EngineName.LOCAL,
-        on_error=on_error or OnError.FAIL,
-        dead_letters=dead_letters,
-        limit=limit,
-        allow_unbounded_windows=allow_unbounded,
+        on_error=given.policy,
+        dead_letters=given.dead_letters,
+        limit=given.limit,
+        allow_unbounded_windows=given.allow_unbounded_windows,
     )
     (query,) = job.named().values()
     plan = WindowPlan.of(query, job.schema)
     for note in () if quiet else query_notes(query, plan):
         tell(note)
-    if check:
+    if given.check:
         _describe(plan, None, output)
         return
-    written = chosen_format(output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
+    written = chosen_format(given.output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
     if written in (WindowsFormat.DOT, WindowsFormat.SVG):
         _describe(plan, written, output)
         return
-    if not replay:
+    if not given.replay:
         raise UsageError("expected --replay PATH; or --check, or --format svg, which need none")
     _run(job, plan, written, output, quiet=quiet)
 
